@@ -1,0 +1,61 @@
+"""The elements that duallgd knows, their masses and valences, and the order they always stand in.
+
+`SYMBOLS` is the order of every count vector in the project: the twelve heavy elements first, which is
+also the order of the atom list of a formula and of the atom classes of the network, then hydrogen.
+"""
+
+from typing import Final
+
+HEAVY: Final = ("C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "B", "Si", "Se")
+SYMBOLS: Final = (*HEAVY, "H")
+N_HEAVY: Final = len(HEAVY)
+N_ELEMENTS: Final = len(SYMBOLS)
+HYDROGEN: Final = N_ELEMENTS - 1
+INDEX: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
+
+ELECTRON_MASS_DA: Final = 0.000548579909065
+
+# Monoisotopic masses of the most abundant isotope, Da (AME2020 / CIAAW).
+MASSES_DA: Final = (
+    12.0,
+    14.00307400443,
+    15.99491461957,
+    30.97376199842,
+    31.9720711744,
+    18.99840316273,
+    34.968852682,
+    78.9183376,
+    126.9044719,
+    11.00930536,
+    27.97692653465,
+    79.9165218,
+    1.00782503223,
+)
+SODIUM_MASS_DA: Final = 22.989769282
+POTASSIUM_MASS_DA: Final = 38.9637064864
+
+ATOMIC_NUMBERS: Final = (6, 7, 8, 15, 16, 9, 17, 35, 53, 5, 14, 34, 1)
+
+# Valences a neutral atom may have in a closed-shell molecule, smallest first.
+VALENCES: Final = (
+    (4,),
+    (3,),
+    (2,),
+    (3, 5),
+    (2, 4, 6),
+    (1,),
+    (1, 3, 5, 7),
+    (1, 3, 5, 7),
+    (1, 3, 5, 7),
+    (3,),
+    (4,),
+    (2, 4, 6),
+    (1,),
+)
+
+BOND_NONE: Final = 0
+BOND_SINGLE: Final = 1
+BOND_DOUBLE: Final = 2
+BOND_TRIPLE: Final = 3
+BOND_AROMATIC: Final = 4
+N_BOND_CLASSES: Final = 5

@@ -1,0 +1,152 @@
+"""Molecular formulas: parsing, printing, mass, and the atom list that a formula alone determines."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.elements import (
+    ATOMIC_NUMBERS,
+    ELECTRON_MASS_DA,
+    HYDROGEN,
+    INDEX,
+    MASSES_DA,
+    N_ELEMENTS,
+    N_HEAVY,
+    SYMBOLS,
+)
+from duallgd_cli.errors import FormulaError, UnsupportedElementError
+
+_TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)|(\()|(\))(\d*)")
+_CHARGE: Final = re.compile(r"(?:\^?(\d*)([+-])|([+-])(\d*))$")
+_SUBSCRIPTS: Final = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁺⁻−", "0123456789+--")
+_MAX_COUNT: Final = 9999
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Counts of each element, in the order of `elements.SYMBOLS`, and the net charge.
+
+    Attributes:
+        counts: N_ELEMENTS non-negative integers; the last is hydrogen.
+        charge: Net charge in elementary charges; 0 for a neutral molecule.
+    """
+
+    counts: tuple[int, ...]
+    charge: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != N_ELEMENTS or min(self.counts) < 0:
+            raise FormulaError(f"counts must be {N_ELEMENTS} non-negative integers: {self.counts}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Formula":
+        """Read a formula such as ``C9H8O4``, ``[C5H14NO]+`` or ``CuSO4·5H2O``-free plain text.
+
+        Parentheses multiply, repeated elements add up, a trailing charge is kept.
+
+        Raises:
+            UnsupportedElementError: An element outside the vocabulary, named in the message.
+            FormulaError: Anything that is not a formula.
+        """
+        body = text.strip().translate(_SUBSCRIPTS).replace(" ", "")
+        body, charge = _split_charge(body)
+        counts = _count(body, text)
+        foreign = [symbol for symbol in counts if symbol not in INDEX]
+        if foreign:
+            raise UnsupportedElementError(
+                f"formula {text.strip()!r} holds {', '.join(foreign)}; "
+                f"supported elements are {' '.join(SYMBOLS)}"
+            )
+        return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
+
+    @cached_property
+    def mass(self) -> float:
+        """Monoisotopic mass in Da, electrons of the charge accounted for."""
+        atoms = sum(n * m for n, m in zip(self.counts, MASSES_DA, strict=True))
+        return atoms - self.charge * ELECTRON_MASS_DA
+
+    @cached_property
+    def array(self) -> NDArray[np.int16]:
+        """Counts as int16, shape (N_ELEMENTS,)."""
+        return np.asarray(self.counts, dtype=np.int16)
+
+    @property
+    def hydrogens(self) -> int:
+        """Number of hydrogen atoms."""
+        return self.counts[HYDROGEN]
+
+    @property
+    def n_heavy(self) -> int:
+        """Number of atoms other than hydrogen."""
+        return sum(self.counts[:N_HEAVY])
+
+    @cached_property
+    def atom_class(self) -> NDArray[np.int64]:
+        """Heavy atoms sorted by element: the only atom order the network ever sees, shape (N,)."""
+        return np.repeat(np.arange(N_HEAVY, dtype=np.int64), self.counts[:N_HEAVY])
+
+    @property
+    def unsaturation(self) -> float:
+        """Rings plus double bonds, from standard valences (degree of unsaturation)."""
+        valence = dict(zip(SYMBOLS, (4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2, 1), strict=True))
+        excess = sum(n * (valence[s] - 2) for s, n in zip(SYMBOLS, self.counts, strict=True))
+        return 1 + (excess + self.charge) / 2
+
+    @property
+    def has_even_electrons(self) -> bool:
+        """Whether a closed-shell structure can exist: an even number of electrons."""
+        electrons = sum(n * z for n, z in zip(self.counts, ATOMIC_NUMBERS, strict=True))
+        return (electrons - self.charge) % 2 == 0
+
+    def __str__(self) -> str:
+        """Hill order: carbon, hydrogen, then alphabetical; without carbon all alphabetical."""
+        present = {s: n for s, n in zip(SYMBOLS, self.counts, strict=True) if n}
+        first = ["C", "H"] if "C" in present else []
+        order = [s for s in first if s in present]
+        order += sorted(s for s in present if s not in order)
+        body = "".join(s + (str(present[s]) if present[s] > 1 else "") for s in order)
+        sign = "+" if self.charge > 0 else "-"
+        size = str(abs(self.charge)) if abs(self.charge) > 1 else ""
+        return body + (sign + size if self.charge else "")
+
+
+def _split_charge(body: str) -> tuple[str, int]:
+    match = _CHARGE.search(body)
+    if match is None:
+        return body.strip("[]"), 0
+    head = body[: match.start()]
+    if head.endswith("]") and head.startswith("["):
+        digits, sign = (match[1] or match[4]), (match[2] or match[3])
+        return head[1:-1], int(digits or 1) * (1 if sign == "+" else -1)
+    # Without brackets digits before the sign belong to the last element: C5H14NO+ has charge one.
+    sign = match[2] or match[3]
+    head += (match[1] or "") if match[2] else ""
+    return head.rstrip("^"), int(match[4] or 1) * (1 if sign == "+" else -1)
+
+
+def _count(body: str, text: str) -> dict[str, int]:
+    stack: list[dict[str, int]] = [{}]
+    position = 0
+    for match in _TOKEN.finditer(body):
+        if match.start() != position:
+            break
+        position = match.end()
+        if match[1]:
+            number = int(match[2] or 1)
+            stack[-1][match[1]] = stack[-1].get(match[1], 0) + number
+        elif match[3]:
+            stack.append({})
+        elif len(stack) > 1:
+            group, factor = stack.pop(), int(match[5] or 1)
+            for symbol, number in group.items():
+                stack[-1][symbol] = stack[-1].get(symbol, 0) + number * factor
+        else:
+            position = -1
+    counts = {symbol: number for symbol, number in stack[0].items() if number}
+    if position != len(body) or len(stack) > 1 or not counts or max(counts.values()) > _MAX_COUNT:
+        raise FormulaError(f"{text.strip()!r} is not a molecular formula; write it like C9H8O4")
+    return counts

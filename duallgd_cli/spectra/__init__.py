@@ -1,0 +1,1 @@
+"""Spectra without tensors."""

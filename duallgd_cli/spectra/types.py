@@ -1,0 +1,126 @@
+"""The words spoken between the rooms before any tensor exists.
+
+Letters: P peaks, K annotated peaks. Arrays are never changed after construction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import Adduct
+from duallgd_cli.chem.formula import Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a spectrum stands: the file as the user named it, and its 0-based place in it."""
+
+    file: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spectrum:
+    """One spectrum as read; every field but `source`, `mz` and `intensity` may be missing.
+
+    Attributes:
+        source: File and 0-based index among all its spectra (MS1 blocks counted).
+        spectrum_id: Best identifier found, or ``<file stem>:<index>``; not necessarily unique.
+        feature_id: FEATURE_ID of the file, else "".
+        scans: SCANS or native scan id of the file, else "".
+        mz: float64 (P,), ascending.
+        intensity: float64 (P,), as read (cleaning makes the base peak 1).
+        precursor_mz: m/z of the precursor, or None.
+        charge: Signed charge, or 0 if unknown.
+        polarity: 1, -1, or 0 if unknown.
+        adduct_text: Adduct as written, else "".
+        formula_text: Formula as written under the recognised field names, else "".
+        collision_energy_text: As written, else "".
+        collision_energy_ev: One number in eV, or None (`spectra.energy` decides).
+        instrument: "orbitrap", "qtof" or "" (unknown).
+        ms_level: 1, 2, ...; 2 if the file does not say.
+        metadata: Every field of the record, keys lower case, values text.
+        warnings: Sentences for the `message` column.
+    """
+
+    source: Source
+    spectrum_id: str
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+    precursor_mz: float | None = None
+    feature_id: str = ""
+    scans: str = ""
+    charge: int = 0
+    polarity: int = 0
+    adduct_text: str = ""
+    formula_text: str = ""
+    collision_energy_text: str = ""
+    collision_energy_ev: float | None = None
+    instrument: str = ""
+    ms_level: int = 2
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feature:
+    """One or more spectra of one ion (collision energies, duplicates), predicted as one case."""
+
+    spectra: tuple[Spectrum, ...]
+
+    @property
+    def first(self) -> Spectrum:
+        """The spectrum that names the feature."""
+        return self.spectra[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """What one feature might be: a formula and an adduct.
+
+    Attributes:
+        feature: The measured spectra.
+        formula: Of the molecule (neutral, or of the permanent cation for [M]+).
+        adduct: How it was ionised.
+        log_prior: Log of the formula source's weight; 0 for a given formula.
+        notes: Sentences for the `message` column, such as an inferred adduct.
+    """
+
+    feature: Feature
+    formula: Formula
+    adduct: Adduct
+    log_prior: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnnotatedSpectrum:
+    """Peaks of one feature explained by sub-formulas of its ion; a peak may have several rows.
+
+    Attributes:
+        hypothesis: What was explained.
+        subformula: Counts of the fragment ion without its metal, int16 (K, N_ELEMENTS).
+        intensity: Peak intensity relative to the base peak, float32 (K,).
+        ppm: Signed mass error, float32 (K,).
+        mz: Measured m/z, float32 (K,).
+        share: 1 / number of rows of the same peak, float32 (K,).
+        carrier: 0 none, 1 sodium, 2 potassium kept by the fragment, int8 (K,).
+        energy_ev: Collision energy of the peak's spectrum, NaN if missing, float32 (K,).
+        n_peaks: Peaks looked at.
+        n_explained: Peaks with at least one row.
+        explained_intensity: Share of the summed intensity that is explained, 0..1.
+    """
+
+    hypothesis: Hypothesis
+    subformula: NDArray[np.int16]
+    intensity: NDArray[np.float32]
+    ppm: NDArray[np.float32]
+    mz: NDArray[np.float32]
+    share: NDArray[np.float32]
+    carrier: NDArray[np.int8]
+    energy_ev: NDArray[np.float32]
+    n_peaks: int
+    n_explained: int
+    explained_intensity: float
