@@ -1,7 +1,7 @@
-"""The elements that duallgd knows, their masses and valences, and the order they always stand in.
+"""The elements that duallgd knows, their masses, valences and order.
 
-`SYMBOLS` is the order of every count vector in the project: the twelve heavy elements first, which is
-also the order of the atom list of a formula and of the atom classes of the network, then hydrogen.
+`SYMBOLS` is the order of every count vector in the project: the twelve heavy elements first, which
+is also the order of a formula's atom list and of the network's atom classes, then hydrogen.
 """
 
 from typing import Final

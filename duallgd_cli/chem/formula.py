@@ -1,4 +1,4 @@
-"""Molecular formulas: parsing, printing, mass, and the atom list that a formula alone determines."""
+"""Molecular formulas: parsing, printing, mass, and the atom list a formula alone determines."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from duallgd_cli.errors import FormulaError, UnsupportedElementError
 
 _TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)|(\()|(\))(\d*)")
 _CHARGE: Final = re.compile(r"(?:\^?(\d*)([+-])|([+-])(\d*))$")
-_SUBSCRIPTS: Final = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁺⁻−", "0123456789+--")
+_SUBSCRIPTS: Final = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁺⁻\u2212", "0123456789+--")
 _MAX_COUNT: Final = 9999
 
 
@@ -44,7 +44,7 @@ class Formula:
 
     @classmethod
     def parse(cls, text: str) -> "Formula":
-        """Read a formula such as ``C9H8O4``, ``[C5H14NO]+`` or ``CuSO4·5H2O``-free plain text.
+        """Read a formula such as ``C9H8O4``, ``(CH3)2CO`` or ``[C5H14NO]+``.
 
         Parentheses multiply, repeated elements add up, a trailing charge is kept.
 
@@ -64,10 +64,14 @@ class Formula:
         return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
 
     @cached_property
+    def atoms_mass(self) -> float:
+        """Monoisotopic mass of the neutral atoms, Da."""
+        return sum(n * m for n, m in zip(self.counts, MASSES_DA, strict=True))
+
+    @property
     def mass(self) -> float:
         """Monoisotopic mass in Da, electrons of the charge accounted for."""
-        atoms = sum(n * m for n, m in zip(self.counts, MASSES_DA, strict=True))
-        return atoms - self.charge * ELECTRON_MASS_DA
+        return self.atoms_mass - self.charge * ELECTRON_MASS_DA
 
     @cached_property
     def array(self) -> NDArray[np.int16]:
