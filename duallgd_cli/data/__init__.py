@@ -1,0 +1,1 @@
+"""The only border between domain objects and tensors."""

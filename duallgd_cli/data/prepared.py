@@ -1,0 +1,212 @@
+"""Prepared data: a folder of memory-mapped arrays, written once with rdkit, read with numpy alone.
+
+A folder holds ``NAME.npy`` for every array and ``manifest.json`` with the format version, the
+SHA-256 of each array, the settings and hashes of the sources, and how many rows were rejected for
+which reason. Ragged values are stored flat beside an ``*_offset`` array of length rows + 1.
+
+Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K peak rows.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
+from duallgd_cli.errors import MissingInputError, UnreadableError
+
+FORMAT_VERSION: Final = 1
+FOLDS: Final = ("train", "val", "test", "dev")
+_BLOCK: Final = 1 << 20
+
+MOLECULE_ARRAYS: Final = (
+    "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
+    "bit_offset", "bits", "fold", "inchikey",
+)  # fmt: skip
+SPECTRUM_ARRAYS: Final = (
+    "molecule", "peak_offset", "subformula", "intensity", "ppm", "mz", "carrier", "share",
+    "peak_energy_ev", "adduct", "instrument", "energy_ev", "precursor_mz", "spectrum_fold",
+    "spectrum_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Molecules:
+    """Structures as the network sees them: element-sorted atoms and typed bonds.
+
+    Attributes:
+        atom_counts: Element counts, uint8 (G, N_ELEMENTS).
+        charge: Net charge, int8 (G,).
+        bond_offset: int64 (G + 1,); bonds of molecule g are rows offset[g]:offset[g + 1].
+        bond_pair: Atom rows i < j in the element-sorted order, uint8 (bonds, 2).
+        bond_type: Class 1 to 4, uint8 (bonds,).
+        bit_offset: int64 (G + 1,).
+        bits: On-bits of the Morgan fingerprint (radius 2, 4096 bits), uint16.
+        fold: Index into `FOLDS`, uint8 (G,).
+        inchikey: First blocks, S14 (G,).
+    """
+
+    atom_counts: NDArray[np.uint8]
+    charge: NDArray[np.int8]
+    bond_offset: NDArray[np.int64]
+    bond_pair: NDArray[np.uint8]
+    bond_type: NDArray[np.uint8]
+    bit_offset: NDArray[np.int64]
+    bits: NDArray[np.uint16]
+    fold: NDArray[np.uint8]
+    inchikey: NDArray[np.bytes_]
+    n_heavy: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.atom_counts.shape[1:] != (N_ELEMENTS,):
+            raise UnreadableError(
+                f"prepared molecules count {self.atom_counts.shape[1:]} elements, expected "
+                f"{N_ELEMENTS}; prepare the data again with this version"
+            )
+        heavy = self.atom_counts[:, :N_HEAVY].sum(1, dtype=np.int64)
+        object.__setattr__(self, "n_heavy", heavy)
+
+    def __len__(self) -> int:
+        return len(self.fold)
+
+    def atom_class(self, molecule: int) -> NDArray[np.int64]:
+        """Element-sorted heavy atoms of one molecule, int64 (N,)."""
+        return np.repeat(np.arange(N_HEAVY), self.atom_counts[molecule, :N_HEAVY])
+
+    def bonds(self, molecule: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Pair index of each bond in row-major upper-triangle order, and its class."""
+        start, stop = self.bond_offset[molecule], self.bond_offset[molecule + 1]
+        pair = self.bond_pair[start:stop].astype(np.int64)
+        n = int(self.n_heavy[molecule])
+        return pair_index(pair[:, 0], pair[:, 1], n), self.bond_type[start:stop]
+
+    def fingerprint_bits(self, molecule: int) -> NDArray[np.uint16]:
+        """On-bits of one molecule's fingerprint, ascending."""
+        return self.bits[self.bit_offset[molecule] : self.bit_offset[molecule + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSpectra:
+    """Annotated spectra of prepared molecules; see `spectra.types.AnnotatedSpectrum`."""
+
+    molecules: Molecules
+    molecule: NDArray[np.int32]
+    peak_offset: NDArray[np.int64]
+    subformula: NDArray[np.uint8]
+    intensity: NDArray[np.float16]
+    ppm: NDArray[np.float16]
+    mz: NDArray[np.float32]
+    carrier: NDArray[np.int8]
+    share: NDArray[np.float16]
+    peak_energy_ev: NDArray[np.float16]
+    adduct: NDArray[np.int8]
+    instrument: NDArray[np.int8]
+    energy_ev: NDArray[np.float16]
+    precursor_mz: NDArray[np.float32]
+    spectrum_fold: NDArray[np.uint8]
+    spectrum_id: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.molecule)
+
+
+def pair_index(i: NDArray[np.int64], j: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Position of pairs i < j among the M = n(n-1)/2 pairs in row-major order."""
+    return i * (2 * n - i - 1) // 2 + j - i - 1
+
+
+def write(
+    folder: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, object]
+) -> dict[str, object]:
+    """Write arrays and the manifest; the manifest last, so that a broken run is not mistaken.
+
+    Args:
+        folder: Created if needed.
+        arrays: Name to array.
+        record: Sources, settings and counts to keep in the manifest.
+
+    Returns:
+        The manifest.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest_path = folder / "manifest.json"
+    manifest_path.unlink(missing_ok=True)
+    described = {}
+    for name, values in arrays.items():
+        path = folder / f"{name}.npy"
+        np.save(path, np.ascontiguousarray(values))
+        described[name] = {
+            "shape": list(values.shape),
+            "dtype": str(values.dtype),
+            "sha256": file_sha256(path),
+        }
+    manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
+    manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read and check the manifest of a prepared folder.
+
+    Raises:
+        MissingInputError: No manifest there.
+        UnreadableError: Written by another format version.
+    """
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise MissingInputError(
+            f"{folder} holds no prepared data (manifest.json is missing); "
+            "make it with 'duallgd data structures' or 'duallgd data spectra'"
+        )
+    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise UnreadableError(
+            f"{folder} has format version {manifest.get('format_version')}, this version reads "
+            f"{FORMAT_VERSION}; prepare the data again"
+        )
+    return manifest
+
+
+def verify(folder: Path) -> None:
+    """Compare every array with its recorded checksum.
+
+    Raises:
+        UnreadableError: An array is missing or differs.
+    """
+    for name, described in read_manifest(folder)["arrays"].items():
+        path = folder / f"{name}.npy"
+        if not path.is_file() or file_sha256(path) != described["sha256"]:
+            raise UnreadableError(f"{path} does not match its checksum; prepare the data again")
+
+
+def load_molecules(folder: Path) -> Molecules:
+    """Memory-map the molecules of a prepared folder."""
+    read_manifest(folder)
+    return Molecules(**{name: _map(folder, name) for name in MOLECULE_ARRAYS})
+
+
+def load_spectra(folder: Path) -> PreparedSpectra:
+    """Memory-map the spectra of a prepared folder, and their molecules."""
+    molecules = load_molecules(folder)
+    return PreparedSpectra(molecules, **{name: _map(folder, name) for name in SPECTRUM_ARRAYS})
+
+
+def file_sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _map(folder: Path, name: str) -> NDArray[Any]:
+    path = folder / f"{name}.npy"
+    if not path.is_file():
+        raise UnreadableError(f"{path} is missing; prepare the data again")
+    return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
