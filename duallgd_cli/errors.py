@@ -54,6 +54,10 @@ class UnsupportedElementError(FormulaError):
     """A formula holds elements outside the vocabulary."""
 
 
+class MoleculeError(ValueError):
+    """A structure that cannot be read, or that a bond matrix over heavy atoms cannot express."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why one spectrum has no candidates. A value, not an exception: the run goes on.

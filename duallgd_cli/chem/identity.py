@@ -1,0 +1,117 @@
+"""What a molecule is called and when two molecules are the same: SMILES, InChI, fingerprints.
+
+Stereochemistry is left out everywhere, as a tandem mass spectrum seldom shows it.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdFingerprintGenerator, rdinchi
+
+from duallgd_cli.errors import MoleculeError
+
+FINGERPRINT_BITS: Final = 4096
+FINGERPRINT_RADIUS: Final = 2
+BLOCK_LENGTH: Final = 14
+
+
+def parse_smiles(text: str) -> Chem.Mol:
+    """Read a SMILES, without its stereochemistry and with explicit hydrogens folded in.
+
+    Raises:
+        MoleculeError: The text is not a SMILES, or not a possible molecule; the message says why.
+    """
+    # RDKit reports failures to a log and returns None: silence the log, raise the reason.
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(text)
+        if mol is None:
+            raise MoleculeError(f"{text!r} is not a molecule: {_problem(text)}")
+        Chem.RemoveStereochemistry(mol)
+    if mol.GetNumAtoms() == 0:
+        raise MoleculeError("an empty SMILES is not a molecule; write one such as CCO")
+    return mol
+
+
+def canonical_smiles(mol: Chem.Mol) -> str:
+    """Canonical SMILES without stereochemistry and isotopes."""
+    return str(Chem.MolToSmiles(mol, isomericSmiles=False))
+
+
+def inchi(mol: Chem.Mol) -> str:
+    """Standard InChI without stereochemistry.
+
+    Raises:
+        MoleculeError: InChI does not accept the molecule.
+    """
+    text, _, message, _, _ = rdinchi.MolToInchi(mol, "-SNon")
+    if not text:
+        raise MoleculeError(f"{canonical_smiles(mol)} has no InChI: {message}")
+    return str(text)
+
+
+def inchikey(mol: Chem.Mol) -> str:
+    """InChIKey (27 characters) of the molecule without stereochemistry.
+
+    Raises:
+        MoleculeError: InChI does not accept the molecule.
+    """
+    return str(rdinchi.InchiToInchiKey(inchi(mol)))
+
+
+def inchikey_block(mol: Chem.Mol) -> str:
+    """First block of the InChIKey (14 characters): the identity every metric here rests on.
+
+    Raises:
+        MoleculeError: InChI does not accept the molecule.
+    """
+    return inchikey(mol)[:BLOCK_LENGTH]
+
+
+def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uint16]:
+    """Set bits of the Morgan fingerprint of radius 2, ascending, shape (n_on,).
+
+    Args:
+        mol: A sanitised molecule.
+        n_bits: Length of the folded fingerprint; at most 65,536.
+    """
+    bits = _generator(n_bits).GetFingerprint(mol).GetOnBits()
+    return np.fromiter(bits, dtype=np.uint16)
+
+
+def fingerprints(mols: Iterable[Chem.Mol], n_bits: int = FINGERPRINT_BITS) -> NDArray[np.bool_]:
+    """Morgan fingerprints of several molecules as a dense array, shape (B, n_bits)."""
+    return unfold_bits([fingerprint(mol, n_bits) for mol in mols], n_bits)
+
+
+def unfold_bits(
+    on_bits: Sequence[NDArray[np.uint16]], n_bits: int = FINGERPRINT_BITS
+) -> NDArray[np.bool_]:
+    """Turn lists of set bits into a dense array, shape (B, n_bits)."""
+    dense = np.zeros((len(on_bits), n_bits), dtype=np.bool_)
+    for row, bits in zip(dense, on_bits, strict=True):
+        row[bits] = True
+    return dense
+
+
+def tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
+    """Tanimoto similarity of two sets of bits, each without repeats; 1 for two empty sets."""
+    shared = np.intersect1d(a, b, assume_unique=True).size
+    union = a.size + b.size - shared
+    return shared / union if union else 1.0
+
+
+@cache
+def _generator(n_bits: int) -> rdFingerprintGenerator.FingerprintGenerator64:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=FINGERPRINT_RADIUS, fpSize=n_bits)
+
+
+def _problem(text: str) -> str:
+    loose = Chem.MolFromSmiles(text, sanitize=False)
+    if loose is None:
+        return "the SMILES does not parse"
+    problems = Chem.DetectChemistryProblems(loose)
+    return str(problems[0].Message()) if problems else "it cannot be sanitised"
