@@ -1,0 +1,253 @@
+"""Settings: frozen dataclasses, read strictly from YAML, overridden by dotted path.
+
+Defaults stand in the dataclasses and nowhere else; every field is documented under ``Attributes``
+of its class. Ranges are checked in ``__post_init__`` with `require`; `parse` adds the dotted path.
+A settings class may hold other settings classes, numbers, texts, ``Literal``s, optional values and
+homogeneous tuples; that is all `parse` understands, on purpose.
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from duallgd_cli.errors import ConfigError
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How molecules are drawn for one hypothesis.
+
+    Attributes:
+        steps: Network evaluations J of the jump plan, 1 to 500.
+        samples: Molecules drawn per hypothesis, S.
+        schedule: ``uniform``, or the plan itself, decreasing to 0, such as ``500,200,50,0``.
+        temperature: Divides the clean-bond logits; below 1 is more conservative.
+        max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
+            number of atoms, the number of samples and this value alone.
+        timeout_s: Seconds one spectrum may take, looked at between steps; None waits for ever.
+    """
+
+    steps: int = 10
+    samples: int = 100
+    schedule: str = "uniform"
+    temperature: float = 1.0
+    max_memory_mib: int = 1024
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        require(1 <= self.steps <= 500, f"steps must be 1 to 500, not {self.steps}")
+        require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
+        require(self.temperature > 0, f"temperature must be above 0, not {self.temperature}")
+        require(self.max_memory_mib >= 64, "max_memory_mib must be at least 64")
+        require(self.timeout_s is None or self.timeout_s > 0, "timeout_s must be above 0")
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse a setting that is out of range.
+
+    Raises:
+        ConfigError: With `message`, where `condition` is false.
+    """
+    if not condition:
+        raise ConfigError(message)
+
+
+def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
+    """Build settings from plain values; what is not given keeps its default.
+
+    Args:
+        cls: A settings dataclass.
+        values: Field name to value, nested mappings for nested settings.
+        path: Dotted prefix for messages.
+
+    Raises:
+        ConfigError: An unknown setting, a value of the wrong type, or one out of range; the message
+            names the dotted path.
+    """
+    hints = typing.get_type_hints(cls)
+    known = [field.name for field in _fields(cls)]
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(_unknown(f"{path}{name}", str(name), known))
+        given[name] = _convert(hints[name], value, f"{path}{name}")
+    try:
+        return cls(**given)
+    except ConfigError as error:
+        raise ConfigError(f"{path.rstrip('.')}: {error}" if path else str(error)) from None
+    except TypeError as error:
+        raise ConfigError(f"settings {path.rstrip('.') or cls.__name__}: {error}") from None
+
+
+def dump(settings: object) -> dict[str, Any]:
+    """Plain values of settings, every field in declaration order; `parse` reads them back."""
+    return {field.name: _plain(getattr(settings, field.name)) for field in _fields(type(settings))}
+
+
+def to_yaml(settings: object) -> str:
+    """Settings as YAML text, every value written out."""
+    return yaml.safe_dump(dump(settings), sort_keys=False, allow_unicode=True)
+
+
+def read_yaml(cls: type[S], path: Path) -> S:
+    """Settings from a YAML file.
+
+    Raises:
+        ConfigError: The file is missing, is not YAML, or holds a wrong setting.
+    """
+    return parse(cls, read_mapping(path))
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Plain values of a YAML file that holds one mapping, or nothing.
+
+    Raises:
+        ConfigError: The file is missing or is not such a file.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read settings {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"settings {path} are not YAML: {reason}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        kind = type(values).__name__
+        raise ConfigError(f"settings {path} hold a {kind}, expected 'name: value' lines")
+    return values
+
+
+def override(settings: S, assignments: Sequence[str]) -> S:
+    """Settings with dotted assignments such as ``sampling.steps=50`` applied in turn.
+
+    The right-hand side is read as YAML, so ``null``, ``true``, ``[1, 2]`` and numbers work.
+
+    Raises:
+        ConfigError: An assignment without ``=``, an unknown path or a wrong value.
+    """
+    values = dump(settings)
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        if not equals or not path.strip():
+            raise ConfigError(f"override {assignment!r} is not of the form name.field=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"the value of override {assignment!r} is not YAML") from None
+        _assign(values, path.strip(), value)
+    return parse(type(settings), values)
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values of `base` with those of `changes` laid over them, mappings merged in depth."""
+    merged = dict(base)
+    for name, value in changes.items():
+        below = merged.get(name)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def digest(settings: object) -> str:
+    """SHA-256 of the settings' values, hexadecimal; equal settings have equal digests."""
+    text = json.dumps(dump(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def flatten(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Leaf values by dotted path."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{path}{name}.")
+        else:
+            flat[f"{path}{name}"] = value
+    return flat
+
+
+def _fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls)
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dump(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _assign(values: dict[str, Any], path: str, value: object) -> None:
+    *parents, last = path.split(".")
+    node, done = values, ""
+    for name in parents:
+        below = node.get(name)
+        if name not in node:
+            raise ConfigError(_unknown(done + name, name, list(node)))
+        if not isinstance(below, dict):
+            raise ConfigError(f"setting {done}{name} has no field {path[len(done + name) + 1 :]}")
+        node, done = below, f"{done}{name}."
+    if last not in node:
+        raise ConfigError(_unknown(done + last, last, list(node)))
+    node[last] = value
+
+
+def _unknown(path: str, name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+    return f"unknown setting {path}; {hint}"
+
+
+def _convert(hint: object, value: object, path: str) -> object:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_optional(arguments, value, path)
+    if origin is Literal:
+        if value not in arguments:
+            options = ", ".join(map(str, arguments))
+            raise ConfigError(f"setting {path} must be one of {options}, not {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"setting {path} must be a list, not {value!r}")
+        return tuple(_convert(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"setting {path} must hold fields of its own, not {value!r}")
+        return parse(typing.cast("type[Any]", hint), value, f"{path}.")
+    return _convert_scalar(typing.cast("type", hint), value, path)
+
+
+def _convert_optional(arguments: tuple[object, ...], value: object, path: str) -> object:
+    if value is None and type(None) in arguments:
+        return None
+    (inner,) = (argument for argument in arguments if argument is not type(None))
+    return _convert(inner, value, path)
+
+
+def _convert_scalar(hint: type, value: object, path: str) -> object:
+    if hint is float and isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as text because it has no dot.
+        try:
+            value = float(value)
+        except ValueError:
+            raise ConfigError(f"setting {path} must be a number, not {value!r}") from None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if hint is int and isinstance(value, bool):
+        raise ConfigError(f"setting {path} must be a whole number, not {value!r}")
+    if not isinstance(value, hint):
+        kinds = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise ConfigError(f"setting {path} must be {kinds.get(hint, hint.__name__)}, not {value!r}")
+    return value

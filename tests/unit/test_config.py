@@ -1,0 +1,127 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from duallgd_cli import config
+from duallgd_cli.config import SamplingSettings, override, parse
+from duallgd_cli.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    n_layers: int = 3
+    rate: float = 0.5
+    kind: Literal["softmax", "favor"] = "softmax"
+    limit: float | None = None
+    widths: tuple[int, ...] = (1, 2)
+    name: str = ""
+    flag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    denoiser: Inner = Inner()
+    sampling: SamplingSettings = SamplingSettings()
+
+
+def test_a_misspelt_setting_is_refused_with_its_path():
+    with pytest.raises(ConfigError, match=r"unknown setting denoiser\.n_layer; did you mean n_la"):
+        parse(Outer, {"denoiser": {"n_layer": 5}})
+
+
+def test_an_unknown_setting_without_a_neighbour_lists_what_is_known():
+    with pytest.raises(ConfigError, match=r"unknown setting zzz; known here: denoiser, sampling"):
+        parse(Outer, {"zzz": 1})
+
+
+def test_what_is_dumped_is_parsed_back():
+    settings = Outer(Inner(4, 1e-4, "favor", 2.0, (7,), "é", flag=True), SamplingSettings(steps=50))
+
+    assert parse(Outer, config.dump(settings)) == settings
+    assert config.digest(parse(Outer, config.dump(settings))) == config.digest(settings)
+
+
+def test_yaml_is_read_back_from_a_file(tmp_path):
+    settings = Outer(Inner(limit=None, rate=1e-5))
+    path = tmp_path / "settings.yaml"
+    path.write_text(config.to_yaml(settings), encoding="utf-8")
+
+    assert config.read_yaml(Outer, path) == settings
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path):
+    path = tmp_path / "empty.yaml"
+    path.write_text("# nothing\n")
+
+    assert config.read_yaml(Outer, path) == Outer()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("- 1\n", "hold a list"), ("a: [1\n", "are not YAML"), ("denoiser: 3\n", "fields of its own")],
+)
+def test_a_broken_file_is_refused_in_one_sentence(tmp_path, text, message):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=message) as caught:
+        config.read_yaml(Outer, path)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read settings .*absent\.yaml"):
+        config.read_yaml(Outer, tmp_path / "absent.yaml")
+
+
+def test_numbers_without_a_dot_before_the_exponent_are_numbers():
+    assert override(Outer(), ["denoiser.rate=1e-4"]).denoiser.rate == 1e-4
+
+
+def test_overrides_are_applied_in_turn():
+    settings = override(
+        Outer(),
+        ["denoiser.limit=3", "denoiser.limit=null", "sampling.steps=7", "denoiser.widths=[3, 4]"],
+    )
+
+    assert settings.denoiser.limit is None
+    assert settings.sampling.steps == 7
+    assert settings.denoiser.widths == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("denoiser.n_layers", "name.field=value"),
+        ("=3", "name.field=value"),
+        ("denoiser.depth=3", r"unknown setting denoiser\.depth"),
+        ("denoise.n_layers=3", r"unknown setting denoise; did you mean denoiser"),
+        ("denoiser.rate.x=3", r"setting denoiser\.rate has no field x"),
+        ("denoiser.n_layers=2.5", r"setting denoiser\.n_layers must be a whole number, not 2\.5"),
+        ("denoiser.n_layers=true", r"must be a whole number, not True"),
+        ("denoiser.rate=fast", r"setting denoiser\.rate must be a number, not 'fast'"),
+        ("denoiser.kind=exact", r"must be one of softmax, favor, not 'exact'"),
+        ("denoiser.widths=3", r"must be a list"),
+        ("denoiser.widths=[a]", r"denoiser\.widths\[0\] must be a whole number"),
+        ("denoiser.flag=1", r"must be true or false"),
+        ("denoiser.name=[", "is not YAML"),
+        ("sampling.steps=0", r"sampling: steps must be 1 to 500, not 0"),
+        ("sampling.temperature=-1", "temperature must be above 0"),
+        ("sampling.timeout_s=0", "timeout_s must be above 0"),
+    ],
+)
+def test_a_wrong_override_says_what_is_wrong(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        override(Outer(), [assignment])
+
+
+def test_merging_keeps_what_the_changes_do_not_name():
+    merged = config.merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 5}})
+
+    assert merged == {"a": {"b": 5, "c": 2}, "d": 3}
+
+
+def test_flattening_gives_dotted_paths():
+    assert config.flatten({"a": {"b": 1}, "c": [2]}) == {"a.b": 1, "c": [2]}
