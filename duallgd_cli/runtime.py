@@ -1,0 +1,227 @@
+"""Device, precision, compilation, threads, ranks and the environment: decided here, nowhere else.
+
+This module must not import torch when it is imported: the command line calls `prepare_environment`
+first, and OpenMP reads its settings when torch is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from duallgd_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
+
+PRECISIONS: Final = ("auto", "float32", "bfloat16")
+COMPILE_CHOICES: Final = ("auto", "on", "off")
+
+# Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
+# barriers made a 10-atom forward pass 100 times slower.
+_QUIET_OPENMP: Final = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
+_SIBLINGS: Final = "/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+_CGROUP_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how the network runs, resolved once per command.
+
+    Attributes:
+        device: The torch device that holds the network.
+        autocast: Lower precision of the network's matrix products, or None for float32 throughout.
+        compile: Whether `optimise` compiles.
+        threads: CPU threads of one operation.
+        rank: This process among `world_size`, from 0.
+        world_size: Number of cooperating processes.
+    """
+
+    device: torch.device
+    autocast: torch.dtype | None
+    compile: bool
+    threads: int
+    rank: int = 0
+    world_size: int = 1
+
+    @classmethod
+    def resolve(
+        cls,
+        device: str = "auto",
+        precision: str = "auto",
+        compile: str = "auto",
+        threads: int | None = None,
+    ) -> Runtime:
+        """Decide from what was asked for and what the machine has, and set torch's threads.
+
+        Args:
+            device: ``auto`` (CUDA where there is one, else the CPU), ``cpu``, ``cuda``, ``cuda:1``
+                or ``mps``.
+            precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on CUDA devices that have
+                it, float32 elsewhere.
+            compile: ``on``, ``off``, or ``auto``: on CUDA only.
+            threads: CPU threads; by default $OMP_NUM_THREADS, else the physical cores that this
+                process may use.
+
+        Raises:
+            UsageError: A value is unknown, or the device is not there.
+        """
+        import torch
+
+        _one_of("precision", precision, PRECISIONS)
+        _one_of("compile", compile, COMPILE_CHOICES)
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads must be at least 1, not {threads}")
+        rank, local_rank, world_size = _ranks()
+        chosen = _device(device, local_rank)
+        on_cuda = chosen.type == "cuda"
+        runtime = cls(
+            device=chosen,
+            autocast=torch.bfloat16 if _wants_bfloat16(precision, chosen) else None,
+            compile=compile == "on" or (compile == "auto" and on_cuda),
+            threads=threads or default_threads(),
+            rank=rank,
+            world_size=world_size,
+        )
+        torch.set_num_threads(runtime.threads)
+        _log.info("%s", runtime)
+        return runtime
+
+    def optimise(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function compiled for this device, or as it is where compilation is off."""
+        if not self.compile:
+            return function
+        import torch
+
+        compiled: Callable[P, R] = torch.compile(function, dynamic=False)
+        return compiled
+
+    def lower_precision(self) -> torch.autocast:
+        """Context in which matrix products run in `autocast`; does nothing in float32."""
+        import torch
+
+        enabled = self.autocast is not None
+        return torch.autocast(self.device.type, dtype=self.autocast, enabled=enabled)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and messages for all ranks."""
+        return self.rank == 0
+
+    def __str__(self) -> str:
+        """One line for logs and run records."""
+        dtype = "float32" if self.autocast is None else str(self.autocast).removeprefix("torch.")
+        words = [f"device {self.device}", f"precision {dtype}", f"threads {self.threads}"]
+        words.append(f"compile {'on' if self.compile else 'off'}")
+        if self.world_size > 1:
+            words.append(f"rank {self.rank} of {self.world_size}")
+        return ", ".join(words)
+
+
+def prepare_environment() -> None:
+    """Make idle CPU threads sleep rather than spin; what the user has set is kept.
+
+    Has its effect only before torch is imported, so the command line calls it first of all.
+    """
+    for name, value in _QUIET_OPENMP.items():
+        os.environ.setdefault(name, value)
+
+
+def default_threads() -> int:
+    """CPU threads to use when nobody says: $OMP_NUM_THREADS, else the cores at hand."""
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(text) if text.isdigit() and int(text) > 0 else available_cores()
+
+
+def available_cores() -> int:
+    """Physical cores that this process may use: its affinity mask within its container's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        cpus = os.sched_getaffinity(0)
+    else:  # macOS and Windows have no affinity mask
+        cpus = set(range(os.cpu_count() or 1))
+    cores = {_core_of(cpu) for cpu in cpus}
+    return max(1, min(len(cores), _quota(_CGROUP_QUOTA) or len(cores)))
+
+
+def weights_from_environment() -> str | None:
+    """$DUALLGD_WEIGHTS: a weights file or a folder of them, or None if unset or empty."""
+    return os.environ.get("DUALLGD_WEIGHTS") or None
+
+
+def _ranks() -> tuple[int, int, int]:
+    """RANK, LOCAL_RANK and WORLD_SIZE as torchrun sets them; 0, 0, 1 for a single process."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+    texts = [os.environ.get(name, "") for name in names]
+    values = [int(text) if text.isdigit() else 0 for text in texts]
+    return values[0], values[1], max(1, values[2])
+
+
+def _device(text: str, local_rank: int) -> torch.device:
+    import torch
+
+    if text == "auto":
+        text = "cuda" if torch.cuda.is_available() else "cpu"
+    if text.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise UsageError(f"device {text!r} is unknown; use auto, cpu, cuda, cuda:0 or mps")
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise UsageError(f"device {text!r} is not of the form cuda:0") from None
+    if device.type == "cuda":
+        return _cuda_device(device, local_rank)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("device mps was asked for, but this machine has none; use --device cpu")
+    return device
+
+
+def _cuda_device(device: torch.device, local_rank: int) -> torch.device:
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = local_rank if device.index is None else device.index
+    if index >= found:
+        raise UsageError(
+            f"device cuda:{index} was asked for, but PyTorch sees {found} CUDA devices; "
+            f"use --device cpu or install a CUDA build of PyTorch"
+        )
+    return torch.device("cuda", index)
+
+
+def _wants_bfloat16(precision: str, device: torch.device) -> bool:
+    import torch
+
+    if precision != "auto":
+        return precision == "bfloat16"
+    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _core_of(cpu: int) -> str:
+    """A name shared by the hardware threads of one core."""
+    try:
+        return Path(_SIBLINGS.format(cpu=cpu)).read_text(encoding="ascii").strip()
+    except OSError:
+        return str(cpu)
+
+
+def _quota(path: Path) -> int | None:
+    """Whole cores that the container's CPU quota allows, or None where there is none."""
+    try:
+        limit, period = path.read_text(encoding="ascii").split()
+        return max(1, int(limit) // int(period))
+    except (OSError, ValueError):  # no cgroup v2, or "max"
+        return None

@@ -1,0 +1,71 @@
+"""What every test shares: threads, hypothesis, the clock, and the folder beside the checkout."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
+
+import time
+from pathlib import Path
+
+import pytest
+
+try:
+    import hypothesis
+except ModuleNotFoundError:  # the GPU tests run where only torch, numpy and pytest are
+    hypothesis = None
+
+SLOW_S = 5.0
+SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
+
+if hypothesis is not None:
+    hypothesis.settings.register_profile(
+        "default", deadline=None, derandomize=True, max_examples=50
+    )
+    hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure():
+    import torch
+
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that is slow without saying so fails, lest the quick set stop being quick.
+
+    Slow means more than five seconds by the clock and by the processor both, so that neither a busy
+    machine nor a second thread condemns a test.
+    """
+    wall, cpu = time.perf_counter(), _cpu_s()
+    result = yield
+    took = min(time.perf_counter() - wall, _cpu_s() - cpu)
+    excused = {"slow", "gpu", "parity"} & {mark.name for mark in item.iter_markers()}
+    if took > SLOW_S and not excused:
+        pytest.fail(f"took {took:.1f} s: mark it slow or make it faster", pytrace=False)
+    return result
+
+
+def _cpu_s():
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder with data and parity arrays that may lie beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip("needs the shared folder beside the checkout")
+    return SHARED.resolve()

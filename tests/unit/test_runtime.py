@@ -1,0 +1,133 @@
+"""What the machine offers and what the user asks for become one frozen record."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from duallgd_cli import runtime
+from duallgd_cli.errors import UsageError
+from duallgd_cli.runtime import Runtime
+
+
+@pytest.fixture(autouse=True)
+def keep_torch_threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def no_cuda(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+    resolved = Runtime.resolve()
+
+    assert str(resolved) == "device cpu, precision float32, threads 1, compile off"
+    assert resolved.is_main
+    assert torch.get_num_threads() == 1
+
+
+def test_what_is_asked_for_is_used(no_cuda):
+    resolved = Runtime.resolve(device="cpu", precision="bfloat16", compile="off", threads=2)
+
+    assert resolved.autocast is torch.bfloat16
+    assert resolved.threads == torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "abacus"}, r"'abacus' is unknown; use auto, cpu"),
+        ({"device": "cuda:one"}, r"not of the form cuda:0"),
+        ({"device": "cuda"}, r"sees 0 CUDA devices; use --device cpu"),
+        ({"precision": "float8"}, r"precision must be one of auto, float32, bfloat16"),
+        ({"compile": "maybe"}, r"compile must be one of auto, on, off"),
+        ({"threads": 0}, r"threads must be at least 1, not 0"),
+    ],
+)
+def test_an_impossible_request_is_refused_in_a_sentence(no_cuda, arguments, message):
+    with pytest.raises(UsageError, match=message):
+        Runtime.resolve(**arguments)
+
+
+def test_torchrun_tells_the_rank(no_cuda, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    resolved = Runtime.resolve()
+
+    assert (resolved.rank, resolved.world_size, resolved.is_main) == (1, 2, False)
+
+
+def test_lower_precision_is_for_matrix_products_only(no_cuda):
+    matrix = torch.eye(3)
+
+    with Runtime.resolve(precision="bfloat16").lower_precision():
+        low = matrix @ matrix
+    with Runtime.resolve(precision="float32").lower_precision():
+        full = matrix @ matrix
+
+    assert low.dtype is torch.bfloat16
+    assert full.dtype is torch.float32
+
+
+def test_without_compilation_a_function_stays_as_it_is(no_cuda):
+    assert Runtime.resolve(compile="off").optimise(len) is len
+
+
+def test_threads_follow_the_user_then_the_cores(monkeypatch):
+    monkeypatch.setattr(runtime, "available_cores", lambda: 6)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
+    assert runtime.default_threads() == 3
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    assert runtime.default_threads() == 6
+
+
+def test_hardware_threads_of_one_core_count_once(monkeypatch, tmp_path):
+    for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
+        (tmp_path / str(cpu)).write_text(siblings)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(runtime, "_SIBLINGS", str(tmp_path / "{cpu}"))
+    monkeypatch.setattr(runtime, "_CGROUP_QUOTA", tmp_path / "absent")
+    assert runtime.available_cores() == 2
+
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    monkeypatch.setattr(runtime, "_CGROUP_QUOTA", tmp_path / "cpu.max")
+    assert runtime.available_cores() == 1
+
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert runtime.available_cores() == 2
+
+
+def test_idle_threads_sleep_unless_the_user_decides(monkeypatch):
+    environment = {"GOMP_SPINCOUNT": "99"}
+    monkeypatch.setattr(os, "environ", environment)
+
+    runtime.prepare_environment()
+
+    assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert environment["GOMP_SPINCOUNT"] == "99"
+
+
+def test_weights_may_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("DUALLGD_WEIGHTS", "/models/a.safetensors")
+    assert runtime.weights_from_environment() == "/models/a.safetensors"
+
+    monkeypatch.setenv("DUALLGD_WEIGHTS", "")
+    assert runtime.weights_from_environment() is None
+
+
+def test_the_environment_is_prepared_before_torch_is_there():
+    program = "import sys, duallgd_cli.runtime; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
