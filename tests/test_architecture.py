@@ -1,0 +1,202 @@
+"""The layout of the package: who may import whom, and rules that a linter does not know."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import duallgd_cli
+
+PACKAGE = Path(duallgd_cli.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
+MAX_LINES = 400
+
+# Room -> rooms it may import, besides itself and errors. A room is a folder or a top-level module.
+_CORE = {"data", "spectra", "chem", "model", "diffusion", "checkpoint", "runtime", "config"}
+ALLOWED = {
+    "errors": set(),
+    "config": set(),
+    "runtime": set(),
+    "chem": set(),
+    "spectra": {"chem"},
+    "data": {"spectra", "chem", "config"},
+    "model": {"config"},
+    "diffusion": {"config"},
+    "checkpoint": {"model", "config"},
+    "evaluation": {"chem"},
+    "training": _CORE,
+    "inference": _CORE,
+    "bench": {"inference", "training", "evaluation", "checkpoint", "model", "diffusion"}
+    | {"config", "runtime"},
+    "bench/suites": {"data", "spectra", "chem", "evaluation", "config"},
+    "cli": {"inference", "training", "evaluation", "bench", "data", "checkpoint", "runtime"}
+    | {"config"},
+    "__main__": {"cli", "runtime"},
+    "__init__": {"inference"},
+}
+
+# Library -> where it may be imported.
+LIBRARIES = {
+    "torch": r"(data|model|diffusion|training|inference|checkpoint|bench)/|runtime\.py",
+    "rdkit": r"chem/molecule\.py|chem/identity\.py|data/prepar\w*\.py|inference/writers(/|\.py)",
+    "matchms": r"spectra/reading(/|\.py)",
+    "pyteomics": r"spectra/reading(/|\.py)",
+    "typer": r"cli/|__main__\.py",
+    "rich": r"cli/",
+    "matplotlib": r"bench/|evaluation/",
+    "myopic_mces": r"evaluation/|bench/",
+    "huggingface_hub": r"bench/suites/|checkpoint/",
+}
+
+
+def room_of(name):
+    """The room of a file, from its path inside the package."""
+    parts = Path(name).with_suffix("").parts
+    if parts[:2] == ("bench", "suites"):
+        return "bench/suites"
+    return parts[0]
+
+
+def imports_of(path):
+    """Every module that a file imports, at its top or inside a function, type-checking included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} has a relative import"
+            if node.module == "duallgd_cli":
+                yield from ((f"duallgd_cli.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module, node.lineno
+
+
+def target_room(module):
+    """The room that an import reaches, or None outside the package."""
+    root, _, inside = module.partition(".")
+    if root != "duallgd_cli":
+        return None
+    if inside.startswith("bench.suites"):
+        return "bench/suites"
+    return inside.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_room_imports_only_the_rooms_it_may(name):
+    room = room_of(name)
+    allowed = ALLOWED[room] | {room, "errors", "__version__"}
+    if room == "bench":
+        allowed |= {"bench/suites"}
+
+    wrong = [
+        f"{name}:{line} imports {module}"
+        for module, line in imports_of(PACKAGE / name)
+        if target_room(module) is not None and target_room(module) not in allowed
+    ]
+
+    assert not wrong
+
+
+def test_the_arrows_have_no_cycle():
+    order, waiting = [], {room: set(arrows) for room, arrows in ALLOWED.items()}
+
+    while waiting:
+        free = [room for room, arrows in waiting.items() if arrows <= set(order)]
+        assert free, f"a cycle among {sorted(waiting)}"
+        order += free
+        for room in free:
+            del waiting[room]
+
+    assert order[0] in {"errors", "config", "runtime", "chem"}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_imported_only_where_it_belongs(library):
+    wrong = [
+        f"{name}:{line}"
+        for path, name in zip(FILES, NAMES, strict=True)
+        for module, line in imports_of(path)
+        if module.partition(".")[0] == library and not re.match(LIBRARIES[library], name)
+    ]
+
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_at_most_400_lines(name):
+    assert len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_public_says_what_it_is_for(name):
+    tree = ast.parse((PACKAGE / name).read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    shown = [n for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
+    methods = [n for c in shown if isinstance(c, ast.ClassDef) for n in c.body]
+    public = shown + [n for n in methods if isinstance(n, kinds) and not n.name.startswith("_")]
+
+    assert ast.get_docstring(tree), f"{name} has no docstring"
+    assert not [f"{name}:{node.lineno} {node.name}" for node in public if not _documented(node)]
+
+
+def _documented(node):
+    overloads = {"overload", "override", "setter"}
+    marks = {ast.unparse(mark).rpartition(".")[2] for mark in getattr(node, "decorator_list", [])}
+    return bool(marks & overloads) or ast.get_docstring(node) is not None
+
+
+def settings_fields(tree):
+    """Every field of every settings class of a file, as (class, field)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Settings", "Config")):
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign):
+                    yield node.name, line.target.id
+
+
+def attributes_read(tree):
+    """Every attribute that a file reads, checks of a settings class on itself left out."""
+    checks = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node not in checks:
+            yield node.attr
+
+
+def test_every_setting_is_read_somewhere():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in FILES]
+    read = {attribute for tree in trees for attribute in attributes_read(tree)}
+
+    unread = [
+        f"{owner}.{field}"
+        for tree in trees
+        for owner, field in settings_fields(tree)
+        if field not in read
+    ]
+
+    assert not unread
+
+
+def test_no_file_is_a_drawer_for_anything():
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "v2"}
+
+    assert not [name for name in NAMES if Path(name).stem in drawers]
+
+
+def test_nothing_is_left_for_later():
+    left = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b|pragma: no cover")
+
+    found = [n for p, n in zip(FILES, NAMES, strict=True) if left.search(p.read_text("utf-8"))]
+
+    assert not found
+
+
+def test_size_rules_are_never_switched_off():
+    size = re.compile(r"noqa:.*(C901|PLR09)")
+
+    assert not [n for p, n in zip(FILES, NAMES, strict=True) if size.search(p.read_text("utf-8"))]
