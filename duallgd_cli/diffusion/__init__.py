@@ -1,0 +1,1 @@
+"""The noise process over bond classes; knows neither networks nor molecules."""

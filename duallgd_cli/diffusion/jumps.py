@@ -1,0 +1,75 @@
+"""Jump plans: the decreasing subsequence of steps at which the network is evaluated."""
+
+from dataclasses import dataclass
+
+from duallgd_cli.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class JumpPlan:
+    """tau_0 = T > tau_1 > ... > tau_J = 0.
+
+    Attributes:
+        timesteps: J + 1 steps, strictly decreasing from T to 0.
+    """
+
+    timesteps: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.timesteps, self.timesteps[1:], strict=False)
+        if len(self.timesteps) < 2 or self.timesteps[-1] != 0 or any(a <= b for a, b in pairs):
+            raise ConfigError(
+                f"a schedule must decrease strictly from the first step to 0, not {self.timesteps}"
+            )
+
+    @property
+    def n_evaluations(self) -> int:
+        """J, the number of network evaluations."""
+        return len(self.timesteps) - 1
+
+    def jumps(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (t, s) in the order they are taken."""
+        return tuple(zip(self.timesteps, self.timesteps[1:], strict=False))
+
+
+def evenly_spaced(n_steps: int, evaluations: int) -> JumpPlan:
+    """J evaluations from T to 0, each step rounded to the nearest (half to even).
+
+    Raises:
+        ConfigError: More evaluations than steps, or none.
+    """
+    if not 1 <= evaluations <= n_steps:
+        raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
+    visited = [round(n_steps - i * n_steps / evaluations) for i in range(evaluations)]
+    return JumpPlan(tuple(dict.fromkeys([n_steps, *visited[1:], 0])))
+
+
+def strided(n_steps: int, stride: int) -> JumpPlan:
+    """T, T - k, T - 2k, ..., 0."""
+    if not 1 <= stride <= n_steps:
+        raise ConfigError(f"stride must be 1 to {n_steps}, not {stride}")
+    return JumpPlan((*range(n_steps, 0, -stride), 0))
+
+
+def parse_schedule(text: str, n_steps: int, evaluations: int) -> JumpPlan:
+    """A plan from a setting: ``uniform``, ``full``, ``strideK`` or the steps themselves.
+
+    Raises:
+        ConfigError: Anything else, or a plan that does not start at T.
+    """
+    words = text.strip().lower()
+    if words == "uniform":
+        return evenly_spaced(n_steps, evaluations)
+    if words == "full":
+        return strided(n_steps, 1)
+    if words.startswith("stride") and words[6:].isdigit():
+        return strided(n_steps, int(words[6:]))
+    try:
+        plan = JumpPlan(tuple(int(step) for step in words.split(",")))
+    except ValueError:
+        raise ConfigError(
+            f"schedule {text!r} is not uniform, full, strideK or steps such as 500,200,50,0"
+        ) from None
+    if plan.timesteps[0] != n_steps:
+        raise ConfigError(f"a schedule must start at {n_steps}, not {plan.timesteps[0]}")
+    return plan

@@ -1,0 +1,1 @@
+"""The network: torch alone, no chemistry beyond the counts it is given."""

@@ -1,0 +1,221 @@
+"""The denoiser: clean-bond logits from a noisy bond graph, its noise level and the condition.
+
+Letters: B graphs, N atoms, M pairs, K fingerprint bits.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot, relu
+
+from duallgd_cli.chem.elements import N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
+from duallgd_cli.model.condition import Condition
+from duallgd_cli.model.graph_features import (
+    N_ATOM_FEATURES,
+    N_GLOBAL_FEATURES,
+    N_PAIR_TOKENS,
+    N_WALKS,
+    graph_features,
+)
+from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
+from duallgd_cli.model.line_graph import (
+    LineGraph,
+    endpoint_atoms,
+    incident_mask,
+    line_graph,
+    pair_mask,
+)
+from duallgd_cli.model.settings import DenoiserSettings
+
+_TIME_WAVES: Final = 32
+_RELATIVE_WAVES: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What depends on the condition alone: computed once per spectrum, shared by all candidates.
+
+    Attributes:
+        condition: As given.
+        atoms: Embedded elements, (B, N, atom_width).
+        position: Embedded place within the element, (B, N, atom_width).
+        relative: Embedded difference of places, (B, M, pair_width).
+        y: Global state before time and noise are known, (B, global_width).
+        memory: Keys and values of the bits for each layer, each (2, B, H, K, D).
+        bit_log_prob: (B, 1, 1, K).
+    """
+
+    condition: Condition
+    atoms: Tensor
+    position: Tensor
+    relative: Tensor
+    y: Tensor
+    memory: tuple[Tensor, ...]
+    bit_log_prob: Tensor
+
+    def expand(self, samples: int) -> "Context":
+        """Repeat a context of one spectrum for several candidates, without copying."""
+        known = self.condition
+        repeated = Condition(
+            *(_repeat(getattr(known, name), samples) for name in known.__dataclass_fields__)
+        )
+        memory = tuple(m.expand(-1, samples, -1, -1, -1) for m in self.memory)
+        parts = (self.atoms, self.position, self.relative, self.y)
+        atoms, position, relative, y = (_repeat(part, samples) for part in parts)
+        log_prob = _repeat(self.bit_log_prob, samples)
+        return Context(repeated, atoms, position, relative, y, memory, log_prob)
+
+
+class Denoiser(nn.Module):
+    """Dual-stream line-graph denoiser (section 3 of the paper), for element-sorted atoms.
+
+    Args:
+        settings: Sizes.
+        fingerprint_bits: Length of the fingerprint that conditions it.
+        n_steps: T; positions fade with t and time enters as t / T.
+    """
+
+    def __init__(self, settings: DenoiserSettings, fingerprint_bits: int, n_steps: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.n_steps = n_steps
+        atom, pair, width = settings.atom_width, settings.pair_width, settings.global_width
+        self.bit_embedding = nn.Embedding(fingerprint_bits, atom)
+        self.no_bit = nn.Parameter(torch.zeros(atom))
+        self.element = nn.Embedding(N_HEAVY, atom)
+        self.place = nn.Embedding(settings.position_limit, atom)
+        self.place_from_end = nn.Embedding(settings.position_limit, atom)
+        self.relative = nn.Linear(2 * _RELATIVE_WAVES + 1, pair)
+        self.formula_in = nn.Linear(2 * N_ELEMENTS + 3, width)
+        self.bits_in = nn.Linear(atom, width)
+        self.time_in = nn.Linear(2 * _TIME_WAVES + N_GLOBAL_FEATURES, width)
+        self.y_out = nn.Linear(width, width)
+        self.atom_features = nn.Linear(N_ATOM_FEATURES, atom)
+        self.pair_token = nn.Embedding(N_PAIR_TOKENS, pair)
+        self.pair_walks = nn.Linear(N_WALKS, pair)
+        self.pair_sum = nn.Linear(atom, pair)
+        self.pair_product = nn.Linear(atom, pair)
+        self.pair_hidden = nn.Linear(3 * pair, 2 * pair)
+        self.pair_start = nn.Linear(2 * pair, pair)
+        self.layers = nn.ModuleList(DualStreamLayer(settings, k) for k in range(settings.layers))
+        self.fusions = nn.ModuleList(Fusion(settings) for _ in range(settings.layers - 1))
+        self.readout_norm = nn.LayerNorm(pair)
+        self.readout_hidden = nn.Linear(pair, 2 * pair)
+        self.readout = nn.Linear(2 * pair, N_BOND_CLASSES)
+
+    def context(self, condition: Condition) -> Context:
+        """Everything that is the same for all steps and candidates."""
+        graph = line_graph(condition.atom_class.shape[1], condition.atom_class.device)
+        log_prob = nn.functional.pad(condition.bit_log_prob, (1, 0))  # the bit that says "no bit"
+        embedded = self.bit_embedding(condition.bit)
+        bits = torch.cat([self.no_bit.expand(len(embedded), 1, -1), embedded], 1)
+        weight = condition.bit_log_prob.exp().unsqueeze(-1)
+        pooled = (embedded * weight).sum(1) * weight.shape[1] ** -0.5
+        y = self.formula_in(_formula_features(condition)) + self.bits_in(pooled)
+        place, from_end, fraction = _places(condition)
+        limit = self.settings.position_limit - 1
+        position = self.place(place.clamp_max(limit)) + self.place_from_end(
+            from_end.clamp_max(limit)
+        )
+        relative = self.relative(_relative_features(condition, place, fraction, graph))
+        memory = tuple(layer.bit_attention.memory(bits) for layer in self._layers())
+        atoms = self.element(condition.atom_class)
+        return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
+
+    def forward(self, bond_class: Tensor, t: Tensor, context: Context) -> Tensor:
+        """Logits of the clean bond classes.
+
+        Args:
+            bond_class: Noisy classes, int64 (B, M); none at padded pairs.
+            t: Noise steps, int64 (B,).
+            context: Of the same B graphs.
+
+        Returns:
+            float32 (B, M, N_BOND_CLASSES); meaningless at padded pairs.
+        """
+        known = context.condition
+        graph = line_graph(known.atom_class.shape[1], bond_class.device)
+        masks = _masks(known.atom_mask, graph)
+        with torch.autocast(bond_class.device.type, enabled=False):
+            seen = graph_features(
+                bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph
+            )
+        fade = self._fade(t)[:, None, None]
+        atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
+        y = context.y + self.time_in(torch.cat([self._time_waves(t), seen.totals], 1))
+        y = self.y_out(relu(y))
+        start = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
+        pairs = self._start_pairs(atoms, start + fade * context.relative, graph)
+        for number, layer in enumerate(self.layers):
+            memory = (context.memory[number], context.bit_log_prob)
+            atoms, pairs = layer(atoms, pairs, y, memory, masks, graph)
+            if number < len(self.fusions):
+                y = self.fusions[number](y, atoms, pairs, masks)
+        hidden = relu(self.readout_hidden(self.readout_norm(pairs)))
+        return self.readout(hidden).float() + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
+
+    def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
+        """Pair tokens (equation 1), symmetric in the two atoms: their sum and their product."""
+        summed = endpoint_atoms(self.pair_sum(atoms), graph).sum(2)
+        product = endpoint_atoms(self.pair_product(atoms), graph).prod(2)
+        hidden = self.pair_hidden(torch.cat([edges.to(summed.dtype), summed, product], -1))
+        return self.pair_start(relu(hidden))  # type: ignore[no-any-return]
+
+    def _fade(self, t: Tensor) -> Tensor:
+        start, stop = self.settings.fade_from, self.settings.fade_to
+        return ((t.float() - start) / (stop - start)).clamp(0, 1)
+
+    def _time_waves(self, t: Tensor) -> Tensor:
+        frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=t.device))
+        angle = (t.float() / self.n_steps)[:, None] * frequency
+        return torch.cat([angle.sin(), angle.cos()], 1)
+
+    def _layers(self) -> list[DualStreamLayer]:
+        return [layer for layer in self.layers if isinstance(layer, DualStreamLayer)]
+
+
+def _repeat(x: Tensor, samples: int) -> Tensor:
+    return x.expand(samples, *x.shape[1:])
+
+
+def _masks(atom_mask: Tensor, graph: LineGraph) -> Masks:
+    attention = torch.zeros_like(atom_mask, dtype=torch.float32)
+    attention = attention.masked_fill(~atom_mask, -torch.inf)[:, None, None, :]
+    return Masks(atom_mask, pair_mask(atom_mask, graph), incident_mask(atom_mask, graph), attention)
+
+
+def _formula_features(condition: Condition) -> Tensor:
+    counts = condition.formula
+    n = condition.atom_mask.sum(1, keepdim=True).to(counts.dtype)
+    hydrogens = condition.hydrogens[:, None]
+    return torch.cat(
+        [torch.log1p(counts), counts / n, condition.charge[:, None], n / 32, hydrogens / 32], 1
+    )
+
+
+def _places(condition: Condition) -> tuple[Tensor, Tensor, Tensor]:
+    """Index of each atom within its element, from the start and the end, and as a fraction."""
+    counts = condition.formula[:, :N_HEAVY].long()
+    start = counts.cumsum(1) - counts
+    row = torch.arange(condition.atom_class.shape[1], device=counts.device)
+    own = counts.gather(1, condition.atom_class)
+    place = (row - start.gather(1, condition.atom_class)).clamp_min(0)
+    from_end = (own - 1 - place).clamp_min(0)
+    return place, from_end, (place + 0.5) / own.clamp_min(1)
+
+
+def _relative_features(
+    condition: Condition, place: Tensor, fraction: Tensor, graph: LineGraph
+) -> Tensor:
+    """Waves of the difference of places (same element) or of fractions (different elements)."""
+    low, high = graph.first, graph.second
+    same = (condition.atom_class[:, low] == condition.atom_class[:, high]).float()
+    steps = (place[:, high] - place[:, low]).abs().float()
+    parts = (fraction[:, high] - fraction[:, low]).abs()
+    number = torch.arange(1, _RELATIVE_WAVES + 1, device=place.device)
+    near = torch.exp(-(steps[..., None] - number).square() / 2) * same[..., None]
+    waves = torch.cos(math.pi * parts[..., None] * number) * (1 - same[..., None])
+    return torch.cat([near, waves, same[..., None]], -1)

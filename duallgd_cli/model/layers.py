@@ -1,0 +1,213 @@
+"""The parts of one dual-stream layer. Letters: B graphs, N atoms, M pairs, H heads, K bits."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu, scaled_dot_product_attention
+
+from duallgd_cli.model.attention import favor_attention, orthogonal_features, softmax_attention
+from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
+from duallgd_cli.model.line_graph import LineGraph, to_square
+from duallgd_cli.model.settings import DenoiserSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """Which rows are real; True = keep.
+
+    Attributes:
+        atoms: bool (B, N).
+        pairs: bool (B, M).
+        incident: bool (B, N, N - 1).
+        attention: Added to atom-to-atom scores, 0 or -inf at padded keys, (B, 1, 1, N).
+    """
+
+    atoms: Tensor
+    pairs: Tensor
+    incident: Tensor
+    attention: Tensor
+
+
+class FeedForward(nn.Module):
+    """Two-layer feed-forward network with ReLU, which is the cheapest activation on a CPU."""
+
+    def __init__(self, width: int, factor: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, factor * width)
+        self.down = nn.Linear(factor * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Change of x, any shape ending in the width."""
+        return self.down(relu(self.up(self.norm(x))))  # type: ignore[no-any-return]
+
+
+class Film(nn.Module):
+    """Feature-wise linear modulation of one stream by the global state (equation 8)."""
+
+    def __init__(self, global_width: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(global_width, 2 * width)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Modulate x (B, rows, width) by y (B, global_width)."""
+        gamma, beta = self.linear(y).unsqueeze(1).chunk(2, -1)
+        return torch.addcmul(beta, 1 + gamma, x)
+
+
+class AtomAttention(nn.Module):
+    """Self-attention of the atoms, its scores shifted by the pair states (edge modulation)."""
+
+    def __init__(self, settings: DenoiserSettings) -> None:
+        super().__init__()
+        width = settings.atom_width
+        self.heads = settings.atom_heads
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.bias = nn.Linear(settings.pair_width, self.heads)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph) -> Tensor:
+        """Change of the atoms, (B, N, atom_width)."""
+        qkv = self.qkv(self.norm(atoms)).unflatten(-1, (3, self.heads, -1))
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, N, D)
+        bias = to_square(self.bias(pairs), graph).permute(0, 3, 1, 2) + masks.attention
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype))
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class BitAttention(nn.Module):
+    """Each atom looks up the fingerprint bits that may describe its surroundings.
+
+    Keys and values depend on the spectrum alone, so they are computed once per spectrum and
+    shared by all steps and candidates.
+    """
+
+    def __init__(self, settings: DenoiserSettings) -> None:
+        super().__init__()
+        width = settings.atom_width
+        self.heads = settings.atom_heads
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def memory(self, bits: Tensor) -> Tensor:
+        """Keys and values of embedded bits, (B, K, atom_width) to (2, B, H, K, D)."""
+        both = self.key_value(bits).unflatten(-1, (2, self.heads, -1))
+        return both.permute(2, 0, 3, 1, 4)  # type: ignore[no-any-return]
+
+    def forward(self, atoms: Tensor, memory: Tensor, log_prob: Tensor) -> Tensor:
+        """Change of the atoms; a bit is weighted by its probability, (B, 1, 1, K) as log."""
+        query = self.query(self.norm(atoms)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        key, value = memory
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=log_prob.to(query.dtype))
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class PairAttention(nn.Module):
+    """Global self-attention of the bond stream (equation 2), FAVOR+ or exact softmax."""
+
+    features: Tensor
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__()
+        width = settings.pair_width
+        self.heads = settings.pair_heads
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        generator = torch.Generator().manual_seed(settings.feature_seed + layer)
+        drawn = orthogonal_features(settings.pair_features, width // self.heads, generator)
+        self.register_buffer("features", drawn)
+
+    def forward(self, pairs: Tensor, masks: Masks) -> Tensor:
+        """Change of the pairs, (B, M, pair_width)."""
+        qkv = self.qkv(self.norm(pairs)).unflatten(-1, (3, self.heads, -1))
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, M, D)
+        if self.features.shape[0]:
+            mixed = favor_attention(query, key, value, masks.pairs, self.features)
+        else:
+            mixed = softmax_attention(query, key, value, masks.pairs)
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+class Fusion(nn.Module):
+    """New global state from both streams' means (equation 7).
+
+    The paper's y_P and y_L are linear in those means and in y, so W_g absorbs them.
+    """
+
+    def __init__(self, settings: DenoiserSettings) -> None:
+        super().__init__()
+        width = settings.global_width
+        self.inner = nn.Linear(width + settings.atom_width + settings.pair_width, 2 * width)
+        self.outer = nn.Linear(2 * width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, y: Tensor, atoms: Tensor, pairs: Tensor, masks: Masks) -> Tensor:
+        """(B, global_width) from y, atoms (B, N, atom_width) and pairs (B, M, pair_width)."""
+        means = [_masked_mean(atoms, masks.atoms), _masked_mean(pairs, masks.pairs)]
+        change = self.outer(relu(self.inner(torch.cat([y, *means], -1))))
+        return self.norm(y + change)  # type: ignore[no-any-return]
+
+
+class DualStreamLayer(nn.Module):
+    """One layer: modulate, reason over atoms, reason over bonds, synchronise both."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__()
+        atom, pair = settings.atom_width, settings.pair_width
+        cross = (atom, pair, settings.cross_width, settings.cross_heads)
+        self.film_atoms = Film(settings.global_width, atom)
+        self.film_pairs = Film(settings.global_width, pair)
+        self.bit_attention = BitAttention(settings)
+        self.atom_attention = AtomAttention(settings)
+        self.atom_feed = FeedForward(atom, 2)
+        self.pair_attention = PairAttention(settings, layer)
+        self.pair_feed = FeedForward(pair, 4)
+        self.atoms_from_pairs = AtomsFromPairs(*cross)
+        self.pairs_from_atoms = PairsFromAtoms(*cross)
+        self.cross_norm_atoms = nn.LayerNorm(atom)
+        self.cross_norm_pairs = nn.LayerNorm(pair)
+
+    def forward(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: tuple[Tensor, Tensor],
+        masks: Masks,
+        graph: LineGraph,
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms (B, N, atom_width) and pairs (B, M, pair_width).
+
+        Args:
+            atoms: Atom states.
+            pairs: Pair states.
+            y: Global state.
+            memory: This layer's keys and values of the fingerprint bits, and their log-weights.
+            masks: Real rows.
+            graph: Of N atoms.
+        """
+        atoms = self.film_atoms(atoms, y)
+        pairs = self.film_pairs(pairs, y)
+        atoms = atoms + self.bit_attention(atoms, *memory)
+        atoms = atoms + self.atom_attention(atoms, pairs, masks, graph)
+        atoms = atoms + self.atom_feed(atoms)
+        pairs = pairs + self.pair_attention(pairs, masks)
+        pairs = pairs + self.pair_feed(pairs)
+        normed = self.cross_norm_pairs(pairs)
+        atoms = atoms + self.atoms_from_pairs(
+            self.cross_norm_atoms(atoms), normed, masks.incident, graph
+        )
+        pairs = pairs + self.pairs_from_atoms(normed, self.cross_norm_atoms(atoms), graph)
+        return atoms, pairs
+
+
+def _masked_mean(rows: Tensor, mask: Tensor) -> Tensor:
+    weight = mask.to(rows.dtype).unsqueeze(-1)
+    return (rows * weight).sum(1) / weight.sum(1)

@@ -1,0 +1,142 @@
+"""The line graph of the complete graph on N atoms: which pairs touch which atoms.
+
+Every unordered pair of atoms is one node, stored once in row-major order of the strict upper
+triangle. Because each pair has two atoms and each atom N - 1 pairs, the incidence matrix of the
+paper is an index, never an (N, M) mask: gathering costs O(N^2).
+
+Letters: B graphs, N atoms, M = N(N-1)/2 pairs, C channels.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LineGraph:
+    """Index tensors for one number of atoms, on one device.
+
+    Attributes:
+        n_atoms: N.
+        first: Lower atom of each pair, int64 (M,).
+        second: Higher atom of each pair, int64 (M,).
+        square: Pair of two atoms, M on the diagonal, int64 (N * N,).
+        incident: Pairs at each atom, ordered by the other atom, int64 (N * (N - 1),).
+        at_first: Place of each pair in `incident` at its lower atom, int64 (M,).
+        at_second: Likewise at its higher atom, int64 (M,).
+        endpoint: Place of each `incident` entry in a list of 2 M endpoints, int64 (N * (N - 1),).
+    """
+
+    n_atoms: int
+    first: Tensor
+    second: Tensor
+    square: Tensor
+    incident: Tensor
+    at_first: Tensor
+    at_second: Tensor
+    endpoint: Tensor
+
+    @property
+    def n_pairs(self) -> int:
+        """M."""
+        return self.first.numel()
+
+
+@lru_cache(maxsize=256)
+def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
+    """Build the index tensors for N atoms (N >= 2); cached, as every batch of that size uses them.
+
+    Args:
+        n_atoms: N.
+        device: Where the tensors shall lie.
+    """
+    first, second = torch.triu_indices(n_atoms, n_atoms, offset=1)
+    n_pairs = first.numel()
+    number = torch.arange(n_pairs)
+    square = torch.full((n_atoms, n_atoms), n_pairs)
+    square[first, second] = number
+    square[second, first] = number
+    off_diagonal = ~torch.eye(n_atoms, dtype=torch.bool)
+    incident = square[off_diagonal]
+    # Row i of `incident` skips atom i itself, so the column of atom j is j - 1 where j > i.
+    at_first = first * (n_atoms - 1) + second - 1
+    at_second = second * (n_atoms - 1) + first
+    endpoint = incident * 2
+    endpoint[at_second] += 1
+    parts = (first, second, square.flatten(), incident, at_first, at_second, endpoint)
+    return LineGraph(n_atoms, *(part.to(device) for part in parts))
+
+
+class _Incident(torch.autograd.Function):
+    """Gather whose backward is a gather too: each pair appears at exactly two atoms."""
+
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor, graph: LineGraph) -> Tensor:  # noqa: ANN401
+        ctx.graph = graph
+        n = graph.n_atoms
+        return pairs.index_select(1, graph.incident).unflatten(1, (n, n - 1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override] # noqa: ANN401
+        flat = grad.flatten(1, 2)
+        graph: LineGraph = ctx.graph
+        return flat.index_select(1, graph.at_first) + flat.index_select(1, graph.at_second), None
+
+
+class _Endpoints(torch.autograd.Function):
+    """Gather of both atoms of each pair; the backward sums over each atom's N - 1 pairs."""
+
+    @staticmethod
+    def forward(ctx: Any, atoms: Tensor, graph: LineGraph) -> Tensor:  # noqa: ANN401
+        ctx.graph = graph
+        return torch.stack(
+            [atoms.index_select(1, graph.first), atoms.index_select(1, graph.second)], 2
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override] # noqa: ANN401
+        graph: LineGraph = ctx.graph
+        n = graph.n_atoms
+        at_atoms = grad.flatten(1, 2).index_select(1, graph.endpoint)
+        return at_atoms.unflatten(1, (n, n - 1)).sum(2), None
+
+
+def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
+    """States of the pairs at every atom.
+
+    Args:
+        pairs: (B, M, C).
+        graph: Of N atoms.
+
+    Returns:
+        (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.
+    """
+    return _Incident.apply(pairs, graph)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def endpoint_atoms(atoms: Tensor, graph: LineGraph) -> Tensor:
+    """States of the two atoms of every pair, (B, N, C) to (B, M, 2, C)."""
+    return _Endpoints.apply(atoms, graph)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
+    """Symmetric matrix with a zero diagonal, (B, M, C) to (B, N, N, C)."""
+    padded = torch.nn.functional.pad(pairs, (0, 0, 0, 1))
+    n = graph.n_atoms
+    return padded.index_select(1, graph.square).unflatten(1, (n, n))
+
+
+def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
+    """Which incident pairs have a real other atom, bool (B, N) to (B, N, N - 1)."""
+    n = graph.n_atoms
+    other = torch.arange(n, device=atom_mask.device).expand(n, n)
+    off_diagonal = ~torch.eye(n, dtype=torch.bool, device=atom_mask.device)
+    return atom_mask[:, other[off_diagonal]].unflatten(1, (n, n - 1))
+
+
+def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
+    """Which pairs have two real atoms, bool (B, N) to (B, M)."""
+    return atom_mask[:, graph.first] & atom_mask[:, graph.second]

@@ -1,0 +1,107 @@
+"""Sizes of the network and of the diffusion process; stored in every checkpoint."""
+
+from dataclasses import dataclass, field
+
+from duallgd_cli.config import require
+
+
+@dataclass(frozen=True, slots=True)
+class DenoiserSettings:
+    """The dual-stream denoiser.
+
+    Attributes:
+        layers: Number of dual-stream layers K.
+        atom_width: Channels of an atom, d_x.
+        pair_width: Channels of a pair, d_e.
+        global_width: Channels of the global state, d_y.
+        atom_heads: Heads of the atom stream's self-attention and of the fingerprint attention.
+        pair_heads: Heads of the bond stream's self-attention.
+        cross_heads: Heads of both cross-attentions.
+        cross_width: Channels of the cross-attentions' queries, keys and values.
+        pair_features: Random features R of FAVOR+ per head; 0 uses exact softmax.
+        feature_seed: Seed of the random features.
+        fade_from: Step t at and below which positions are not seen.
+        fade_to: Step t at and above which positions are seen in full.
+        position_limit: Atoms of one element that get a position of their own.
+    """
+
+    layers: int = 6
+    atom_width: int = 192
+    pair_width: int = 64
+    global_width: int = 256
+    atom_heads: int = 8
+    pair_heads: int = 4
+    cross_heads: int = 8
+    cross_width: int = 64
+    pair_features: int = 32
+    feature_seed: int = 20260701
+    fade_from: int = 100
+    fade_to: int = 300
+    position_limit: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "atom_width", "pair_width", "global_width", "cross_width"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.atom_width % self.atom_heads == 0, "atom_heads must divide atom_width")
+        require(self.pair_width % self.pair_heads == 0, "pair_heads must divide pair_width")
+        require(self.cross_width % self.cross_heads == 0, "cross_heads must divide cross_width")
+        require(self.fade_from < self.fade_to, "fade_from must be below fade_to")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """The formula transformer that reads a spectrum.
+
+    Attributes:
+        layers: Transformer layers.
+        width: Channels of a peak token.
+        heads: Attention heads.
+        dropout: Dropout in attention and feed-forward parts while training.
+        fingerprint_bits: Length of the predicted fingerprint.
+    """
+
+    layers: int = 4
+    width: int = 192
+    heads: int = 8
+    dropout: float = 0.1
+    fingerprint_bits: int = 4096
+
+    def __post_init__(self) -> None:
+        require(self.width % self.heads == 0, "heads must divide width")
+        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusionSettings:
+    """The forward process.
+
+    Attributes:
+        n_steps: Number of noise steps T.
+        marginal: Share of each bond class among atom pairs: the stationary distribution.
+    """
+
+    n_steps: int = 500
+    marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
+
+    def __post_init__(self) -> None:
+        require(self.n_steps >= 1, "n_steps must be at least 1")
+        require(
+            len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Everything that fixes the shape of the network and the meaning of its input.
+
+    Attributes:
+        denoiser: The dual-stream denoiser.
+        encoder: The spectrum encoder.
+        diffusion: The forward process.
+        memory_bits: Fingerprint bits, by probability, that the denoiser attends to.
+    """
+
+    denoiser: DenoiserSettings = field(default_factory=DenoiserSettings)
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
+    memory_bits: int = 160
