@@ -1,0 +1,234 @@
+"""Explain the peaks of a feature by sub-formulas of its ion.
+
+Letters: P peaks, K rows (explanations), C ways a fragment may carry the charge.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra.subformula import Matches, SubformulaTable
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
+
+_CHUNK: Final = 32
+_PPM: Final = 1e-6
+# Without its metal a fragment of a metal adduct is a neutral molecule, so its unsaturation is >= 0.
+_LEAST_EXCESS_BESIDE_METAL: Final = -2
+_RADICAL_COST: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationSettings:
+    """How peaks are explained.
+
+    Attributes:
+        ppm: Largest mass error in ppm where the instrument is unknown.
+        orbitrap_ppm: The same for Orbitrap and other Fourier-transform instruments.
+        qtof_ppm: The same for time-of-flight instruments.
+        candidates: Explanations kept for one peak.
+        max_rows: Explanations kept for one feature; its most intense peaks come first.
+    """
+
+    ppm: float = 10.0
+    orbitrap_ppm: float = 10.0
+    qtof_ppm: float = 20.0
+    candidates: int = 3
+    max_rows: int = 128
+
+    def tolerance_ppm(self, instrument: str) -> float:
+        """Tolerance for ``orbitrap``, ``qtof`` or an unknown instrument."""
+        return {"orbitrap": self.orbitrap_ppm, "qtof": self.qtof_ppm}.get(instrument, self.ppm)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Peaks:
+    """Peaks of all spectra of a feature, most intense first; arrays of shape (P,)."""
+
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+    energy_ev: NDArray[np.float64]
+    tolerance_da: NDArray[np.float64]
+    spectrum: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Explanations of some peaks, K rows; those of one peak stand together, cheapest first."""
+
+    peak: NDArray[np.int64]
+    subformula: NDArray[np.int16]
+    error_da: NDArray[np.float64]
+    carrier: NDArray[np.int8]
+
+
+def annotate(
+    hypothesis: Hypothesis, settings: AnnotationSettings = AnnotationSettings()
+) -> AnnotatedSpectrum:
+    """Explain the cleaned peaks of a feature by sub-formulas of the hypothesised ion.
+
+    A peak keeps its few best explanations; what lies at the ion's own m/z is the whole ion and
+    nothing else. Once `max_rows` rows are reached, fainter peaks are not looked at.
+
+    Args:
+        hypothesis: Formula and adduct; the spectra of its feature must be cleaned.
+        settings: Tolerances and caps.
+
+    Returns:
+        Rows by spectrum, then ascending m/z, then cost.
+
+    Raises:
+        FormulaError: The adduct takes away atoms that the formula does not have.
+    """
+    peaks = _gather(hypothesis.feature, settings)
+    ion = _Ion(hypothesis)
+    chunks: list[_Rows] = []
+    n_rows = 0
+    for start in range(0, max(peaks.mz.size, 1), _CHUNK):
+        window = np.arange(start, min(start + _CHUNK, peaks.mz.size))
+        rows = ion.explain(window, peaks.mz[window], peaks.tolerance_da[window], settings)
+        chunks.append(rows)
+        n_rows += rows.peak.size
+        if n_rows > settings.max_rows:
+            break
+    rows = _join(chunks)
+    looked_at = _affordable(rows.peak, peaks.mz.size, settings.max_rows)
+    return _annotated(hypothesis, peaks, rows, looked_at)
+
+
+class _Ion:
+    """The atoms of an ion, and which of its fragments have a given m/z."""
+
+    def __init__(self, hypothesis: Hypothesis) -> None:
+        adduct = hypothesis.adduct
+        pairs = zip(hypothesis.formula.counts, adduct.change, strict=True)
+        self.atoms = Formula(tuple(count + change for count, change in pairs))
+        self.carriers = np.array([0, adduct.carrier] if adduct.carrier else [0], dtype=np.int8)
+        # What to add to an m/z for the mass of the fragment's atoms, by carrier; shape (C,).
+        metal = np.array([0.0, adduct.metal_mass_da])[: self.carriers.size]
+        self.to_atoms = adduct.charge * ELECTRON_MASS_DA - metal
+        self.mz = self.atoms.atoms_mass - self.to_atoms[-1]
+        self.table = SubformulaTable(self.atoms.counts, self.atoms.atoms_mass)
+
+    def explain(
+        self,
+        peak: NDArray[np.int64],
+        mz: NDArray[np.float64],
+        tolerance_da: NDArray[np.float64],
+        settings: AnnotationSettings,
+    ) -> _Rows:
+        """Explain peaks numbered `peak` (ascending), all arrays of shape (P,)."""
+        whole = np.abs(mz - self.mz) <= tolerance_da
+        part = np.flatnonzero(~whole)
+        wanted = np.add.outer(mz[part], self.to_atoms).ravel()
+        n_carriers = self.carriers.size
+        matches = self.table.find(wanted, np.repeat(tolerance_da[part], n_carriers))
+        owner, carrier = np.divmod(matches.owner, n_carriers)
+        cost = _cost(matches, tolerance_da[part][owner], carrier)
+        chosen = _cheapest(owner, cost, settings.candidates)
+        rows = _Rows(
+            peak[part][owner[chosen]],
+            self.table.counts(matches.parts[:, chosen]),
+            matches.error_da[chosen],
+            self.carriers[carrier[chosen]],
+        )
+        at_ion = np.flatnonzero(whole)
+        ions = _Rows(
+            peak[at_ion],
+            np.tile(self.atoms.array, (at_ion.size, 1)),
+            mz[at_ion] - self.mz,
+            np.full(at_ion.size, self.carriers[-1]),
+        )
+        return _join([rows, ions])
+
+
+def _gather(feature: Feature, settings: AnnotationSettings) -> _Peaks:
+    spectra = feature.spectra
+    sizes = [spectrum.mz.size for spectrum in spectra]
+    missing = float("nan")
+    energy = [missing if s.collision_energy_ev is None else s.collision_energy_ev for s in spectra]
+    ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
+    mz = np.concatenate([spectrum.mz for spectrum in spectra])
+    intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
+    order = np.argsort(-intensity, kind="stable")
+    return _Peaks(
+        mz[order],
+        intensity[order],
+        np.repeat(np.array(energy), sizes)[order],
+        (mz * np.repeat(np.array(ppm), sizes) * _PPM)[order],
+        np.repeat(np.arange(len(spectra)), sizes)[order],
+    )
+
+
+def _cost(
+    matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """What an explanation must overcome, shape (K,): mass error and an unpaired electron."""
+    # A fragment beside a metal has closed shells at even excess, any other at odd excess.
+    radical = (matches.excess + (carrier == 0)) % 2 == 1
+    impossible = (carrier > 0) & (matches.excess < _LEAST_EXCESS_BESIDE_METAL)
+    cost = np.abs(matches.error_da) / tolerance_da + _RADICAL_COST * radical
+    return np.where(impossible, np.inf, cost)
+
+
+def _cheapest(
+    owner: NDArray[np.int64], cost: NDArray[np.float64], candidates: int
+) -> NDArray[np.int64]:
+    """Rows of the cheapest few explanations of each owner, cheapest first."""
+    bounds = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), owner.size)
+    chosen = [np.zeros(0, dtype=np.int64)]
+    for start, stop in pairwise(bounds.tolist()):
+        rows = np.arange(start, stop)
+        if rows.size > candidates:
+            rows = start + np.argpartition(cost[start:stop], candidates - 1)[:candidates]
+        rows = rows[np.lexsort((rows, cost[rows]))]
+        chosen.append(rows[np.isfinite(cost[rows])])
+    return np.concatenate(chosen)
+
+
+def _affordable(peak: NDArray[np.int64], n_peaks: int, max_rows: int) -> int:
+    """Number of most intense peaks whose rows together stay within `max_rows`."""
+    return n_peaks if peak.size <= max_rows else int(np.sort(peak)[max_rows])
+
+
+def _join(rows: Sequence[_Rows]) -> _Rows:
+    return _Rows(
+        np.concatenate([r.peak for r in rows]),
+        np.concatenate([r.subformula for r in rows]),
+        np.concatenate([r.error_da for r in rows]),
+        np.concatenate([r.carrier for r in rows]),
+    )
+
+
+def _annotated(
+    hypothesis: Hypothesis, peaks: _Peaks, rows: _Rows, looked_at: int
+) -> AnnotatedSpectrum:
+    """Order the rows of the peaks looked at and count what they explain."""
+    kept = np.flatnonzero(rows.peak < looked_at)
+    # Stable, so that the explanations of a peak stay in the order of their cost.
+    kept = kept[np.lexsort((peaks.mz[rows.peak[kept]], peaks.spectrum[rows.peak[kept]]))]
+    peak = rows.peak[kept]
+    mz = peaks.mz[peak]
+    explained, n_rows = np.unique(peak, return_counts=True)
+    share = np.zeros(peaks.mz.size)
+    share[explained] = 1.0 / n_rows
+    total = float(peaks.intensity[:looked_at].sum())
+    error_da = rows.error_da[kept]
+    return AnnotatedSpectrum(
+        hypothesis=hypothesis,
+        subformula=rows.subformula[kept],
+        intensity=peaks.intensity[peak].astype(np.float32),
+        ppm=(error_da / (mz - error_da) / _PPM).astype(np.float32),
+        mz=mz.astype(np.float32),
+        share=share[peak].astype(np.float32),
+        carrier=rows.carrier[kept],
+        energy_ev=peaks.energy_ev[peak].astype(np.float32),
+        n_peaks=looked_at,
+        n_explained=explained.size,
+        explained_intensity=float(peaks.intensity[explained].sum()) / total if total else 0.0,
+    )

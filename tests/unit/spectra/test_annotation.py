@@ -1,0 +1,178 @@
+"""Peaks explained by sub-formulas; fragments are made here from formulas, never measured."""
+
+import math
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import Adduct
+from duallgd_cli.chem.elements import (
+    ELECTRON_MASS_DA,
+    HYDROGEN,
+    MASSES_DA,
+    N_ELEMENTS,
+    SODIUM_MASS_DA,
+)
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import FormulaError
+from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+
+
+def hydrogens(number: int) -> tuple[int, ...]:
+    return (*(0,) * HYDROGEN, number)
+
+
+PROTONATED = Adduct("[M+H]+", hydrogens(1), 1, 0.0, 0, 0)
+DEPROTONATED = Adduct("[M-H]-", hydrogens(-1), -1, 0.0, 0, 1)
+SODIATED = Adduct("[M+Na]+", hydrogens(0), 1, SODIUM_MASS_DA, 1, 2)
+
+
+def ion_mz(atoms: str, charge: int = 1, metal_da: float = 0.0, ppm: float = 0.0) -> float:
+    exact = Formula.parse(atoms).atoms_mass + metal_da - charge * ELECTRON_MASS_DA
+    return exact * (1 + ppm * 1e-6)
+
+
+def spectrum(*peaks: tuple[float, float], energy=None, instrument="") -> Spectrum:
+    mz, intensity = np.array(sorted(peaks), dtype=np.float64).reshape(-1, 2).T
+    source = Source("made.mgf", 0)
+    return Spectrum(
+        source, "made:0", mz, intensity, collision_energy_ev=energy, instrument=instrument
+    )
+
+
+def explain(formula: str, adduct: Adduct, *spectra: Spectrum, **settings):
+    hypothesis = Hypothesis(Feature(spectra), Formula.parse(formula), adduct)
+    return annotate(hypothesis, AnnotationSettings(**settings))
+
+
+def written(row: np.ndarray) -> str:
+    return str(Formula(tuple(int(n) for n in row)))
+
+
+def test_fragments_of_a_protonated_molecule_are_named_with_their_mass_errors():
+    peaks = spectrum((ion_mz("C7H5O2", ppm=3.0), 1.0), (ion_mz("C6H7O", ppm=-2.0), 0.25))
+
+    found = explain("C9H8O4", PROTONATED, peaks)
+
+    assert [written(row) for row in found.subformula] == ["C6H7O", "C7H5O2"]
+    np.testing.assert_allclose(found.ppm, [-2.0, 3.0], atol=1e-3)
+    np.testing.assert_allclose(found.intensity, [0.25, 1.0])
+    np.testing.assert_array_equal(found.share, [1.0, 1.0])
+    np.testing.assert_array_equal(found.carrier, [0, 0])
+    assert (found.n_peaks, found.n_explained, found.explained_intensity) == (2, 2, 1.0)
+
+
+def test_an_anion_gains_the_electron_that_a_cation_lost():
+    found = explain("C9H8O4", DEPROTONATED, spectrum((ion_mz("C7H5O3", charge=-1), 1.0)))
+
+    assert written(found.subformula[0]) == "C7H5O3"
+    assert abs(found.ppm[0]) < 1e-3
+
+
+def test_a_fragment_of_a_sodium_adduct_may_keep_the_sodium_or_lose_it():
+    with_sodium = ion_mz("C6H10O5", metal_da=SODIUM_MASS_DA)
+    without_sodium = ion_mz("C4H7O2")
+
+    found = explain(
+        "C12H22O11", SODIATED, spectrum((with_sodium, 1.0), (without_sodium, 0.5)), ppm=2.0
+    )
+
+    rows = zip(found.subformula, found.carrier, strict=True)
+    kept = {(written(row), int(carrier)) for row, carrier in rows}
+    assert kept == {("C6H10O5", 1), ("C4H7O2", 0)}
+
+
+@pytest.mark.parametrize(
+    ("adduct", "ion", "metal", "carrier"),
+    [(PROTONATED, "C12H23O11", 0.0, 0), (SODIATED, "C12H22O11", SODIUM_MASS_DA, 1)],
+)
+def test_the_precursor_peak_is_the_whole_ion_and_nothing_else(adduct, ion, metal, carrier):
+    peak = (ion_mz(ion, metal_da=metal, ppm=4.0), 1.0)
+
+    found = explain("C12H22O11", adduct, spectrum(peak), ppm=10.0)
+
+    assert [written(row) for row in found.subformula] == [ion]
+    assert (int(found.carrier[0]), float(found.share[0])) == (carrier, 1.0)
+    assert found.ppm[0] == pytest.approx(4.0, abs=1e-3)
+
+
+def test_what_no_subformula_explains_is_counted_and_left_out():
+    peaks = spectrum((ion_mz("C7H5O2"), 1.0), (100.9, 0.5), (500.0, 0.5))
+
+    found = explain("C9H8O4", PROTONATED, peaks)
+
+    assert (found.n_peaks, found.n_explained) == (3, 1)
+    assert found.explained_intensity == pytest.approx(0.5)
+
+
+def test_a_feature_without_peaks_has_no_rows():
+    found = explain("C9H8O4", PROTONATED, spectrum())
+
+    assert found.subformula.shape == (0, N_ELEMENTS)
+    assert (found.n_peaks, found.n_explained, found.explained_intensity) == (0, 0, 0.0)
+
+
+def test_impossibly_saturated_subformulas_are_refused():
+    too_many_hydrogens = spectrum((ion_mz("C2H9"), 1.0))
+
+    found = explain("C9H20O", PROTONATED, too_many_hydrogens, ppm=1.0)
+
+    assert found.n_explained == 0
+
+
+def test_saturated_cations_are_possible():
+    found = explain("C2H7NO", PROTONATED, spectrum((ion_mz("NH4"), 1.0), (ion_mz("H3O"), 1.0)))
+
+    assert [written(row) for row in found.subformula] == ["H4N", "H3O"]
+
+
+def test_several_explanations_of_a_peak_share_it_and_stay_few():
+    crowded = spectrum((ion_mz("C12H14N2O6S"), 1.0))
+
+    found = explain("C20H26N6O10S2F2P2", PROTONATED, crowded, ppm=20.0, candidates=3)
+
+    assert len(found.share) == 3
+    np.testing.assert_allclose(found.share, 1 / 3)
+
+
+def test_each_spectrum_keeps_its_energy_and_its_own_base_peak():
+    low = spectrum((ion_mz("C9H9O4"), 1.0), energy=10.0)
+    high = spectrum((ion_mz("C7H5O2"), 1.0), (ion_mz("C6H5"), 0.1))
+
+    found = explain("C9H8O4", PROTONATED, low, high)
+
+    np.testing.assert_allclose(found.intensity, [1.0, 0.1, 1.0])
+    assert found.energy_ev[0] == 10.0
+    assert all(math.isnan(energy) for energy in found.energy_ev[1:])
+
+
+def test_the_most_intense_peaks_stay_when_rows_are_capped():
+    atoms = ["C9H9O4", "C9H7O3", "C8H9O3", "C7H7O3", "C7H5O2", "C6H7O", "C6H5"]
+    peaks = [(ion_mz(text), 1.0 / (rank + 1)) for rank, text in enumerate(atoms)]
+
+    found = explain("C9H8O4", PROTONATED, spectrum(*peaks), max_rows=3, ppm=5.0)
+
+    assert {written(row) for row in found.subformula} == set(atoms[:3])
+    assert (found.n_peaks, found.n_explained) == (3, 3)
+
+
+def test_the_tolerance_follows_the_instrument():
+    off = (ion_mz("C7H5O2", ppm=15.0), 1.0)
+    settings = {"ppm": 10.0, "orbitrap_ppm": 5.0, "qtof_ppm": 20.0}
+
+    explained = [
+        explain("C9H8O4", PROTONATED, spectrum(off, instrument=name), **settings).n_explained
+        for name in ("", "orbitrap", "qtof")
+    ]
+
+    assert explained == [0, 0, 1]
+
+
+def test_an_adduct_that_takes_more_than_there_is_raises():
+    with pytest.raises(FormulaError, match="non-negative"):
+        explain("C6Cl6", DEPROTONATED, spectrum((100.0, 1.0)))
+
+
+def test_masses_are_those_of_the_element_table():
+    assert ion_mz("CH4") == pytest.approx(MASSES_DA[0] + 4 * MASSES_DA[-1] - ELECTRON_MASS_DA)
