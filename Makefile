@@ -1,0 +1,71 @@
+# Every target sets up what it needs; `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.duallgd-ready
+DEMO := out/demo.csv
+
+# Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
+export OMP_WAIT_POLICY := PASSIVE
+
+.PHONY: help env lint test quick check slow fuzz gpu parity demo dist clean
+
+help:     ## list the targets
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
+
+env: $(READY)  ## virtual environment in .venv, editable install, git hook
+
+# PyTorch first, so that a CPU build at hand is kept instead of gigabytes of CUDA libraries.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt torch
+	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[dev]'
+	if git rev-parse --git-dir > /dev/null 2>&1; then git config core.hooksPath .githooks; fi
+	touch $@
+
+lint: env  ## ruff check, ruff format --check, mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: env  ## every test that needs no GPU, slow ones too
+	$(BIN)/python -m pytest -q -m "not gpu" --durations=10
+
+quick: env  ## the fast tests
+	$(BIN)/python -m pytest -q -m "not slow and not gpu"
+
+check: lint quick  ## what to run before a commit
+
+slow: env  ## the property tests with 1,000 examples each
+	HYPOTHESIS_PROFILE=thorough DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/property
+
+fuzz: env  ## 10,000 mutated inputs and 20 kills, counts printed
+	$(BIN)/python -m tests.fuzz
+
+gpu:      ## the GPU tests; needs only torch, numpy and pytest
+	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu
+
+parity: env  ## the network against the reference arrays beside the checkout
+	$(BIN)/python -m pytest -q -m parity
+
+demo: env  ## predict structures for the example spectra with the shipped weights
+	mkdir -p $(dir $(DEMO))
+	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO)
+	@echo; cut -d, -f 1,4,6-10 $(DEMO) | sed -n 1,24p
+	@echo "... all candidates: $(DEMO); settings, versions and counts: $(DEMO).run.json"
+
+dist: env  ## wheel, installed into a fresh environment and tried there
+	rm -rf dist build/wheel-venv
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	$(PYTHON) -m venv build/wheel-venv
+	build/wheel-venv/bin/python -m pip install -q --root-user-action=ignore -c constraints.txt torch
+	build/wheel-venv/bin/python -m pip install -q --root-user-action=ignore -c constraints.txt dist/*.whl
+	cd build && wheel-venv/bin/duallgd --help > /dev/null && wheel-venv/bin/duallgd selftest
+
+clean:    ## remove what the other targets made
+	rm -rf $(VENV) dist build out .pytest_cache .mypy_cache .ruff_cache .hypothesis
