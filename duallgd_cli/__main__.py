@@ -1,0 +1,27 @@
+"""Run the command line: ``duallgd`` or ``python -m duallgd_cli``."""
+
+import sys
+
+import typer
+
+from duallgd_cli.cli.app import app
+from duallgd_cli.errors import DuallgdError
+from duallgd_cli.runtime import prepare_environment
+
+
+def main() -> None:
+    """Run one command; the one place where anticipated errors become exit codes.
+
+    Ctrl-C (130), a closed pipe (1) and wrong options (2) are dealt with by Typer on the way here.
+    Any other exception is a bug and keeps its traceback.
+    """
+    prepare_environment()
+    try:
+        app(prog_name="duallgd")
+    except DuallgdError as error:
+        typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The `duallgd` command: which sub-commands there are.
+
+To add one: write ``cli/<name>.py`` with a function that imports what it needs inside, and add a
+line below. No module here may import torch, rdkit or matchms at its top: ``duallgd --help`` stays
+instant.
+"""
+
+from typing import Annotated
+
+import typer
+
+from duallgd_cli.cli import version
+
+app = typer.Typer(
+    name="duallgd",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("version")(version.version)
+
+
+@app.callback()
+def duallgd(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=version.show_and_exit,
+            is_eager=True,
+            help="Show the version and stop.",
+        ),
+    ] = False,
+) -> None:
+    """Ranked molecular structures for the tandem mass spectrum of an unknown.
+
+    Spectra need no labels: precursor, adduct and a molecular formula are enough. Everything runs
+    on this machine; nothing is sent anywhere. Start with `duallgd predict spectra.mgf`; every
+    command explains itself with `--help`.
+    """
