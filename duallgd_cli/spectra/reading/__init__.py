@@ -1,0 +1,65 @@
+"""Reading spectra: any supported format, lazily, in order, one outcome for every record."""
+
+from collections.abc import Iterator
+
+from duallgd_cli.errors import Failure, UnreadableError
+from duallgd_cli.spectra.reading import mgf, msp, sirius, table
+from duallgd_cli.spectra.reading.opening import FORMATS, Opened, describe_damage, open_input
+from duallgd_cli.spectra.reading.record import Record, Unreadable, build, name_of
+from duallgd_cli.spectra.types import Source, Spectrum
+
+__all__ = ["FORMATS", "Unreadable", "read"]
+
+_TEXT = {"mgf": mgf.records, "msp": msp.records, "ms": sirius.records, "tsv": table.records}
+
+
+def read(path: str, *, keep_structures: bool = False) -> Iterator[Spectrum | Unreadable]:
+    """Spectra of a file or of standard input (``-``), in the file's order.
+
+    The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms`` or a table in the
+    MassSpecGym layout, plain or gzip-compressed. Every record gives exactly one item, MS1 blocks
+    (``ms_level`` 1) included; a file that breaks off ends with one `Unreadable` that says where.
+
+    Args:
+        path: File, or ``-``.
+        keep_structures: Keep SMILES, InChI and the like in ``metadata``. Only evaluation wants
+            that; without it nothing about the answer can reach a prediction.
+
+    Raises:
+        MissingInputError: There is no such file. Raised by the call.
+        UnreadableError: A folder, an empty or binary file or an unknown format, raised by the call;
+            a file without a single record, raised on the first step.
+    """
+    return _spectra(open_input(path), keep_structures)
+
+
+def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unreadable]:
+    index = 0
+    try:
+        for record in _records(opened):
+            yield build(record, Source(opened.file, index), keep_structures)
+            index += 1
+    finally:
+        opened.close()
+    if opened.damage:
+        source = Source(opened.file, index)
+        reason = f"the file ends early after {index} spectra: {opened.damage}; restore the file"
+        yield Unreadable(source, name_of(source), Failure("unreadable", reason, "read"))
+    elif index == 0:
+        name = "standard input" if opened.file == "-" else opened.file
+        raise UnreadableError(f"{name} holds no spectrum, though it looks like {opened.format}")
+
+
+def _records(opened: Opened) -> Iterator[Record]:
+    if opened.format in _TEXT:
+        yield from _TEXT[opened.format](opened.lines())
+        return
+    from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
+
+    reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
+    try:
+        yield from reader(opened.stream)
+    except (EOFError, OSError) as error:
+        opened.damage = describe_damage(error)
+    except xml.BROKEN as error:
+        opened.damage = f"its XML is broken ({' '.join(str(error).split())})"

@@ -1,0 +1,175 @@
+"""Fields of a record: key synonyms, missing values, and the numbers and signs written in them.
+
+Every dialect's keys are brought to one canonical name, so that the format readers only split
+records into keys, values and peaks. Synonyms come from two places: `_OWN` below, and the table that
+matchms applies when it harmonises metadata. That table is read as a file of the installed package;
+importing matchms for it takes three to four seconds, longer than reading 20,000 spectra.
+"""
+
+import csv
+import importlib.util
+import logging
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+_MISSING: Final = frozenset({"", "n/a", "na", "nan", "null", "none", "-", "?", "unknown"})
+_STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
+_STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?")
+_CHARGE: Final = re.compile(r"([+-]?)(\d{0,3})([+-]?)")
+_ADDUCT_TEXT: Final = re.compile(r"(?<![A-Za-z])M(?=H\+|[^A-Za-z]|$)")
+
+# Canonical names in the order in which they are tried: the first that is present wins.
+PRECURSOR: Final = ("pepmass", "precursor_mz")
+ADDUCT: Final = ("adduct", "ion")
+IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
+INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
+
+_OWN: Final = {
+    "ion": "ion",
+    "iontype": "ion",
+    "ion_type": "ion",
+    "ion type": "ion",
+    "ionization": "ion",  # SIRIUS .ms; elsewhere it says ESI, which is no adduct and is skipped
+    "adduct type": "adduct",
+    "adduct_type": "adduct",
+    "precursor type": "adduct",
+    "precursor m/z": "precursor_mz",
+    "precursor mz": "precursor_mz",
+    "precursor_m/z": "precursor_mz",
+    "mz": "precursor_mz",
+    "polarity": "ionmode",
+    "ion mode": "ionmode",
+    "scan_polarity": "ionmode",
+    "feature id": "feature_id",
+    "featureid": "feature_id",
+    "feature_id": "feature_id",
+    "scan": "scans",
+    "scan_number": "scans",
+    "id": "identifier",
+    "identifier": "identifier",
+    "spectype": "spectype",
+    "ms level": "ms_level",
+    "ms_level": "ms_level",
+    "spectrum type": "ms_level",
+    "collision energy": "collision_energy",
+    "ce": "collision_energy",
+    "collision": "collision_energy",
+    "molecular_formula": "molecular_formula",
+    "molecular formula": "molecular_formula",
+    "molecularformula": "molecular_formula",
+    "instrument type": "instrument_type",
+    "source_instrument": "instrument",
+    "instrumentation": "instrument",
+    "fragmentation_method": "fragmentation_mode",
+}
+
+
+@cache
+def synonyms() -> Mapping[str, str]:
+    """Canonical name for every known key, lower case."""
+    spec = importlib.util.find_spec("matchms")
+    places = spec.submodule_search_locations if spec is not None else None
+    table: dict[str, str] = {}
+    for folder in places or ():
+        path = Path(folder) / "data" / "known_key_conversions.csv"
+        if path.is_file():
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                table = {row[0]: row[1] for row in csv.reader(lines) if len(row) == 2}
+    if not table:
+        logger.warning("the key table of matchms was not found; only common keys are recognised")
+    return table | _OWN
+
+
+def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Fields under canonical names, missing values left out; of duplicates the first counts."""
+    known = synonyms()
+    fields: dict[str, str] = {}
+    for key, value in metadata.items():
+        name = known.get(key, key)
+        if not is_missing(value) or (name == "ionmode" and value.strip() == "-"):
+            fields.setdefault(name, value)
+    return fields
+
+
+def first(fields: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Value of the first name that is present, else ""."""
+    return next((fields[name] for name in names if name in fields), "")
+
+
+def is_missing(value: str) -> bool:
+    """Whether a value says that there is none: ``N/A``, ``na``, ``null``, empty and the like."""
+    return value.strip().lower() in _MISSING
+
+
+def without_structures(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Metadata without SMILES, InChI, InChIKey and other structures, whatever their key."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if not _STRUCTURE.search(key) and not _STRUCTURE_VALUE.search(value)
+    }
+
+
+def formula_of(fields: Mapping[str, str]) -> str:
+    """FORMULA, then MOLECULAR_FORMULA, then any key that contains FORMULA (ion formulas last)."""
+    others = sorted((key for key in fields if "formula" in key), key=lambda key: "precursor" in key)
+    return first(fields, ("formula", "molecular_formula", *others))
+
+
+def adduct_of(fields: Mapping[str, str]) -> str:
+    """Adduct as written, from ADDUCT, ION and their synonyms or any key that contains ADDUCT.
+
+    A bare polarity or charge (``ION=positive``, ``[M+?]+``) and an ion source (``ESI``) are none.
+    """
+    others = (key for key in fields if "adduct" in key)
+    texts = (fields.get(name, "").strip() for name in (*ADDUCT, *others))
+    return next((t for t in texts if _ADDUCT_TEXT.search(t) and not polarity_of(t)), "")
+
+
+def number(text: str) -> float | None:
+    """The first number of a text (``181.0495 12000``, ``181,0495``), None without a finite one."""
+    match = _NUMBER.match(text.strip())
+    if match is None:
+        return None
+    value = float(match[0].replace(",", "."))
+    return value if math.isfinite(value) else None
+
+
+def signed_charge(text: str) -> tuple[int, bool]:
+    """Charge and whether its sign is written: ``1+``, ``+1``, ``1-``, ``2``, ``0+``.
+
+    Returns:
+        (0, False) for 0, for a choice such as ``2+ and 3+`` and for anything else.
+    """
+    match = _CHARGE.fullmatch(text.strip().replace("\u2212", "-"))
+    if match is None or not any(match.groups()) or (match[1] and match[3]):
+        return 0, False
+    sign = match[1] or match[3]
+    size = int(match[2] or 1)
+    return (-size if sign == "-" else size), bool(sign) and size > 0
+
+
+def polarity_of(text: str) -> int:
+    """1 or -1 from an ion mode (``Positive``, ``NEG``, ``p``, ``+``, ``1-``), else 0."""
+    word = text.strip().lower().replace("\u2212", "-")
+    if word[:3] == "pos" or word in {"p", "+", "1", "1+", "+1", "[m+?]+", "[m+?]1+"}:
+        return 1
+    return -1 if word[:3] == "neg" or word in {"n", "-", "-1", "1-", "[m-?]-", "[m+?]-"} else 0
+
+
+def level_of(fields: Mapping[str, str]) -> int:
+    """MS level: the digit of ``2``, ``MS2`` or ``MS1``; 1 for correlated MS blocks; else 2."""
+    if fields.get("spectype", "").strip().upper() == "CORRELATED MS":
+        return 1
+    text = fields.get("ms_level", "").strip().upper()
+    if text in {"MS", "FULL MS"}:
+        return 1
+    match = re.fullmatch(r"(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", text)
+    return int(match[1]) if match else 2

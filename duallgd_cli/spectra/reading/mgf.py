@@ -1,0 +1,66 @@
+"""MGF as MZmine, MS-DIAL, GNPS, SIRIUS, MetaboScape, Progenesis and MassSpecGym write it.
+
+A pass of our own instead of matchms' or pyteomics' reader: of 22 cases of dialect and damage tried,
+matchms 0.33 stops at 11 (``CHARGE=N/A``, a PEPMASS that is no number, a text as third column,
+comma-separated peaks, a missing END IONS, Latin-1, ...), which loses every later spectrum of the
+file, and misses the record in two (lower case, a byte-order mark). It also takes 4 s to import.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from duallgd_cli.spectra.reading.record import Record, peak_record, unreadable_record
+
+_BEGIN: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
+_END: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
+_COMMENT: Final = ("#", ";", "!", "/")
+_STRAY_END: Final = "END IONS stands without BEGIN IONS"
+_MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines of one record, or those before the first one, whose parameters hold for all."""
+
+    metadata: dict[str, str] = field(default_factory=dict)
+    peaks: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """Take a line that is no plain peak; of a repeated key the first value counts."""
+        key, equals, value = line.partition("=")
+        key, value = key.strip().lower(), value.strip()
+        if equals:
+            if not self.metadata.get(key):
+                self.metadata[key] = value
+        elif key and not key.startswith(_COMMENT):
+            self.peaks.append(line)
+
+    def record(self, torn: str = "") -> Record:
+        """The record, with a warning where it is torn."""
+        warnings = (f"the record may be incomplete: {torn}",) if torn else ()
+        in_ev = self.metadata.keys() >= _MASSSPECGYM
+        return peak_record(self.metadata, self.peaks, warnings, in_ev)
+
+
+def records(lines: Iterable[str]) -> Iterator[Record]:
+    """Records of MGF text in order, one for every BEGIN IONS or stray END IONS."""
+    shared, block, is_open = _Block(), _Block(), False
+    for line in lines:
+        if line[:1].isdigit():
+            block.peaks.append(line)
+        elif _BEGIN.fullmatch(line):
+            if is_open:
+                yield block.record("it has no END IONS")
+            else:
+                shared.metadata |= block.metadata
+            block, is_open = _Block(dict(shared.metadata)), True
+        elif _END.fullmatch(line):
+            # Parameters before a stray END IONS belonged to its record, so they are not shared.
+            yield block.record() if is_open else unreadable_record({}, _STRAY_END)
+            block, is_open = _Block(), False
+        else:
+            block.add(line)
+    if is_open:
+        yield block.record("the file ends within it")

@@ -1,0 +1,174 @@
+"""Opening an input: existence, compression, binary or text, format by content, damage at the end.
+
+Text is UTF-8, or UTF-16 with a byte-order mark; bytes that are no UTF-8 are read as Latin-1, so
+that an accent in a title never costs a spectrum.
+"""
+
+import codecs
+import gzip
+import io
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import BinaryIO, Final, cast
+
+from duallgd_cli.errors import MissingInputError, UnreadableError
+
+FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms or a MassSpecGym TSV"
+DAMAGE: Final = (EOFError, zlib.error, OSError)  # what a torn or corrupt gzip stream raises
+_HEAD_BYTES: Final = 1 << 16
+_SPOOL_BYTES: Final = 1 << 26
+
+_COMPRESSED: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip"}
+_COMPRESSED[b"\x28\xb5\x2f\xfd"] = "zstd"
+# Tried in this order on the first 64 KiB; the first that is found names the format.
+_SIGNS: Final = (
+    ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
+    ("mzxml", re.compile(r"<(?:mzXML|msRun)\b")),
+    ("mgf", re.compile(r"^\s*BEGIN\s+IONS\s*$", re.IGNORECASE | re.MULTILINE)),
+    ("ms", re.compile(r"^>\s*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
+    ("tsv", re.compile(r"\A\s*(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*\t", re.I)),
+    ("msp", re.compile(r"^\s*num ?peaks\s*:", re.IGNORECASE | re.MULTILINE)),
+    ("msp", re.compile(r"^\s*name\s*:", re.IGNORECASE | re.MULTILINE)),
+)
+_SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
+
+
+def _as_latin1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error("duallgd.latin1", _as_latin1)
+
+
+@dataclass(slots=True)
+class Opened:
+    """An input ready to be read once, from its first byte; `close` it afterwards.
+
+    Attributes:
+        file: As the user named it, ``-`` for standard input.
+        format: mgf, msp, ms, tsv, mzml or mzxml.
+        stream: Decompressed bytes, seekable.
+        encoding: Of the text.
+        raw: The bytes as stored, the same object as `stream` where nothing is compressed.
+        damage: Set while reading: why the bytes ended early, else "".
+    """
+
+    file: str
+    format: str
+    stream: BinaryIO
+    encoding: str
+    raw: BinaryIO
+    damage: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Lines without their ends; a torn or corrupt stream ends them and sets `damage`."""
+        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors="duallgd.latin1")
+        try:
+            for line in text:
+                yield line.rstrip("\r\n")
+        except DAMAGE as error:
+            self.damage = describe_damage(error)
+        finally:
+            text.detach()
+
+    def close(self) -> None:
+        """Release the file."""
+        self.stream.close()
+        self.raw.close()
+
+
+def describe_damage(error: BaseException) -> str:
+    """Why a stream ended early, in words."""
+    if isinstance(error, EOFError):
+        return "the compressed data are cut off"
+    return f"the compressed data are corrupt ({error})"
+
+
+def open_input(path: str) -> Opened:
+    """Open a file or standard input (``-``) and recognise what it is.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: A folder, an empty or binary file, an unsupported compression or format.
+    """
+    name = "standard input" if path == "-" else path
+    raw = _open(path)
+    try:
+        stream = _decompress(raw, name)
+        head = _head(stream)
+        if not head.strip():
+            raise UnreadableError(f"{name} is empty; expected {FORMATS}")
+        encoding = _encoding(head, name)
+        kind = _format(head.decode(encoding, errors="replace"), path, name)
+    except UnreadableError:
+        raw.close()
+        raise
+    return Opened(path, kind, stream, encoding, raw)
+
+
+def _open(path: str) -> BinaryIO:
+    if path == "-":
+        # Copied, since XML is read twice and a pipe cannot be.
+        spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.seek(0)
+        return cast("BinaryIO", spool)
+    if not Path(path).exists():
+        raise MissingInputError(f"{path} does not exist; check the path")
+    if Path(path).is_dir():
+        raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
+    start = raw.read(8)
+    raw.seek(0)
+    for magic, kind in _COMPRESSED.items():
+        if start.startswith(magic):
+            raise UnreadableError(f"{name} is {kind}-compressed; unpack it, or use gzip")
+    if not start.startswith(b"\x1f\x8b"):
+        return raw
+    return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
+
+
+def _head(stream: BinaryIO) -> bytes:
+    """The first 64 KiB or what there is of them; the stream stands at its start again."""
+    head = bytearray()
+    read1 = getattr(stream, "read1", stream.read)  # a torn gzip still gives what came before
+    try:
+        while len(head) < _HEAD_BYTES and (chunk := read1(_HEAD_BYTES)):
+            head += chunk
+    except DAMAGE:
+        pass  # met again, and reported, when the records are read
+    stream.seek(0)
+    return bytes(head)
+
+
+def _encoding(head: bytes, name: str) -> str:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in head or sum(byte < 9 or 13 < byte < 32 for byte in head[:4096]) > 40:
+        raise UnreadableError(f"{name} is a binary file; expected {FORMATS}")
+    return "utf-8-sig"
+
+
+def _format(text: str, path: str, name: str) -> str:
+    for kind, sign in _SIGNS:
+        if sign.search(text):
+            return kind
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
+    kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
+    # By its ending alone only text whose first spectrum may come late; XML always shows its root.
+    if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
+        return kind
+    raise UnreadableError(f"{name} is not recognised: expected {FORMATS}")

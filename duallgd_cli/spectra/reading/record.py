@@ -1,0 +1,167 @@
+"""From the keys, values and peaks of one record to a `Spectrum`, the same way for every format."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading import fields as of
+from duallgd_cli.spectra.types import Source, Spectrum
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that could not be read, so that it still gets its row.
+
+    Attributes:
+        source: File and 0-based index among its records.
+        spectrum_id: Best identifier found, or ``<file stem>:<index>``.
+        failure: Why, with stage ``read``.
+    """
+
+    source: Source
+    spectrum_id: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One record as a format reader splits it.
+
+    Attributes:
+        metadata: Keys lower case, values text, in the file's order.
+        mz: float64 (P,), any order.
+        intensity: float64 (P,).
+        trouble: Why the record cannot be used, else "".
+        warnings: Sentences about what was repaired.
+        energy_in_ev: The format defines a collision energy without unit to be in eV.
+    """
+
+    metadata: Mapping[str, str]
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+    trouble: str = ""
+    warnings: tuple[str, ...] = ()
+    energy_in_ev: bool = False
+
+
+def name_of(source: Source) -> str:
+    """``<file stem>:<index>``, the identifier of a record that has none."""
+    stem = "stdin" if source.file == "-" else PurePath(source.file).name.split(".")[0]
+    return f"{stem}:{source.index}"
+
+
+def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | Unreadable:
+    """The spectrum of a record, or why there is none."""
+    known = of.canonical(record.metadata)
+    spectrum_id = of.first(known, of.IDENTIFIER) or name_of(source)
+    if record.trouble:
+        return Unreadable(source, spectrum_id, Failure("unreadable", record.trouble, "read"))
+    precursor_mz, warnings = _precursor(known)
+    charge, polarity = _charge(known)
+    instrument = _instrument(known)
+    energy = known.get("collision_energy", "")
+    energy_text = f"{energy} eV" if record.energy_in_ev and of.number(energy) else energy
+    metadata = record.metadata if keep_structures else of.without_structures(record.metadata)
+    order = np.argsort(record.mz, kind="stable")
+    return Spectrum(
+        source=source,
+        spectrum_id=spectrum_id,
+        mz=record.mz[order],
+        intensity=record.intensity[order],
+        precursor_mz=precursor_mz,
+        feature_id=known.get("feature_id", ""),
+        scans=known.get("scans", ""),
+        charge=charge,
+        polarity=polarity,
+        adduct_text=of.adduct_of(known),
+        formula_text=of.formula_of(known),
+        collision_energy_text=energy,
+        collision_energy_ev=collision_energy_ev(energy_text, precursor_mz, instrument),
+        instrument=instrument,
+        ms_level=of.level_of(known),
+        metadata=dict(metadata),
+        warnings=record.warnings + warnings,
+    )
+
+
+def _precursor(known: Mapping[str, str]) -> tuple[float | None, tuple[str, ...]]:
+    """m/z of the precursor; 0 means missing, and what is no positive number is said to be."""
+    wrong = ""
+    for name in of.PRECURSOR:
+        value = of.number(known.get(name, ""))
+        if value is not None and value > 0:
+            return value, ()
+        if name in known and value != 0:
+            wrong = known[name]
+    return None, (f"precursor m/z {wrong!r} is not a positive number",) if wrong else ()
+
+
+def _charge(known: Mapping[str, str]) -> tuple[int, int]:
+    """Signed charge and polarity; an unsigned charge takes its sign from the ion mode."""
+    charge, has_sign = of.signed_charge(known.get("charge", ""))
+    modes = (known.get("ionmode", ""), *(known.get(name, "") for name in of.ADDUCT))
+    polarity = next((p for p in map(of.polarity_of, modes) if p), 0)
+    if not has_sign:
+        return (-charge if polarity < 0 else charge), polarity
+    return charge, polarity or (1 if charge > 0 else -1)
+
+
+def _instrument(known: Mapping[str, str]) -> str:
+    classes = (instrument_class(known.get(name, "")) for name in of.INSTRUMENT)
+    return next((name for name in classes if name), "")
+
+
+def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """m/z and intensity from lines of two or more columns.
+
+    Returns:
+        float64 (P,), float64 (P,), and the number of lines without two numbers.
+    """
+    tokens = " ".join(lines).split()
+    if len(tokens) == 2 * len(lines):
+        try:
+            values = np.array(tokens, dtype=np.float64)
+        except ValueError:
+            pass
+        else:
+            return values[0::2], values[1::2], 0
+    pairs = [pair for line in lines if (pair := _pair(line)) is not None]
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1], len(lines) - len(pairs)
+
+
+def _pair(line: str) -> tuple[float, float] | None:
+    """Two numbers of a line; further columns are left aside, decimal commas understood."""
+    columns = line.replace(";", " ").replace(":", " ").split()
+    if len(columns) == 1:
+        columns = line.split(",")
+    try:
+        return float(columns[0].replace(",", ".")), float(columns[1].replace(",", "."))
+    except (ValueError, IndexError):
+        return None
+
+
+def peak_record(
+    metadata: Mapping[str, str],
+    lines: Sequence[str],
+    warnings: tuple[str, ...] = (),
+    energy_in_ev: bool = False,
+) -> Record:
+    """A record from its peak lines, with what could not be read said in it."""
+    mz, intensity, bad = peaks(lines)
+    trouble = ""
+    if bad and not mz.size:
+        trouble = f"none of its {bad} peak lines holds an m/z and an intensity"
+    elif bad:
+        warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
+    return Record(metadata, mz, intensity, trouble, warnings, energy_in_ev)
+
+
+def unreadable_record(metadata: Mapping[str, str], trouble: str) -> Record:
+    """A record that cannot be used, and why."""
+    return Record(metadata, np.zeros(0), np.zeros(0), trouble)

@@ -1,0 +1,229 @@
+"""mzML and mzXML through pyteomics, with polarity, collision energy and isolation window kept.
+
+(matchms drops those from mzML.) Arrays are decoded record by record, so that one broken array costs
+one record; broken XML ends the file, and that is said.
+"""
+
+import re
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from lxml import etree
+from numpy.typing import NDArray
+from pyteomics import mzml, mzxml
+from pyteomics import xml as pyteomics_xml
+from pyteomics.auxiliary import PyteomicsError
+
+from duallgd_cli.spectra.energy import instrument_class
+from duallgd_cli.spectra.reading.centroid import PROFILE_WARNING, pick_peaks
+from duallgd_cli.spectra.reading.record import Record, unreadable_record
+
+# What malformed XML and malformed numbers in it raise inside lxml and pyteomics.
+BROKEN: Final = (
+    etree.LxmlError,
+    PyteomicsError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    zlib.error,
+    EOFError,
+    OSError,
+)
+_OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
+_SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
+_NOTHING: Final = np.zeros(0)
+_FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
+
+
+def mzml_records(stream: BinaryIO) -> Iterator[Record]:
+    """Spectra of an mzML file in order.
+
+    Raises:
+        One of `BROKEN`: The XML is malformed; what came before has been given.
+    """
+    with _quiet():
+        instrument = _mzml_instrument(stream)
+        # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
+        # only types values, which the functions below do by themselves.
+        reader = mzml.MzML(
+            stream, use_index=False, decode_binary=False, huge_tree=True, cv=object()
+        )
+        reader.cv = None
+    for info in _one_by_one(reader.iterfind("spectrum")):
+        yield _mzml_record(info, instrument)
+
+
+def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
+    """Scans of an mzXML file in the order in which they end (an MS1 after the MS2 nested in it).
+
+    Raises:
+        One of `BROKEN`: The XML is malformed; what came before has been given.
+    """
+    with _quiet():
+        instrument = _mzxml_instrument(stream)
+        reader = mzxml.MzXML(stream, **_OPTIONS)
+        # Not the reader's own order: it sorts by scan number and fails where two are equal.
+        scans = pyteomics_xml.XML.iterfind(reader, "scan")
+    for info in _one_by_one(scans):
+        yield _mzxml_record(info, instrument)
+
+
+def _quiet() -> warnings.catch_warnings[list[warnings.WarningMessage] | None]:
+    """Silence pyteomics, which warns about odd files; our warnings go into the records."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def _one_by_one(iterator: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    while True:
+        with _quiet():
+            info = next(iterator, None)
+        if info is None:
+            return
+        yield info
+
+
+def _mzml_instrument(stream: BinaryIO) -> str:
+    """Class of the instrument from the parameters that stand before the first spectrum."""
+    names = []
+    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
+        tag = etree.QName(element).localname
+        if tag in {"spectrumList", "chromatogramList"}:
+            break
+        if tag in {"cvParam", "userParam"}:
+            names.append(f"{element.get('name', '')} {element.get('value', '')}")
+    stream.seek(0)
+    return next((name for name in map(instrument_class, names) if name), "")
+
+
+def _mzxml_instrument(stream: BinaryIO) -> str:
+    names = []
+    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
+        tag = etree.QName(element).localname
+        if tag == "scan":
+            break
+        if tag in {"msModel", "msMassAnalyzer"}:
+            names.append(element.get("value", ""))
+    stream.seek(0)
+    return next((name for name in map(instrument_class, names) if name), "")
+
+
+def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
+    native = str(info.get("id", ""))
+    scan = _SCAN_ID.search(native)
+    metadata = {
+        "identifier": scan[0] if scan else native,
+        "native_id": native,
+        "scans": scan[1] if scan else "",
+        "ms_level": str(info.get("ms level", "")),
+        "spectrum title": str(info.get("spectrum title", "")),
+        "ionmode": _mzml_polarity(info),
+        "instrument": instrument,
+    } | _mzml_scan(info)
+    if _FOURIER.match(metadata.get("filter string", "")):
+        metadata["instrument"] = "FTMS"
+    precursors = _list(info, "precursorList", "precursor")
+    metadata |= _mzml_precursor(precursors[0]) if precursors else {}
+    notes = (f"the first of {len(precursors)} precursors is used",) if len(precursors) > 1 else ()
+    return _with_arrays(metadata, info, notes, "profile spectrum" in info)
+
+
+def _mzml_polarity(info: Mapping[str, Any]) -> str:
+    if "positive scan" in info:
+        return "positive"
+    return "negative" if "negative scan" in info else ""
+
+
+def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
+    """Retention time in seconds and the vendor's filter string of the first scan."""
+    scans = _list(info, "scanList", "scan")
+    if not scans:
+        return {}
+    time, found = scans[0].get("scan start time"), {}
+    if isinstance(time, float):
+        minutes = str(getattr(time, "unit_info", "") or "minute").startswith("minute")
+        found["rtinseconds"] = f"{time * 60 if minutes else time:.3f}"
+    if "filter string" in scans[0]:
+        found["filter string"] = str(scans[0]["filter string"])
+    return found
+
+
+def _mzml_precursor(precursor: Mapping[str, Any]) -> dict[str, str]:
+    """Selected ion, isolation window and activation as fields.
+
+    The collision energy is kept as a bare number although mzML calls it eV: converters write the
+    normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
+    """
+    window = precursor.get("isolationWindow") or {}
+    activation = precursor.get("activation") or {}
+    if isinstance(activation, str):  # pyteomics shortens an element with nothing but a name
+        activation = {activation: ""}
+    ions = _list(precursor, "selectedIonList", "selectedIon")
+    ion = ions[0] if ions and isinstance(ions[0], Mapping) else {}
+    target = window.get("isolation window target m/z", "") if isinstance(window, Mapping) else ""
+    found = {
+        "precursor_mz": str(ion.get("selected ion m/z", "") or target),
+        "charge": str(ion.get("charge state", "")).removesuffix(".0"),
+        "collision_energy": str(activation.get("collision energy", "")),
+        "isolation_window_target_mz": str(target),
+    }
+    if isinstance(window, Mapping):
+        for side in ("lower", "upper"):
+            offset = window.get(f"isolation window {side} offset", "")
+            found[f"isolation_window_{side}_offset"] = str(offset)
+    return found
+
+
+def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
+    holder = info.get(outer) or {}
+    items = holder.get(inner) or [] if isinstance(holder, Mapping) else []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _mzxml_record(info: Mapping[str, Any], instrument: str) -> Record:
+    precursors = info.get("precursorMz") or [{}]
+    precursor = precursors[0] if isinstance(precursors[0], Mapping) else {}
+    precursor_mz = precursor.get("precursorMz", precursors[0] if not precursor else "")
+    number = str(info.get("num", ""))
+    metadata = {
+        "identifier": f"scan={number}" if number else "",
+        "scans": number,
+        "ms_level": str(info.get("msLevel", "")),
+        "ionmode": str(info.get("polarity", "")),
+        "precursor_mz": str(precursor_mz or ""),
+        "charge": str(precursor.get("precursorCharge", "")),
+        "collision_energy": str(info.get("collisionEnergy", "")),
+        "filter string": str(info.get("filterLine", "")),
+        "instrument": instrument,
+    }
+    is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
+    return _with_arrays(metadata, info, (), is_profile)
+
+
+def _with_arrays(
+    metadata: dict[str, str], info: Mapping[str, Any], notes: tuple[str, ...], is_profile: bool
+) -> Record:
+    fields = {key: value for key, value in metadata.items() if value}
+    try:
+        mz, intensity = _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
+    except BROKEN as error:
+        trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
+        return unreadable_record(fields, trouble)
+    if mz.size != intensity.size:
+        trouble = f"it has {mz.size} m/z values and {intensity.size} intensities"
+        return unreadable_record(fields, trouble)
+    if is_profile:
+        mz, intensity = pick_peaks(mz, intensity)
+        notes = (*notes, PROFILE_WARNING)
+    return Record(fields, mz, intensity, "", notes)
+
+
+def _decoded(array: Any) -> NDArray[np.float64]:  # noqa: ANN401  pyteomics is untyped
+    if array is None or not getattr(array, "data", True):
+        return _NOTHING
+    values = array.decode() if hasattr(array, "decode") else array
+    return np.asarray(values, dtype=np.float64)
