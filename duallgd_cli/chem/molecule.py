@@ -4,12 +4,14 @@ N is the number of heavy atoms, M = N (N - 1) / 2 the number of their pairs, in 
 the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdMolDescriptors, rdqueries
 
 from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
@@ -19,12 +21,28 @@ from duallgd_cli.chem.elements import (
     BOND_TRIPLE,
     HYDROGEN,
     N_ELEMENTS,
+    N_HEAVY,
     SYMBOLS,
 )
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
+from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
+from duallgd_cli.chem.skeleton import Skeleton, bonds_of
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
 _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
+_AROMATIC_ORDER: Final = 1.5
+_RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
+# Each answer costs a sanitisation; the right one is among the first few (see tests).
+_MAX_BUILT: Final = 12
+# Aromatic bonds before their Kekule form is chosen: any type that sets no aromatic flags.
+_DRAFT_BOND: Final = (
+    Chem.BondType.ZERO,
+    Chem.BondType.SINGLE,
+    Chem.BondType.DOUBLE,
+    Chem.BondType.TRIPLE,
+    Chem.BondType.ONEANDAHALF,
+)
 _BOND_CLASS: Final = {
     Chem.BondType.SINGLE: BOND_SINGLE,
     Chem.BondType.DOUBLE: BOND_DOUBLE,
@@ -48,6 +66,18 @@ class Disassembled:
     atom_class: NDArray[np.int64]
     bond_class: NDArray[np.int8]
     order: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """The molecules that a bond matrix and a formula stand for.
+
+    Attributes:
+        molecules: Sanitised, best first, at least one, all of the requested formula and no two
+            with the same InChIKey first block. Atom i is row i of the bond matrix.
+    """
+
+    molecules: tuple[Chem.Mol, ...]
 
 
 def disassemble(mol: Chem.Mol) -> Disassembled:
@@ -75,6 +105,124 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
         low, high = min(a, b), max(a, b)
         bond_class[pair_index(n, low, high)] = _BOND_CLASS[bond.GetBondType()]
     return Disassembled(formula_of(mol), element[order], bond_class, order)
+
+
+def assemble(
+    formula: Formula,
+    bond_class: NDArray[np.integer],
+    atom_class: NDArray[np.integer] | None = None,
+    limit: int = 4,
+) -> Assembled | Rejection:
+    """Turn bond classes into the molecules of a formula that have these bonds.
+
+    Hydrogens, charges and Kekule forms are chosen so that valences hold and the molecule has
+    exactly the formula's hydrogen count and charge. The result does not depend on the order in
+    which the atoms are given.
+
+    Args:
+        formula: Formula that every molecule must have.
+        bond_class: Bond class of each pair, shape (M,).
+        atom_class: Element of each row, shape (N,); the formula's own order if None.
+        limit: How many molecules to return at most.
+
+    Raises:
+        ValueError: The atoms are not those of the formula, or M does not fit their number.
+    """
+    element = _elements(formula, atom_class)
+    n = len(element)
+    if bond_class.shape != (n * (n - 1) // 2,):
+        raise ValueError(f"{n} atoms need {n * (n - 1) // 2} pairs, found {bond_class.shape}")
+    if not formula.has_even_electrons:
+        return Rejection("radical")
+    skeleton = Skeleton.of(element, bonds_of(n, bond_class))
+    draft = _draft(skeleton)
+    rank = _canonical_rank(draft)
+    answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge)
+    if isinstance(answers, Rejection):
+        return answers
+    with rdBase.BlockLogs():
+        built = [_build(draft, skeleton, rank, answer) for answer in answers[:_MAX_BUILT]]
+    exact = [mol for mol in built if mol is not None and _is_exact(mol, formula)]
+    if len(exact) > 1:
+        exact.sort(key=lambda mol: _misfit(mol, skeleton))
+    molecules = _distinct(exact, limit)
+    return Assembled(molecules) if molecules else Rejection("sanitisation")
+
+
+def _elements(formula: Formula, atom_class: NDArray[np.integer] | None) -> list[int]:
+    if atom_class is None:
+        atom_class = formula.atom_class
+    if not np.array_equal(np.bincount(atom_class, minlength=N_HEAVY), formula.counts[:N_HEAVY]):
+        raise ValueError(f"the {atom_class.size} atoms are not the heavy atoms of {formula}")
+    elements: list[int] = atom_class.tolist()
+    return elements
+
+
+def _draft(skeleton: Skeleton) -> Chem.RWMol:
+    draft = Chem.RWMol()
+    for element in skeleton.element:
+        atom = Chem.Atom(ATOMIC_NUMBERS[element])
+        atom.SetNoImplicit(True)
+        draft.AddAtom(atom)
+    for low, high, bond in skeleton.bonds:
+        draft.AddBond(low, high, _DRAFT_BOND[bond])
+    return draft
+
+
+def _canonical_rank(draft: Chem.RWMol) -> list[int]:
+    Chem.FastFindRings(draft)
+    return list(Chem.CanonicalRankAtoms(draft, breakTies=True, includeChirality=False))
+
+
+def _build(
+    draft: Chem.RWMol, skeleton: Skeleton, rank: Sequence[int], answer: Completion
+) -> Chem.RWMol | None:
+    """The molecule of one answer, None where RDKit refuses it."""
+    mol = Chem.RWMol(draft)
+    for row, place in enumerate(rank):
+        # Looked up one by one: RDKit's own iteration over atoms is several times slower.
+        if answer.hydrogens[place]:
+            mol.GetAtomWithIdx(row).SetNumExplicitHs(answer.hydrogens[place])
+        if answer.charge[place]:
+            mol.GetAtomWithIdx(row).SetFormalCharge(answer.charge[place])
+    aromatic = [i for i, (_, _, kind) in enumerate(skeleton.bonds) if kind == BOND_AROMATIC]
+    for index in aromatic:
+        low, high, _ = skeleton.bonds[index]
+        ends = min(rank[low], rank[high]), max(rank[low], rank[high])
+        mol.GetBondWithIdx(index).SetBondType(_DRAFT_BOND[1 + (ends in answer.double)])
+    if Chem.SanitizeMol(mol, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
+        return None
+    return mol
+
+
+def _misfit(mol: Chem.Mol, skeleton: Skeleton) -> int:
+    """In how many bonds the molecule's aromaticity differs from that of the bond matrix."""
+    order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)
+    return sum(
+        (order[low, high] == _AROMATIC_ORDER) != (kind == BOND_AROMATIC)
+        for low, high, kind in skeleton.bonds
+    )
+
+
+def _is_exact(mol: Chem.Mol, formula: Formula) -> bool:
+    return rdMolDescriptors.CalcMolFormula(mol) == str(formula) and not len(
+        mol.GetAtomsMatchingQuery(_RADICAL)
+    )
+
+
+def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
+    """The first molecules, up to the limit, that differ in the InChIKey first block."""
+    if len(mols) < 2:
+        return tuple(mol.GetMol() for mol in mols)
+    by_smiles: dict[str, Chem.RWMol] = {}
+    for mol in mols:
+        by_smiles.setdefault(canonical_smiles(mol), mol)
+    by_block: dict[str, Chem.Mol] = {}
+    for mol in by_smiles.values():
+        by_block.setdefault(inchikey_block(mol), mol.GetMol())
+        if len(by_block) == limit:
+            break
+    return tuple(by_block.values())
 
 
 def pair_index(n: int, low: int, high: int) -> int:

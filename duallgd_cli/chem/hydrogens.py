@@ -1,0 +1,311 @@
+"""Hydrogens, charges and Kekule form of a skeleton, found from the molecule's formula.
+
+A bond matrix over heavy atoms says nothing about hydrogens and charges, yet the whole molecule's
+hydrogen count and charge are known. Atoms whose state is open, and aromatic ring systems as a
+whole, are the unknowns of a small exact-sum problem; it is solved cheapest answer first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, combinations, islice, product
+from typing import Final, NamedTuple
+
+from duallgd_cli.chem.elements import BOND_AROMATIC
+from duallgd_cli.chem.kekule import match
+from duallgd_cli.chem.skeleton import Skeleton, components
+from duallgd_cli.chem.valence import TIERS, State, states
+
+# Bounds on enumeration: far above what molecules need, low enough for any sample to be cheap.
+_MAX_MATCHINGS: Final = 256
+_MAX_SELECTIONS: Final = 4096
+_MAX_OPTIONS: Final = 96
+_MAX_SOLUTIONS: Final = 24
+# Answers dearer than the cheapest by more than this are not worth a candidate.
+_COST_WINDOW: Final = 2
+_IMPOSSIBLE: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Everything that a skeleton lacks.
+
+    Attributes:
+        cost: How unusual the answer is.
+        charge: Formal charge of each atom.
+        hydrogens: Hydrogens on each atom.
+        double: Aromatic bonds that are double in the Kekule form, lower atom first.
+    """
+
+    cost: int
+    charge: tuple[int, ...]
+    hydrogens: tuple[int, ...]
+    double: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a bond matrix is no molecule of the requested formula.
+
+    Attributes:
+        reason: disconnected; valence (an atom has more bonds than it can have); kekule (an
+            aromatic ring system has no Kekule form); hydrogens (no choice gives the formula's
+            hydrogen count and charge); radical (the formula has an odd number of electrons); or
+            sanitisation (RDKit refuses the result).
+    """
+
+    reason: str
+
+
+class _Option(NamedTuple):
+    """One way to complete a unit: an open atom, or a whole aromatic ring system."""
+
+    cost: int
+    hydrogens: int
+    charge: int
+    states: tuple[State, ...]
+    double: tuple[tuple[int, int], ...]
+
+
+class _Unit(NamedTuple):
+    atoms: tuple[int, ...]
+    options: tuple[_Option, ...]
+
+
+class _Range(NamedTuple):
+    """Least and greatest hydrogen count and charge that something can take."""
+
+    least_hydrogens: int
+    most_hydrogens: int
+    least_charge: int
+    most_charge: int
+
+    def admits(self, hydrogens: int, charge: int) -> bool:
+        return (
+            self.least_hydrogens <= hydrogens <= self.most_hydrogens
+            and self.least_charge <= charge <= self.most_charge
+        )
+
+
+def complete(skeleton: Skeleton, hydrogens: int, charge: int) -> list[Completion] | Rejection:
+    """Find the hydrogens, charges and Kekule forms that give a hydrogen count and net charge.
+
+    Args:
+        skeleton: Atoms and bonds, in any order; the order only breaks ties.
+        hydrogens: Hydrogens of the molecule.
+        charge: Net charge of the molecule.
+
+    Returns:
+        Answers, cheapest first, at least one; or why there is none.
+    """
+    if not skeleton.is_connected:
+        return Rejection("disconnected")
+    reason = "hydrogens"
+    for tier in TIERS:
+        atom_states = states(skeleton, tier)
+        if not all(atom_states):
+            reason = "valence"
+            continue
+        total = _range_of(atom_states)
+        if not total.admits(hydrogens, charge):
+            reason = "hydrogens"
+            continue
+        units = _units(skeleton, atom_states, _Spare.of(total, hydrogens, charge))
+        chosen = _Search(units).cheapest(hydrogens, charge) if units else []
+        if chosen:
+            return [_completion(len(atom_states), units, options) for options in chosen]
+        reason = "hydrogens" if units else "kekule"
+    return Rejection(reason)
+
+
+class _Spare(NamedTuple):
+    """By how much the whole molecule may exceed its least and fall short of its most."""
+
+    hydrogens_above_least: int
+    hydrogens_below_most: int
+    charge_above_least: int
+    charge_below_most: int
+
+    @classmethod
+    def of(cls, total: _Range, hydrogens: int, charge: int) -> "_Spare":
+        return cls(
+            hydrogens - total.least_hydrogens,
+            total.most_hydrogens - hydrogens,
+            charge - total.least_charge,
+            total.most_charge - charge,
+        )
+
+    def allows(self, part: _Range) -> _Range:
+        """What a part may take so that the rest can still make up the sums."""
+        return _Range(
+            part.most_hydrogens - self.hydrogens_below_most,
+            part.least_hydrogens + self.hydrogens_above_least,
+            part.most_charge - self.charge_below_most,
+            part.least_charge + self.charge_above_least,
+        )
+
+
+def _range_of(atom_states: Sequence[tuple[State, ...]]) -> _Range:
+    least_h = most_h = least_q = most_q = 0
+    for row in atom_states:
+        if len(row) == 1:
+            _, charge, hydrogens, _ = row[0]
+            least_h += hydrogens
+            most_h += hydrogens
+            least_q += charge
+            most_q += charge
+            continue
+        least_h += min(state.hydrogens for state in row)
+        most_h += max(state.hydrogens for state in row)
+        least_q += min(state.charge for state in row)
+        most_q += max(state.charge for state in row)
+    return _Range(least_h, most_h, least_q, most_q)
+
+
+def _units(skeleton: Skeleton, atom_states: list[tuple[State, ...]], spare: _Spare) -> list[_Unit]:
+    """Split the atoms into independent units; empty where a ring system has no Kekule form."""
+    settled: list[int] = []
+    units: list[_Unit] = []
+    for atom, row in enumerate(atom_states):
+        if skeleton.n_aromatic[atom]:
+            continue
+        if len(row) == 1:
+            settled.append(atom)
+        else:
+            options = tuple(_Option(s.cost, s.hydrogens, s.charge, (s,), ()) for s in row)
+            units.append(_Unit((atom,), options))
+    if any(skeleton.n_aromatic):
+        for atoms in _ring_systems(skeleton):
+            options = _ring_options(skeleton, atoms, [atom_states[a] for a in atoms], spare)
+            if not options:
+                return []
+            units.append(_Unit(tuple(atoms), options))
+    rows = tuple(atom_states[atom][0] for atom in settled)
+    return [_Unit(tuple(settled), (_option(rows, ()),)), *units]
+
+
+def _option(chosen: tuple[State, ...], double: tuple[tuple[int, int], ...]) -> _Option:
+    cost = charge = hydrogens = 0
+    for state in chosen:
+        cost += state[0]
+        charge += state[1]
+        hydrogens += state[2]
+    return _Option(cost, hydrogens, charge, chosen, double)
+
+
+def _ring_systems(skeleton: Skeleton) -> list[list[int]]:
+    aromatic = [
+        [(n, bond) for n, bond in row if bond == BOND_AROMATIC] for row in skeleton.neighbours
+    ]
+    return [sorted(atoms) for atoms in components(aromatic) if len(atoms) > 1]
+
+
+def _ring_options(
+    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], spare: _Spare
+) -> tuple[_Option, ...]:
+    """Feasible ways to complete an aromatic ring system, cheapest first."""
+    place = {atom: index for index, atom in enumerate(atoms)}
+    neighbours = [
+        sum(1 << place[n] for n, bond in skeleton.neighbours[atom] if bond == BOND_AROMATIC)
+        for atom in atoms
+    ]
+    matched = cache(lambda mask: match(mask, neighbours))
+    found: list[_Option] = []
+    for chosen in islice(_selections(rows, spare), _MAX_MATCHINGS):
+        pairing = matched(sum(state.pi << index for index, state in enumerate(chosen)))
+        if pairing is not None:
+            double = tuple((atoms[low], atoms[high]) for low, high in pairing)
+            found.append(_option(chosen, double))
+            if len(found) == _MAX_OPTIONS:
+                break
+    return tuple(sorted(found, key=lambda option: option.cost))
+
+
+def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[State, ...]]:
+    """States for all atoms of a ring system, few departures from the cheapest first."""
+    allowed = spare.allows(_range_of(rows))
+    open_atoms = [index for index, row in enumerate(rows) if len(row) > 1]
+    departures = chain.from_iterable(
+        combinations(open_atoms, n) for n in range(len(open_atoms) + 1)
+    )
+    selections = (
+        (changed, new)
+        for changed in departures
+        for new in product(*(rows[index][1:] for index in changed))
+    )
+    usual = [row[0] for row in rows]
+    for changed, new in islice(selections, _MAX_SELECTIONS):
+        chosen = list(usual)
+        for index, state in zip(changed, new, strict=True):
+            chosen[index] = state
+        hydrogens = sum(state.hydrogens for state in chosen)
+        if allowed.admits(hydrogens, sum(state.charge for state in chosen)):
+            yield tuple(chosen)
+
+
+class _Search:
+    """Exact-sum search over units, with the least cost to complete a tail of them remembered."""
+
+    def __init__(self, units: list[_Unit]) -> None:
+        self._units = units
+        # What the units from an index on can take together: prunes hopeless branches at once.
+        self._tails = [_Range(0, 0, 0, 0)]
+        for unit in reversed(units):
+            h = [option.hydrogens for option in unit.options]
+            q = [option.charge for option in unit.options]
+            low_h, high_h, low_q, high_q = self._tails[-1]
+            self._tails.append(
+                _Range(low_h + min(h), high_h + max(h), low_q + min(q), high_q + max(q))
+            )
+        self._tails.reverse()
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def cheapest(self, hydrogens: int, charge: int) -> list[tuple[_Option, ...]]:
+        """Choices of one option per unit that meet the sums, cheapest first."""
+        best = self._least_cost(0, hydrogens, charge)
+        if best >= _IMPOSSIBLE:
+            return []
+        found = list(islice(self._walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))
+        if len(found) < _MAX_SOLUTIONS:
+            wider = self._walk(0, hydrogens, charge, best + _COST_WINDOW)
+            found = list(islice(wider, _MAX_SOLUTIONS))
+        return sorted(found, key=lambda chosen: sum(option.cost for option in chosen))
+
+    def _least_cost(self, index: int, hydrogens: int, charge: int) -> int:
+        if not self._tails[index].admits(hydrogens, charge):
+            return _IMPOSSIBLE
+        if index == len(self._units):
+            return 0
+        key = (index, hydrogens, charge)
+        if key not in self._known:
+            self._known[key] = min(
+                option.cost
+                + self._least_cost(index + 1, hydrogens - option.hydrogens, charge - option.charge)
+                for option in self._units[index].options
+            )
+        return self._known[key]
+
+    def _walk(
+        self, index: int, hydrogens: int, charge: int, budget: int
+    ) -> Iterator[tuple[_Option, ...]]:
+        if index == len(self._units):
+            yield ()
+            return
+        for option in self._units[index].options:
+            left = (index + 1, hydrogens - option.hydrogens, charge - option.charge)
+            if option.cost + self._least_cost(*left) <= budget:
+                for tail in self._walk(*left, budget - option.cost):
+                    yield (option, *tail)
+
+
+def _completion(n: int, units: list[_Unit], chosen: tuple[_Option, ...]) -> Completion:
+    charge, hydrogens = [0] * n, [0] * n
+    for unit, option in zip(units, chosen, strict=True):
+        for atom, state in zip(unit.atoms, option.states, strict=True):
+            charge[atom], hydrogens[atom] = state.charge, state.hydrogens
+    return Completion(
+        sum(option.cost for option in chosen),
+        tuple(charge),
+        tuple(hydrogens),
+        frozenset(pair for option in chosen for pair in option.double),
+    )

@@ -1,0 +1,328 @@
+"""Which charges, hydrogen counts and shares in aromatic double bonds an atom may have.
+
+Rules of valence propose an atom's states; each has a tier (usual, proton moved, exotic) and a
+cost, dearer the more unusual it is. Both only order the answers: the hydrogen count and the
+charge of the whole molecule decide which combination is possible.
+"""
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_TRIPLE, INDEX
+from duallgd_cli.chem.skeleton import Skeleton
+
+CARBON: Final = INDEX["C"]
+NITROGEN: Final = INDEX["N"]
+OXYGEN: Final = INDEX["O"]
+PHOSPHORUS: Final = INDEX["P"]
+SULFUR: Final = INDEX["S"]
+SELENIUM: Final = INDEX["Se"]
+
+USUAL: Final = 1
+PROTON_MOVED: Final = 2
+EXOTIC: Final = 3
+TIERS: Final = (USUAL, PROTON_MOVED, EXOTIC)
+
+# Total valence by element and charge; what RDKit accepts, so that no answer is refused later.
+_VALENCES: Final[dict[str, dict[int, tuple[int, ...]]]] = {
+    "C": {0: (4,), 1: (3,), -1: (3,)},
+    "N": {0: (3,), 1: (4,), -1: (2,)},
+    "O": {0: (2,), 1: (3,), -1: (1,)},
+    "P": {0: (3, 5), 1: (4,), -1: (2, 6)},
+    "S": {0: (2, 4, 6), 1: (3, 5), -1: (1,)},
+    "F": {0: (1,)},
+    "Cl": {0: (1,), 1: (2,), 2: (3,), 3: (4,)},
+    "Br": {0: (1,), 1: (2,), 2: (3,), 3: (4,)},
+    "I": {0: (1, 3, 5), 1: (2,), 2: (3,), 3: (4,)},
+    "B": {0: (3,), -1: (4,)},
+    "Si": {0: (4,), -1: (5,), -2: (6,)},
+    "Se": {0: (2, 4, 6), 1: (3, 5), -1: (1,)},
+}
+_BY_ELEMENT: Final = {INDEX[symbol]: table for symbol, table in _VALENCES.items()}
+MAX_ORDER_SUM: Final = tuple(
+    max(max(valences) for valences in _BY_ELEMENT[element].values())
+    for element in range(len(_BY_ELEMENT))
+)
+
+# Order sum from which an atom that is bonded this way carries a positive charge.
+_CATION_SUMS: Final = {
+    NITROGEN: (4,),
+    OXYGEN: (3,),
+    PHOSPHORUS: (4,),
+    SULFUR: (3, 5),
+    SELENIUM: (3, 5),
+    INDEX["Cl"]: (2, 3, 4),
+    INDEX["Br"]: (2, 3, 4),
+    INDEX["I"]: (2, 4),
+}
+
+
+class Site(IntEnum):
+    """What about an atom's surroundings makes one of its states likelier."""
+
+    PLAIN = 0
+    BESIDE_CATION = 1
+    DOUBLE_TO_CATION = 2
+    TRIPLE_TO_CATION = 3
+    BESIDE_AROMATIC_NITROGEN = 4
+    STRONG_ACID = 5
+    ACID = 6
+    IMINE = 7
+    AMIDE = 8
+    FIVE_RING = 9
+    HAS_DOUBLE = 10
+    BESIDE_BRIDGEHEAD = 11
+    HAS_OXYGEN = 12
+
+
+class State(NamedTuple):
+    """One way to complete an atom.
+
+    Attributes:
+        cost: How unusual it is, 0 for the rule.
+        charge: Formal charge.
+        hydrogens: Hydrogens on the atom.
+        pi: 1 where one of the atom's aromatic bonds is double in the Kekule form, else 0.
+    """
+
+    cost: int
+    charge: int
+    hydrogens: int
+    pi: int
+
+
+class _Atom(NamedTuple):
+    element: int
+    order_sum: int
+    aromatic: bool
+    site: Site
+
+
+def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
+    """Possible states of every atom, cheapest first; empty where the bonds are too many.
+
+    Args:
+        skeleton: Atoms and bonds.
+        tier: One of `TIERS`; a higher tier adds rarer states to those of the lower ones.
+    """
+    cations = [_is_cation(skeleton, atom) for atom in range(len(skeleton.element))]
+    return [
+        _states(
+            _Atom(
+                skeleton.element[atom],
+                skeleton.order_sum[atom],
+                skeleton.n_aromatic[atom] > 0,
+                _site(skeleton, atom, cations),
+            ),
+            tier,
+        )
+        for atom in range(len(skeleton.element))
+    ]
+
+
+@lru_cache(maxsize=8192)
+def _states(atom: _Atom, tier: int) -> tuple[State, ...]:
+    found = []
+    for pi in (0, 1) if atom.aromatic else (0,):
+        for charge, valences in _BY_ELEMENT[atom.element].items():
+            fitting = [v - atom.order_sum - pi for v in valences if v >= atom.order_sum + pi]
+            for rank, hydrogens in enumerate(fitting):
+                state = State(15 * rank, charge, hydrogens, pi)
+                needed, cost = _price(atom, state)
+                if (EXOTIC if rank else needed) <= tier:
+                    found.append(state._replace(cost=state.cost + cost))
+    return tuple(sorted(found))
+
+
+_NEVER: Final = (EXOTIC + 1, 0)
+
+
+def _price(atom: _Atom, state: State) -> tuple[int, int]:
+    """Tier that a state belongs to, and its cost."""
+    if atom.aromatic and not _fits_a_ring(atom, state):
+        return _NEVER
+    if state.charge > 0:
+        return _price_cation(atom, state)
+    if state.charge < 0:
+        return _price_anion(atom, state)
+    return _price_neutral(atom, state)
+
+
+def _fits_a_ring(atom: _Atom, state: State) -> bool:
+    # An sp3 centre in an aromatic ring (CH2, NH2+) is no aromatic atom.
+    if atom.order_sum + state.hydrogens > 3 and state.hydrogens:
+        return False
+    return state.hydrogens <= 1 and not (
+        state.pi == 0 and state.charge > 0 and atom.element == NITROGEN and atom.order_sum < 4
+    )
+
+
+def _price_neutral(atom: _Atom, state: State) -> tuple[int, int]:
+    if atom.aromatic:
+        return _price_neutral_aromatic(atom, state)
+    if atom.order_sum in _CATION_SUMS.get(atom.element, ()) and atom.element != PHOSPHORUS:
+        return EXOTIC, 6
+    if atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != Site.HAS_DOUBLE:
+        return PROTON_MOVED, 3
+    if _anion_is_the_rule(atom):
+        return PROTON_MOVED, 3
+    return USUAL, int(_is_likely_oxide(atom))
+
+
+def _price_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
+    if atom.element in (SULFUR, SELENIUM) and (state.pi or state.hydrogens):
+        return (EXOTIC, 10) if state.hydrogens else (USUAL, 5)
+    if atom.element == CARBON or state.pi or not state.hydrogens:
+        return USUAL, 0
+    return USUAL, _RING_HYDROGEN.get(atom.site, 2)
+
+
+# Where an aromatic N-H is likelier: in a five-membered ring, but not beside a bridgehead nitrogen.
+_RING_HYDROGEN: Final = {Site.FIVE_RING: 1, Site.BESIDE_BRIDGEHEAD: 3}
+
+
+def _is_likely_oxide(atom: _Atom) -> bool:
+    return atom.element == OXYGEN and atom.site == Site.BESIDE_AROMATIC_NITROGEN
+
+
+def _anion_is_the_rule(atom: _Atom) -> bool:
+    if atom.site == Site.BESIDE_CATION:
+        return atom.element in (OXYGEN, SULFUR, SELENIUM) and atom.order_sum == 1
+    if atom.site == Site.DOUBLE_TO_CATION:
+        return atom.element == NITROGEN and atom.order_sum == 2
+    return atom.site == Site.TRIPLE_TO_CATION and atom.element == CARBON and atom.order_sum == 3
+
+
+def _price_cation(atom: _Atom, state: State) -> tuple[int, int]:
+    if atom.element == CARBON:
+        return EXOTIC, 12
+    if state.hydrogens:
+        return _price_protonated(atom)
+    if not (atom.aromatic and state.pi):
+        return USUAL, 6 if atom.site == Site.HAS_DOUBLE else 0
+    if atom.element != NITROGEN:
+        return USUAL, 4
+    return USUAL, 1 if atom.site == Site.HAS_OXYGEN else 2
+
+
+def _price_protonated(atom: _Atom) -> tuple[int, int]:
+    if atom.element != NITROGEN:
+        return EXOTIC, 14
+    if atom.aromatic or atom.site == Site.IMINE:
+        return PROTON_MOVED, 4
+    return PROTON_MOVED, 8 if atom.site == Site.AMIDE else 5
+
+
+_ACIDITY: Final = {
+    Site.BESIDE_CATION: (USUAL, 0),
+    Site.BESIDE_AROMATIC_NITROGEN: (USUAL, 0),
+    Site.STRONG_ACID: (PROTON_MOVED, 3),
+    Site.ACID: (PROTON_MOVED, 4),
+}
+
+
+def _price_anion(atom: _Atom, state: State) -> tuple[int, int]:
+    if _anion_is_the_rule(atom):
+        return USUAL, 0
+    if atom.element in (OXYGEN, SULFUR, SELENIUM):
+        return _ACIDITY.get(atom.site, (PROTON_MOVED, 6))
+    if atom.element == NITROGEN and state.hydrogens == 0:
+        beside = atom.site in (Site.BESIDE_CATION, Site.BESIDE_AROMATIC_NITROGEN)
+        return (USUAL, 2) if beside else (PROTON_MOVED, 7)
+    if atom.element == CARBON:
+        return (PROTON_MOVED, 8) if atom.site == Site.BESIDE_CATION else (EXOTIC, 12)
+    return (USUAL, 0) if state.hydrogens == 0 else (EXOTIC, 12)
+
+
+def _is_cation(skeleton: Skeleton, atom: int) -> bool:
+    element = skeleton.element[atom]
+    if skeleton.order_sum[atom] not in _CATION_SUMS.get(element, ()):
+        return False
+    has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
+    return not (element == PHOSPHORUS and has_double)
+
+
+def _site(skeleton: Skeleton, atom: int, cations: list[bool]) -> Site:
+    element = skeleton.element[atom]
+    if element == CARBON and skeleton.order_sum[atom] == 4:
+        return Site.PLAIN
+    beside = _site_beside_cation(skeleton, atom, cations)
+    if beside != Site.PLAIN:
+        return beside
+    if element == NITROGEN:
+        return _site_of_nitrogen(skeleton, atom)
+    if element in (OXYGEN, SULFUR, SELENIUM) and skeleton.order_sum[atom] == 1:
+        return _site_of_acid(skeleton, atom)
+    has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
+    return Site.HAS_DOUBLE if element == PHOSPHORUS and has_double else Site.PLAIN
+
+
+_BESIDE: Final = {BOND_DOUBLE: Site.DOUBLE_TO_CATION, BOND_TRIPLE: Site.TRIPLE_TO_CATION}
+
+
+def _site_beside_cation(skeleton: Skeleton, atom: int, cations: list[bool]) -> Site:
+    for neighbour, bond in skeleton.neighbours[atom]:
+        if cations[neighbour]:
+            return _BESIDE.get(bond, Site.BESIDE_CATION)
+    for neighbour, bond in skeleton.neighbours[atom]:
+        if bond != BOND_AROMATIC and _is_substituted_aromatic_nitrogen(skeleton, neighbour):
+            return Site.BESIDE_AROMATIC_NITROGEN
+    return Site.PLAIN
+
+
+def _is_substituted_aromatic_nitrogen(skeleton: Skeleton, atom: int) -> bool:
+    return (
+        skeleton.element[atom] == NITROGEN
+        and skeleton.n_aromatic[atom] > 0
+        and skeleton.order_sum[atom] == 3
+    )
+
+
+def _site_of_nitrogen(skeleton: Skeleton, atom: int) -> Site:
+    if skeleton.n_aromatic[atom]:
+        return _site_of_ring_nitrogen(skeleton, atom)
+    if any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom]):
+        return Site.IMINE
+    beside_oxo = any(_has_oxo(skeleton, neighbour) for neighbour, _ in skeleton.neighbours[atom])
+    return Site.AMIDE if beside_oxo else Site.PLAIN
+
+
+def _site_of_ring_nitrogen(skeleton: Skeleton, atom: int) -> Site:
+    for neighbour, bond in skeleton.neighbours[atom]:
+        if bond == BOND_AROMATIC:
+            if skeleton.element[neighbour] == NITROGEN and skeleton.n_aromatic[neighbour] == 3:
+                return Site.BESIDE_BRIDGEHEAD
+        elif skeleton.element[neighbour] == OXYGEN and skeleton.order_sum[neighbour] == 1:
+            return Site.HAS_OXYGEN
+    return Site.FIVE_RING if _in_aromatic_five_ring(skeleton, atom) else Site.PLAIN
+
+
+def _site_of_acid(skeleton: Skeleton, atom: int) -> Site:
+    neighbour = skeleton.neighbours[atom][0][0]
+    if not _has_oxo(skeleton, neighbour):
+        return Site.PLAIN
+    return Site.ACID if skeleton.element[neighbour] == CARBON else Site.STRONG_ACID
+
+
+def _has_oxo(skeleton: Skeleton, atom: int) -> bool:
+    return any(
+        bond == BOND_DOUBLE and skeleton.element[neighbour] in (OXYGEN, SULFUR)
+        for neighbour, bond in skeleton.neighbours[atom]
+    )
+
+
+def _in_aromatic_five_ring(skeleton: Skeleton, atom: int) -> bool:
+    ring = [n for n, bond in skeleton.neighbours[atom] if bond == BOND_AROMATIC]
+    if len(ring) != 2:
+        return False
+    beyond = [
+        {n for n, bond in skeleton.neighbours[start] if bond == BOND_AROMATIC and n != atom}
+        for start in ring
+    ]
+    return any(
+        other in beyond[1]
+        for one in beyond[0]
+        for other, bond in skeleton.neighbours[one]
+        if bond == BOND_AROMATIC
+    )
