@@ -1,0 +1,131 @@
+"""The command itself: instant help, the error boundary, exit codes."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+
+from duallgd_cli import __main__, __version__
+from duallgd_cli.cli import app as commands
+from duallgd_cli.errors import (
+    InterruptedRunError,
+    MissingInputError,
+    UnreadableError,
+    UsageError,
+    WeightsError,
+)
+
+HEAVY = ("torch", "rdkit", "matchms", "numpy", "pyteomics", "lxml", "pandas", "yaml")
+
+
+def run(*arguments, text=""):
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "duallgd_cli", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def test_help_loads_nothing_heavy_and_answers_at_once():
+    program = (
+        "import sys\n"
+        "from duallgd_cli.__main__ import main\n"
+        "sys.argv = ['duallgd', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"loaded = [name for name in {HEAVY} if name in sys.modules]\n"
+        "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
+    )
+
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    took = time.perf_counter() - started
+
+    assert done.returncode == 0, done.stderr
+    assert "predict" in done.stdout
+    assert took < 2  # 0.2 s alone; tests may share the machine
+
+
+@pytest.mark.parametrize("name", [command.name for command in commands.app.registered_commands])
+def test_every_command_explains_itself_with_an_example(name):
+    done = run(name, "--help")
+
+    assert done.returncode == 0
+    assert f"duallgd {name}" in done.stdout
+
+
+def test_the_version_stands_alone_for_scripts():
+    assert run("version").stdout == f"{__version__}\n"
+    assert run("--version").stdout == f"duallgd {__version__}\n"
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error():
+    done = run("divine")
+
+    assert done.returncode == 2
+    assert "divine" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x y"), 2),
+        (UnreadableError("x y"), 65),
+        (MissingInputError("x y"), 66),
+        (WeightsError("x y"), 69),
+        (InterruptedRunError("x y"), 130),
+    ],
+)
+def test_an_anticipated_error_is_one_line_and_its_code(error, code, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    failing = typer.Typer(pretty_exceptions_enable=False)
+    failing.command()(fail)
+    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(sys, "argv", ["duallgd"])
+
+    with pytest.raises(SystemExit) as stopped:
+        __main__.main()
+
+    assert stopped.value.code == code
+    assert capsys.readouterr().err == "error: x y\n"
+
+
+def test_ctrl_c_is_130(monkeypatch):
+    def wait():
+        raise KeyboardInterrupt
+
+    failing = typer.Typer(pretty_exceptions_enable=False)
+    failing.command()(wait)
+    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(sys, "argv", ["duallgd"])
+
+    with pytest.raises(SystemExit) as stopped:
+        __main__.main()
+
+    assert stopped.value.code == 130
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def bug():
+        raise ZeroDivisionError
+
+    failing = typer.Typer(pretty_exceptions_enable=False)
+    failing.command()(bug)
+    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(sys, "argv", ["duallgd"])
+
+    with pytest.raises(ZeroDivisionError):
+        __main__.main()
+
+
+def test_a_reader_that_stops_early_is_no_traceback():
+    program = "from duallgd_cli.__main__ import main; main()"
+    command = f"{sys.executable} -c '{program}' --help | head -n 1"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+
+    assert "Traceback" not in done.stderr
