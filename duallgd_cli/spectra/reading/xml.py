@@ -8,6 +8,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -73,7 +74,7 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         yield _mzxml_record(info, instrument)
 
 
-def _quiet() -> warnings.catch_warnings[list[warnings.WarningMessage] | None]:
+def _quiet() -> AbstractContextManager[object]:
     """Silence pyteomics, which warns about odd files; our warnings go into the records."""
     return warnings.catch_warnings(action="ignore")
 
