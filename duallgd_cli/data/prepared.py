@@ -29,9 +29,9 @@ MOLECULE_ARRAYS: Final = (
     "bit_offset", "bits", "fold", "inchikey",
 )  # fmt: skip
 SPECTRUM_ARRAYS: Final = (
-    "molecule", "peak_offset", "subformula", "intensity", "ppm", "mz", "carrier", "share",
-    "peak_energy_ev", "adduct", "instrument", "energy_ev", "precursor_mz", "spectrum_fold",
-    "spectrum_id",
+    "molecule", "peak_offset", "subformula_table", "subformula_index", "intensity", "ppm", "mz",
+    "carrier", "share", "peak_energy_ev", "adduct", "instrument", "energy_ev", "precursor_mz",
+    "spectrum_fold", "spectrum_id",
 )  # fmt: skip
 
 
@@ -139,7 +139,10 @@ def write(
     described = {}
     for name, values in arrays.items():
         path = folder / f"{name}.npy"
-        np.save(path, np.ascontiguousarray(values))
+        # Replaced, not overwritten: another process may have the old array mapped.
+        partial = folder / f".{name}.partial.npy"
+        np.save(partial, np.ascontiguousarray(values))
+        partial.replace(path)
         described[name] = {
             "shape": list(values.shape),
             "dtype": str(values.dtype),
@@ -191,9 +194,12 @@ def load_molecules(folder: Path) -> Molecules:
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
-    """Memory-map the spectra of a prepared folder, and their molecules."""
+    """Memory-map the spectra of a prepared folder and their molecules; unfold the sub-formulas."""
     molecules = load_molecules(folder)
-    return PreparedSpectra(molecules, **{name: _map(folder, name) for name in SPECTRUM_ARRAYS})
+    arrays = {name: _map(folder, name) for name in SPECTRUM_ARRAYS}
+    # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
+    table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
+    return PreparedSpectra(molecules, subformula=np.asarray(table)[index], **arrays)
 
 
 def file_sha256(path: Path) -> str:

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from duallgd_cli.chem.adduct import Adduct
+from duallgd_cli.chem.adduct import BY_NAME, Adduct
 from duallgd_cli.chem.elements import (
     ELECTRON_MASS_DA,
-    HYDROGEN,
     MASSES_DA,
     N_ELEMENTS,
     SODIUM_MASS_DA,
@@ -18,14 +17,7 @@ from duallgd_cli.errors import FormulaError
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 
-
-def hydrogens(number: int) -> tuple[int, ...]:
-    return (*(0,) * HYDROGEN, number)
-
-
-PROTONATED = Adduct("[M+H]+", hydrogens(1), 1, 0.0, 0, 0)
-DEPROTONATED = Adduct("[M-H]-", hydrogens(-1), -1, 0.0, 0, 1)
-SODIATED = Adduct("[M+Na]+", hydrogens(0), 1, SODIUM_MASS_DA, 1, 2)
+PROTONATED, DEPROTONATED, SODIATED = (BY_NAME[n] for n in ("[M+H]+", "[M-H]-", "[M+Na]+"))
 
 
 def ion_mz(atoms: str, charge: int = 1, metal_da: float = 0.0, ppm: float = 0.0) -> float:
@@ -170,9 +162,16 @@ def test_the_tolerance_follows_the_instrument():
 
 
 def test_an_adduct_that_takes_more_than_there_is_raises():
-    with pytest.raises(FormulaError, match="non-negative"):
+    with pytest.raises(FormulaError, match="takes away H"):
         explain("C6Cl6", DEPROTONATED, spectrum((100.0, 1.0)))
 
 
 def test_masses_are_those_of_the_element_table():
     assert ion_mz("CH4") == pytest.approx(MASSES_DA[0] + 4 * MASSES_DA[-1] - ELECTRON_MASS_DA)
+
+
+def test_the_tolerance_in_da_stops_shrinking_below_the_floor():
+    off = spectrum((ion_mz("C3H3", ppm=15.0), 1.0))
+
+    assert explain("C9H8O4", PROTONATED, off, ppm=10.0, floor_mz=0.0).n_explained == 0
+    assert explain("C9H8O4", PROTONATED, off, ppm=10.0, floor_mz=100.0).n_explained == 1
