@@ -64,8 +64,8 @@ class Failure:
 
     Attributes:
         status: One word for the `status` column: no_formula, formula_mismatch, unsupported_adduct,
-            unsupported_element, too_large, no_peaks, unreadable, no_precursor, no_candidate,
-            timeout.
+            unsupported_element, too_large, too_small, no_peaks, unreadable, no_precursor,
+            no_candidate, timeout.
         message: One sentence, with the number that was out of bounds and what to do about it.
         stage: read, formula, annotate, sample or assemble.
     """

@@ -1,0 +1,86 @@
+"""Cleaning: what every spectrum goes through before its peaks are explained."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.spectra.types import Spectrum
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningSettings:
+    """Which peaks are kept.
+
+    Attributes:
+        max_peaks: The most intense peaks that are kept, at least 1.
+        isotope_margin_da: Peaks above the precursor m/z plus this many Da are dropped: nothing of
+            a singly charged ion lies there but its isotopes.
+    """
+
+    max_peaks: int = 512
+    isotope_margin_da: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.max_peaks < 1:
+            raise ConfigError(f"max_peaks must be at least 1, not {self.max_peaks}")
+        if not self.isotope_margin_da >= 0:
+            raise ConfigError(f"isotope_margin_da must be 0 or more, not {self.isotope_margin_da}")
+
+
+def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
+    """A spectrum ready to be explained, or a `no_peaks` failure where nothing is left.
+
+    Drops peaks that are not finite and positive in m/z and intensity and those above the precursor;
+    adds up peaks of equal m/z; keeps the `max_peaks` most intense; makes the base peak 1. A second
+    cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
+    formula; one without any peak is not, since it was not measured.)
+    """
+    mz, intensity = spectrum.mz, spectrum.intensity
+    measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
+    limit = np.inf
+    if spectrum.precursor_mz is not None:
+        limit = spectrum.precursor_mz + settings.isotope_margin_da
+    kept = measured & (mz <= limit)
+    if not kept.any():
+        return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
+    # Scaled first, so that sums of huge intensities stay finite.
+    mz, intensity = _merge_equal(mz[kept], intensity[kept] / intensity[kept].max())
+    mz, intensity = _most_intense(mz, intensity, settings.max_peaks)
+    base = intensity.max()
+    if base != 1:
+        intensity = intensity / base
+    return replace(spectrum, mz=mz, intensity=intensity)
+
+
+def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
+    if n_read == 0:
+        return "the spectrum has no peaks"
+    if n_measured == 0:
+        return f"none of its {n_read} peaks has a positive, finite m/z and intensity"
+    return (
+        f"all {n_measured} peaks lie above the precursor (m/z {limit:.4f} with isotopes); "
+        "check the precursor m/z"
+    )
+
+
+def _merge_equal(
+    mz: NDArray[np.float64], intensity: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ascending m/z, intensities of equal ones added up."""
+    if (mz[1:] > mz[:-1]).all():
+        return mz, intensity
+    unique, inverse = np.unique(mz, return_inverse=True)
+    total = np.bincount(inverse, weights=intensity, minlength=unique.size)
+    return unique, total.astype(np.float64, copy=False)
+
+
+def _most_intense(
+    mz: NDArray[np.float64], intensity: NDArray[np.float64], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The n most intense peaks in m/z order; of equal intensities the lower m/z goes first."""
+    if mz.size <= n:
+        return mz, intensity
+    chosen = np.sort(np.argsort(-intensity, kind="stable")[:n])
+    return mz[chosen], intensity[chosen]
