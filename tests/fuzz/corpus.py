@@ -1,0 +1,107 @@
+"""Sound input files in every format, made from the example spectra, for the fuzzer to break."""
+
+import gzip
+
+from examples.make_examples import SPECTRA, Made, ion_mz, mgf, mzml, peaks_of
+
+_FEW = SPECTRA[:4]
+
+
+def sound_files():
+    """Content by file name."""
+    mgf_text = mgf(_FEW)
+    files = {
+        "plain.mgf": mgf_text,
+        "crlf.mgf": mgf_text.replace("\n", "\r\n"),
+        "gnps.mgf": _gnps(),
+        "plain.mzML": mzml(_FEW[:2]),
+        "plain.mzXML": _mzxml(),
+        "plain.msp": _msp(),
+        "plain.ms": _sirius(),
+        "plain.tsv": _table(),
+    }
+    content = {name: text.encode() for name, text in files.items()}
+    packed = {f"{n}.gz": gzip.compress(content[n], mtime=0) for n in ("plain.mgf", "plain.mzML")}
+    return content | packed
+
+
+def _gnps():
+    """An MGF as GNPS and MZmine write them: other keys, MS1 blocks, missing values."""
+    blocks = []
+    for scan, made in enumerate(_FEW, start=1):
+        peaks = "\n".join(f"{mz:.4f}\t{height:.1f}" for mz, height in _rows(made))
+        blocks += [
+            f"BEGIN IONS\nSCANS={scan}\nMSLEVEL=1\nPEPMASS={ion_mz(made.precursor):.4f}\n"
+            f"CHARGE=0\n{ion_mz(made.precursor):.4f} 1000\nEND IONS\n",
+            f"BEGIN IONS\nTITLE=Scan {scan}, µ-metabolite\nPEPMASS={ion_mz(made.precursor):.4f} "
+            f"8000\nCHARGE=0+\nION={made.adduct}\nIONMODE={made.adduct[-1]}\nSMILES=N/A\n"
+            f"MOLECULAR_FORMULA={made.formula}\nRTINSECONDS=60-65\nMSLEVEL=2\n{peaks}\nEND IONS\n",
+        ]
+    return "\n".join(blocks)
+
+
+def _msp():
+    records = []
+    for made in _FEW:
+        rows = _rows(made)
+        peaks = "\n".join(f"{mz:.4f} {height:.0f}" for mz, height in rows)
+        records.append(
+            f"Name: unknown\nPrecursorMZ: {ion_mz(made.precursor):.4f}\n"
+            f"Precursor_type: {made.adduct}\nIon_mode: P\nCollision_energy: {made.energy_ev} eV\n"
+            f"Formula: {made.formula}\nNum Peaks: {len(rows)}\n{peaks}\n"
+        )
+    return "\n".join(records)
+
+
+def _sirius():
+    records = []
+    for number, made in enumerate(_FEW):
+        peaks = "\n".join(f"{mz:.4f} {height:.0f}" for mz, height in _rows(made))
+        records.append(
+            f">compound feature_{number}\n>formula {made.formula}\n"
+            f">parentmass {ion_mz(made.precursor):.4f}\n>ionization {made.adduct}\n\n"
+            f">collision {made.energy_ev}\n{peaks}\n"
+        )
+    return "\n".join(records)
+
+
+def _table():
+    columns = "identifier mzs intensities formula precursor_mz adduct instrument_type"
+    lines = ["\t".join([*columns.split(), "collision_energy"])]
+    for number, made in enumerate(_FEW):
+        mzs, heights = zip(*_rows(made), strict=True)
+        cells = [f"id{number}", _joined(mzs), _joined(heights), made.formula]
+        cells += [f"{ion_mz(made.precursor):.4f}", made.adduct, "Orbitrap", str(made.energy_ev)]
+        lines.append("\t".join(cells))
+    return "\n".join([*lines, ""])
+
+
+def _mzxml():
+    import base64
+
+    import numpy as np
+
+    scans = []
+    for number, made in enumerate(_FEW[:2], start=1):
+        pairs = np.array(_rows(made)).astype(">f4")
+        data = base64.b64encode(pairs.tobytes()).decode()
+        scans.append(
+            f'<scan num="{number}" msLevel="2" peaksCount="{len(pairs)}" polarity="+" '
+            f'centroided="1" collisionEnergy="{made.energy_ev}">\n'
+            f'<precursorMz precursorIntensity="1">{ion_mz(made.precursor):.4f}</precursorMz>\n'
+            '<peaks precision="32" byteOrder="network" contentType="m/z-int" '
+            f'compressionType="none" compressedLen="0">{data}</peaks>\n</scan>\n'
+        )
+    return (
+        '<?xml version="1.0" encoding="ISO-8859-1"?>\n'
+        '<mzXML xmlns="http://sashimi.sourceforge.net/schema_revision/mzXML_3.2">\n'
+        f'<msRun scanCount="{len(scans)}">\n{"".join(scans)}</msRun>\n</mzXML>\n'
+    )
+
+
+def _rows(made: Made):
+    return list(zip(*(values.tolist() for values in peaks_of(made)), strict=True))
+
+
+def _joined(values):
+    return ",".join(f"{value:.4f}" for value in values)
