@@ -1,0 +1,47 @@
+"""The second column set against the reference's own metrics."""
+
+import json
+
+import pytest
+
+from duallgd_cli.chem.identity import inchi, parse_smiles
+from duallgd_cli.errors import MoleculeError
+from duallgd_cli.evaluation import Scorer, score
+
+pytestmark = pytest.mark.parity
+TOP_K = (1, 2, 3, 5, 10)
+
+
+@pytest.fixture(scope="module")
+def samples(shared):
+    path = shared / "parity" / "metrics_examples.json"
+    if not path.exists():
+        pytest.skip("needs metrics_examples.json")
+    listed = json.loads(path.read_text(encoding="utf-8"))["samples"]
+    # The repair pass makes molecules out of impossible graphs; we never emit one.
+    return [sample for sample in listed if not sample["repair"]]
+
+
+def ranked(sample):
+    """SMILES in the order of the reference's ranking."""
+    smiles = {}
+    for text in sample["candidates"]:
+        try:
+            smiles[inchi(parse_smiles(text))] = text
+        except MoleculeError:
+            continue
+    return [smiles[text] for text in sample["ranked_inchis"]]
+
+
+def test_the_reference_columns_are_the_reference_s_numbers(samples):
+    pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
+    entries = [(str(i), "m", s["true"], ranked(s)) for i, s in enumerate(samples)]
+
+    scores = score(entries, Scorer(top_k=TOP_K, mces=True, reference=True))
+
+    assert len(samples) == 6
+    for row, sample in enumerate(samples):
+        for ours, theirs in (("accuracy", "acc"), ("tanimoto", "tanimoto"), ("mces", "mces")):
+            for k in TOP_K:
+                got = scores.columns[f"reference_{ours}@{k}"][row]
+                assert got == pytest.approx(sample["metrics"][f"{theirs}@{k}"]), (sample, ours, k)
