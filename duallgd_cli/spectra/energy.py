@@ -11,12 +11,12 @@ NCE_REFERENCE_MZ: Final = 500.0  # a normalised energy is the energy in eV of an
 MAX_ENERGY_EV: Final = 1000.0
 
 _ORBITRAP: Final = re.compile(
-    r"orbi?t(r|\b)ap|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
+    r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
     r"\bft-?icr|icr\b|\bitft\b|\bqft\b|\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
     re.IGNORECASE,
 )
 _TOF: Final = re.compile(
-    r"tof|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
+    r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")

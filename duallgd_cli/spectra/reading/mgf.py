@@ -7,7 +7,7 @@ file, and misses the record in two (lower case, a byte-order mark). It also take
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in e
 
 @dataclass(slots=True)
 class _Block:
-    """Lines of one record, or those before the first one, whose parameters hold for all."""
+    """Lines of one record, or those outside records, whose parameters hold for all that follow."""
 
     metadata: dict[str, str] = field(default_factory=dict)
     peaks: list[str] = field(default_factory=list)
@@ -37,30 +37,31 @@ class _Block:
         elif key and not key.startswith(_COMMENT):
             self.peaks.append(line)
 
-    def record(self, torn: str = "") -> Record:
-        """The record, with a warning where it is torn."""
+    def record(self, shared: Mapping[str, str], torn: str = "") -> Record:
+        """The record, its own parameters over the shared ones; a warning where it is torn."""
+        metadata = {**shared, **self.metadata}
         warnings = (f"the record may be incomplete: {torn}",) if torn else ()
-        in_ev = self.metadata.keys() >= _MASSSPECGYM
-        return peak_record(self.metadata, self.peaks, warnings, in_ev)
+        return peak_record(metadata, self.peaks, warnings, metadata.keys() >= _MASSSPECGYM)
 
 
 def records(lines: Iterable[str]) -> Iterator[Record]:
     """Records of MGF text in order, one for every BEGIN IONS or stray END IONS."""
-    shared, block, is_open = _Block(), _Block(), False
+    shared: dict[str, str] = {}
+    block, is_open = _Block(), False
     for line in lines:
         if line[:1].isdigit():
             block.peaks.append(line)
         elif _BEGIN.fullmatch(line):
             if is_open:
-                yield block.record("it has no END IONS")
+                yield block.record(shared, "it has no END IONS")
             else:
-                shared.metadata |= block.metadata
-            block, is_open = _Block(dict(shared.metadata)), True
+                shared |= block.metadata
+            block, is_open = _Block(), True
         elif _END.fullmatch(line):
             # Parameters before a stray END IONS belonged to its record, so they are not shared.
-            yield block.record() if is_open else unreadable_record({}, _STRAY_END)
+            yield block.record(shared) if is_open else unreadable_record({}, _STRAY_END)
             block, is_open = _Block(), False
         else:
             block.add(line)
     if is_open:
-        yield block.record("the file ends within it")
+        yield block.record(shared, "the file ends within it")

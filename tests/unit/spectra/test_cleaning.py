@@ -1,0 +1,89 @@
+"""Cleaning of spectra."""
+
+import time
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.types import Source, Spectrum
+
+DEFAULT = CleaningSettings()
+
+
+def spectrum_of(mz, intensity, precursor_mz=None):
+    arrays = np.array(mz, dtype=float), np.array(intensity, dtype=float)
+    return Spectrum(Source("a.mgf", 0), "a:0", *arrays, precursor_mz=precursor_mz)
+
+
+def test_bad_peaks_go_and_the_base_peak_becomes_one():
+    raw = spectrum_of(
+        [40, 50, 60, 70, 80, np.nan, -1, 0, np.inf], [8, np.nan, -1, 0, 4, 5, 5, 5, 5]
+    )
+
+    cleaned = clean(raw, DEFAULT)
+
+    np.testing.assert_array_equal(cleaned.mz, [40, 80])
+    np.testing.assert_array_equal(cleaned.intensity, [1, 0.5])
+
+
+def test_equal_masses_add_up_and_the_rest_is_sorted():
+    cleaned = clean(spectrum_of([90, 50, 90, 60], [1, 4, 3, 2]), DEFAULT)
+
+    np.testing.assert_array_equal(cleaned.mz, [50, 60, 90])
+    np.testing.assert_array_equal(cleaned.intensity, [1, 0.5, 1])
+
+
+def test_peaks_above_the_precursor_and_its_isotopes_go():
+    cleaned = clean(spectrum_of([99, 100, 102.9, 103.1, 500], [1, 2, 1, 9, 9], 100.0), DEFAULT)
+
+    np.testing.assert_array_equal(cleaned.mz, [99, 100, 102.9])
+    assert cleaned.intensity.max() == 1
+
+
+def test_the_most_intense_peaks_are_kept_in_order_of_mass():
+    cleaned = clean(spectrum_of([1, 2, 3, 4, 5], [5, 1, 4, 1, 3]), CleaningSettings(max_peaks=3))
+
+    np.testing.assert_array_equal(cleaned.mz, [1, 3, 5])
+
+
+@pytest.mark.parametrize(
+    ("mz", "intensity", "message"),
+    [
+        ([], [], "has no peaks"),
+        ([50, 60], [0, np.nan], "none of its 2 peaks has a positive"),
+        ([500, 600], [1, 2], "all 2 peaks lie above the precursor"),
+    ],
+)
+def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, message):
+    failure = clean(spectrum_of(mz, intensity, 100.0), DEFAULT)
+
+    assert isinstance(failure, Failure)
+    assert failure.status == "no_peaks"
+    assert message in failure.message
+
+
+def test_extreme_intensities_stay_finite():
+    cleaned = clean(spectrum_of([50, 50, 60], [1.7e308, 1.7e308, 1.0]), DEFAULT)
+
+    assert np.isfinite(cleaned.intensity).all()
+    assert cleaned.intensity.max() == 1
+
+
+def test_a_million_peaks_take_no_time():
+    rng = np.random.default_rng(0)
+    raw = spectrum_of(rng.uniform(50, 1000, 1_000_000).round(4), rng.uniform(0, 1e6, 1_000_000))
+
+    start = time.process_time()
+    cleaned = clean(raw, DEFAULT)
+
+    assert time.process_time() - start < 2
+    assert cleaned.mz.size == 512
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="max_peaks must be at least 1"):
+        CleaningSettings(max_peaks=0)
+    with pytest.raises(ConfigError, match="isotope_margin_da"):
+        CleaningSettings(isotope_margin_da=float("nan"))

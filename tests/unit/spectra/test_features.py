@@ -1,0 +1,79 @@
+"""Grouping of spectra into features."""
+
+import numpy as np
+
+from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.reading import Unreadable
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+
+def spectrum(index, feature_id="", mz=181.05, adduct="[M+H]+", file="a.mgf", **more):
+    peaks = np.array([50.0]), np.array([1.0])
+    return Spectrum(
+        Source(file, index),
+        f"s{index}",
+        *peaks,
+        precursor_mz=mz,
+        feature_id=feature_id,
+        adduct_text=adduct,
+        **more,
+    )
+
+
+def indices(items, by="feature"):
+    return [
+        [s.source.index for s in item.spectra] if isinstance(item, Feature) else "unreadable"
+        for item in group(items, by)
+    ]
+
+
+def test_spectra_of_one_feature_are_read_together_in_the_order_of_the_first():
+    items = [spectrum(0, "7"), spectrum(1, "8"), spectrum(2, "7"), spectrum(3), spectrum(4, "8")]
+
+    assert indices(items) == [[0, 2], [1, 4], [3]]
+    assert indices(items, "none") == [[0], [1], [2], [3], [4]]
+
+
+def test_another_precursor_adduct_formula_or_level_is_another_feature():
+    items = [
+        spectrum(0, "7"),
+        spectrum(1, "7", mz=203.03),
+        spectrum(2, "7", adduct="M+H"),
+        spectrum(3, "7", adduct="[M+Na]+"),
+        spectrum(4, "7", mz=181.0505),
+        spectrum(5, "7", formula_text="C9H8O4"),
+        spectrum(6, "7", formula_text="C9H9O4"),
+        spectrum(7, "7", ms_level=1),
+        spectrum(8, "7", mz=None),
+        spectrum(9, "7", mz=None),
+    ]
+
+    assert indices(items) == [[0, 2, 4, 5, 6], [1], [3], [7], [8, 9]]
+
+
+def test_members_that_name_different_formulas_stay_apart():
+    items = [spectrum(0, "7", formula_text="C9H8O4"), spectrum(1, "7", formula_text="C10H12O3")]
+
+    assert indices(items) == [[0], [1]]
+
+
+def test_files_do_not_mix_and_unreadable_records_keep_their_place():
+    bad = Unreadable(Source("a.mgf", 1), "x", Failure("unreadable", "torn", "read"))
+    items = [spectrum(0, "7"), bad, spectrum(2, "7"), spectrum(0, "7", file="b.mgf")]
+
+    assert indices(items) == [[0, 2], "unreadable", [0]]
+
+
+def test_spectra_without_a_feature_id_stream_through():
+    seen = []
+
+    def source():
+        for index in range(3):
+            seen.append(index)
+            yield spectrum(index)
+
+    features = group(source())
+    next(features)
+
+    assert seen == [0]
