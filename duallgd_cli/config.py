@@ -31,7 +31,7 @@ class SamplingSettings:
     Attributes:
         steps: Network evaluations J of the jump plan, 1 to 500.
         samples: Molecules drawn per hypothesis, S.
-        schedule: ``uniform``, or the plan itself, decreasing to 0, such as ``500,200,50,0``.
+        schedule: ``uniform``, ``full``, ``strideK``, or the plan itself: ``500,200,50,0``.
         temperature: Divides the clean-bond logits; below 1 is more conservative.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.

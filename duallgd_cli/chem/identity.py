@@ -60,7 +60,12 @@ def inchikey(mol: Chem.Mol) -> str:
     Raises:
         MoleculeError: InChI does not accept the molecule.
     """
-    return str(rdinchi.InchiToInchiKey(inchi(mol)))
+    return inchikey_of(inchi(mol))
+
+
+def inchikey_of(inchi_text: str) -> str:
+    """InChIKey (27 characters) of an InChI."""
+    return str(rdinchi.InchiToInchiKey(inchi_text))
 
 
 def inchikey_block(mol: Chem.Mol) -> str:

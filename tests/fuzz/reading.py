@@ -6,7 +6,7 @@ from collections import Counter
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.inference.inputs import Inputs, formula_source
-from duallgd_cli.inference.pipeline import Budget, start, tasks_of
+from duallgd_cli.inference.pipeline import start, tasks_of
 from duallgd_cli.inference.settings import PredictSettings
 from duallgd_cli.inference.workers import Workers
 from tests.fuzz.corpus import sound_files
@@ -51,7 +51,7 @@ def _statuses(path, workers):
             tasks = list(tasks_of(number, item, source, SETTINGS))
             assert tasks, "a spectrum vanished"
             for task in tasks:
-                outcome = start(task, StubGenerator(), SETTINGS, workers, Budget(None))()
+                outcome = start(task, StubGenerator(), SETTINGS, workers)()
                 seen[outcome.status] += 1
                 if outcome.status != "ok":
                     assert_sentence(outcome.message)

@@ -1,6 +1,7 @@
 """Reading spectra: any supported format, lazily, in order, one outcome for every record."""
 
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from duallgd_cli.errors import Failure, UnreadableError
 from duallgd_cli.spectra.reading import mgf, msp, sirius, table
@@ -13,7 +14,9 @@ __all__ = ["FORMATS", "Unreadable", "read"]
 _TEXT = {"mgf": mgf.records, "msp": msp.records, "ms": sirius.records, "tsv": table.records}
 
 
-def read(path: str, *, keep_structures: bool = False) -> Iterator[Spectrum | Unreadable]:
+def read(
+    path: str, *, keep_structures: bool = False, raw: BinaryIO | None = None
+) -> Iterator[Spectrum | Unreadable]:
     """Spectra of a file or of standard input (``-``), in the file's order.
 
     The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms`` or a table in the
@@ -24,13 +27,15 @@ def read(path: str, *, keep_structures: bool = False) -> Iterator[Spectrum | Unr
         path: File, or ``-``.
         keep_structures: Keep SMILES, InChI and the like in ``metadata``. Only evaluation wants
             that; without it nothing about the answer can reach a prediction.
+        raw: Seekable bytes to read in place of opening `path`, which then is a mere name; closed
+            when they were read.
 
     Raises:
         MissingInputError: There is no such file. Raised by the call.
         UnreadableError: A folder, an empty or binary file or an unknown format, raised by the call;
             a file without a single record, raised on the first step.
     """
-    return _spectra(open_input(path), keep_structures)
+    return _spectra(open_input(path, raw), keep_structures)
 
 
 def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unreadable]:

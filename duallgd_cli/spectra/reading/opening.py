@@ -91,15 +91,15 @@ def describe_damage(error: BaseException) -> str:
     return f"the compressed data are corrupt ({error})"
 
 
-def open_input(path: str) -> Opened:
-    """Open a file or standard input (``-``) and recognise what it is.
+def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
+    """Open a file or standard input (``-``), or take `raw` for it, and recognise what it is.
 
     Raises:
         MissingInputError: There is no such file.
         UnreadableError: A folder, an empty or binary file, an unsupported compression or format.
     """
     name = "standard input" if path == "-" else path
-    raw = _open(path)
+    raw = raw or _open(path)
     try:
         stream = _decompress(raw, name)
         head = _head(stream)
@@ -163,6 +163,7 @@ def _encoding(head: bytes, name: str) -> str:
 
 
 def _format(text: str, path: str, name: str) -> str:
+    text = text.replace("\r", "\n")
     for kind, sign in _SIGNS:
         if sign.search(text):
             return kind

@@ -1,0 +1,1 @@
+"""From spectra to ranked structures: the predict use case and its stages."""

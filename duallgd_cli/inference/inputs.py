@@ -1,0 +1,152 @@
+"""The inputs of a run: what they are, and their spectra in order."""
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self, cast
+
+from duallgd_cli.errors import Failure, MissingInputError, UnreadableError, UsageError
+from duallgd_cli.inference.settings import STANDARD_STREAM, PredictSettings
+from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.record import name_of
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+_IN_MEMORY_BYTES: Final = 1 << 26
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Spectrum files of a run; a context manager, since standard input is copied and released.
+
+    Attributes:
+        names: As the user named them; ``-`` is standard input.
+        n_ms1: MS1 spectra that `features` has passed over so far.
+    """
+
+    names: tuple[str, ...]
+    n_ms1: int = 0
+    _piped: BinaryIO | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Self:
+        """Find the files and copy standard input, which can be read only once.
+
+        Raises:
+            MissingInputError: A file does not exist.
+        """
+        absent = [n for n in self.names if n != STANDARD_STREAM and not Path(n).exists()]
+        if absent:
+            raise MissingInputError(f"input {absent[0]} does not exist; check the path")
+        if STANDARD_STREAM in self.names:
+            spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+            self._piped = cast("BinaryIO", spool)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._piped is not None:
+            self._piped.close()
+
+    def identity(self) -> tuple[Mapping[str, Any], ...]:
+        """Name, size and SHA-256 of each input."""
+        return tuple(self._identity(name) for name in self.names)
+
+    def features(self, settings: PredictSettings) -> Iterator[Feature | Unreadable]:
+        """Features and unreadable records in the order of the inputs; MS1 spectra are counted.
+
+        A file of which nothing can be read is one unreadable record, so that it does not cost the
+        others their results; if it is the only one it is an error.
+
+        Raises:
+            UnreadableError: The only input cannot be read.
+        """
+        return group(self._measured(), settings.group_by)
+
+    def _measured(self) -> Iterator[Spectrum | Unreadable]:
+        for item in self._items():
+            if isinstance(item, Spectrum) and item.ms_level == 1:
+                self.n_ms1 += 1
+            else:
+                yield item
+
+    def _items(self) -> Iterator[Spectrum | Unreadable]:
+        for name in self.names:
+            try:
+                yield from read(name, raw=self._piped if name == STANDARD_STREAM else None)
+            except UnreadableError as error:
+                if len(self.names) == 1:
+                    raise
+                source = Source(name, 0)
+                yield Unreadable(source, name_of(source), Failure("unreadable", str(error), "read"))
+
+    def _identity(self, name: str) -> Mapping[str, Any]:
+        if name == STANDARD_STREAM and self._piped is not None:
+            self._piped.seek(0)
+            size, digest = _hash(self._piped)
+            self._piped.seek(0)
+        elif Path(name).is_dir():
+            raise UnreadableError(f"{name} is a folder; name the files in it")
+        else:
+            try:
+                with Path(name).open("rb") as file:
+                    size, digest = _hash(file)
+            except OSError as error:
+                raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
+        return {"name": name, "bytes": size, "sha256": digest}
+
+
+def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSource:
+    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
+
+    Raises:
+        UsageError: More than one of them is asked for, or the table has no usable columns.
+        MissingInputError: There is no such table.
+        UnreadableError: The table is empty or no text.
+    """
+    asked = [
+        name
+        for name, given in (
+            ("--formulas", table),
+            ("--formula", settings.formula),
+            ("--formula-col", settings.formula_column),
+        )
+        if given
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    if table is not None:
+        return TableFormulas(str(table), settings.limits)
+    if settings.formula:
+        return FixedFormula(settings.formula, settings.limits)
+    return FieldFormulas(settings.formula_column, settings.limits)
+
+
+def table_identity(table: Path | None) -> dict[str, Any]:
+    """Name and content of the formula table, for the header of a journal."""
+    if table is None:
+        return {"formulas": None}
+    return {"formulas": str(table), "formulas_sha256": _sha256(table)}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return _hash(file)[1]
+
+
+def _hash(file: BinaryIO) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()

@@ -1,0 +1,139 @@
+"""What a prediction run is asked for."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from duallgd_cli.config import SamplingSettings, require
+from duallgd_cli.errors import UsageError
+from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.cleaning import CleaningSettings
+from duallgd_cli.spectra.hypotheses import FormulaLimits
+
+_SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+STANDARD_STREAM: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictSettings:
+    """Everything that decides what is predicted; a journal of other settings is not continued.
+
+    Attributes:
+        seed: Of the noise; together with the spectrum's content.
+        top_k: Candidates written per spectrum.
+        group_by: ``feature`` reads spectra that share feature id and precursor as one case.
+        formula_column: Field that holds the formula; None looks for the usual names.
+        formula: The formula of every spectrum; None takes each spectrum's own.
+        limits: What a formula must satisfy.
+        sampling: How molecules are drawn.
+        cleaning: Which peaks are kept.
+        annotation: How peaks are explained.
+    """
+
+    seed: int = 0
+    top_k: int = 10
+    group_by: Literal["feature", "none"] = "feature"
+    formula_column: str | None = None
+    formula: str | None = None
+    limits: FormulaLimits = field(default_factory=FormulaLimits)
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    cleaning: CleaningSettings = field(default_factory=CleaningSettings)
+    annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
+
+    def __post_init__(self) -> None:
+        require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several runs that share an input; features go to shards in turn.
+
+    Attributes:
+        number: From 1.
+        count: Shards in all.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise UsageError(f"shard {self} does not exist; shards are 1/n to n/n")
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``2/8``.
+
+        Raises:
+            UsageError: The text is not of that form, or the number exceeds the count.
+        """
+        match = _SHARD.fullmatch(text)
+        if match is None:
+            raise UsageError(f"shard {text!r} is not of the form 2/8")
+        return cls(int(match[1]), int(match[2]))
+
+    def holds(self, case: int) -> bool:
+        """Whether the feature with this 0-based number belongs to the shard."""
+        return case % self.count == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictRequest:
+    """A run of the predict use case: settings, and where things are.
+
+    Attributes:
+        inputs: Spectrum files as the user named them; ``-`` is standard input.
+        output: File to write, or ``-`` for standard output.
+        format: csv, tsv, jsonl or sdf; empty decides by the output's ending.
+        formulas: Table of formulas by feature id, or None.
+        settings: What decides the result.
+        shard: The part of the features to predict.
+        resume: Continue an interrupted run of the same settings.
+        journal: Where finished spectra are kept; None puts it beside the output.
+        workers: Processes that assemble molecules; does not change results.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    format: str = ""
+    formulas: Path | None = None
+    settings: PredictSettings = field(default_factory=PredictSettings)
+    shard: Shard = field(default_factory=Shard)
+    resume: bool = False
+    journal: Path | None = None
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise UsageError("no input; name at least one spectrum file, or - for standard input")
+        twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
+        if twice:
+            raise UsageError(f"input {twice[0]} is named twice; name each file once")
+        if self.workers < 1:
+            raise UsageError(f"workers must be at least 1, not {self.workers}")
+
+    def journal_path(self) -> Path | None:
+        """Where the journal lies; None for one that lives as long as the run.
+
+        Raises:
+            UsageError: A shard or a resumed run writes to standard output without a journal.
+        """
+        if self.journal is not None:
+            return self.journal
+        if self.output == STANDARD_STREAM:
+            if self.resume or self.shard.count > 1:
+                raise UsageError(
+                    "--resume and --shard with standard output need --journal FILE to keep results"
+                )
+            return None
+        return journal_beside(Path(self.output), self.shard)
+
+
+def journal_beside(output: Path, shard: Shard) -> Path:
+    """The journal of an output: ``out.csv.journal.jsonl``, with the shard's number if it is one."""
+    part = f".shard-{shard.number}-of-{shard.count}" if shard.count > 1 else ""
+    return output.with_name(f"{output.name}{part}.journal.jsonl")

@@ -1,0 +1,114 @@
+"""Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
+
+Nothing that differs between two runs of the same request (times, versions) is written here, so an
+interrupted and resumed run gives the same bytes as an uninterrupted one.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.inference.prediction import Prediction
+from duallgd_cli.inference.writers import jsonl, table
+
+FORMATS: Final = ("csv", "tsv", "jsonl", "sdf")
+_STANDARD_STREAM: Final = "-"
+_ENDINGS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".sdf": "sdf"}
+
+
+def resolve_format(output: str, name: str = "") -> str:
+    """The format of an output: by `name` if given, else by its ending; CSV for standard output.
+
+    Raises:
+        UsageError: The name or the ending is not known.
+    """
+    if name:
+        if name.lower() not in FORMATS:
+            raise UsageError(f"format {name!r} is not known; choose {', '.join(FORMATS)}")
+        return name.lower()
+    if output == _STANDARD_STREAM:
+        return "csv"
+    found = _ENDINGS.get(Path(output).suffix.lower())
+    if found is None:
+        raise UsageError(
+            f"the format of {output} is not clear from its ending; "
+            f"end it in .csv, .tsv, .jsonl or .sdf, or give --format"
+        )
+    return found
+
+
+def check_writable(output: str) -> None:
+    """Refuse an output that could not be written, before hours are spent on it.
+
+    Raises:
+        UsageError: Its folder does not exist or cannot be written, or it is a folder itself.
+    """
+    if output == _STANDARD_STREAM:
+        return
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"output {output} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"the folder of output {output} does not exist; create {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"the folder of output {output} cannot be written")
+
+
+def write(predictions: Iterable[Prediction], output: str, name: str) -> None:
+    """Write predictions to a file, whole or not at all, or to standard output.
+
+    Args:
+        predictions: In the order in which they are written.
+        output: File, or ``-``.
+        name: One of `FORMATS`.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    pieces = _pieces(predictions, name)
+    if output == _STANDARD_STREAM:
+        for piece in pieces:
+            sys.stdout.buffer.write(_bytes(piece))
+        sys.stdout.buffer.flush()
+    else:
+        write_atomically(Path(output), pieces)
+
+
+def write_atomically(path: Path, pieces: Iterable[str]) -> None:
+    """Write text to a temporary file beside `path`, then rename it.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            for piece in pieces:
+                file.write(_bytes(piece))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:
+    if name == "sdf":
+        from duallgd_cli.inference.writers import sdf  # rdkit's drawing code loads only here
+
+        return sdf.pieces(predictions)
+    if name == "jsonl":
+        return jsonl.pieces(predictions)
+    return table.pieces(predictions, "," if name == "csv" else "\t")
+
+
+def _bytes(piece: str) -> bytes:
+    # A title of bytes that were no text must not cost the whole file.
+    return piece.encode("utf-8", errors="backslashreplace")
