@@ -1,6 +1,7 @@
 """Peaks explained by sub-formulas; fragments are made here from formulas, never measured."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from duallgd_cli.chem.elements import (
     SODIUM_MASS_DA,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import FormulaError
+from duallgd_cli.errors import ConfigError, FormulaError
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 
@@ -175,3 +176,45 @@ def test_the_tolerance_in_da_stops_shrinking_below_the_floor():
 
     assert explain("C9H8O4", PROTONATED, off, ppm=10.0, floor_mz=0.0).n_explained == 0
     assert explain("C9H8O4", PROTONATED, off, ppm=10.0, floor_mz=100.0).n_explained == 1
+
+
+def test_of_two_equal_masses_the_plainer_composition_comes_first():
+    # C3 and SH4 differ by 3.4 mDa, 11 ppm at m/z 300: half of it is off for both.
+    between = (ion_mz("C20H29O2") + ion_mz("C17H33O2S")) / 2
+    found = explain("C20H36O4S2", PROTONATED, spectrum((between, 1.0)), ppm=10.0)
+
+    assert [written(row) for row in found.subformula] == ["C20H29O2", "C17H33O2S"]
+
+
+def test_a_pair_of_electrons_outweighs_a_small_mass_error():
+    between = (ion_mz("C13H9O") + ion_mz("C12H9N2")) / 2
+    found = explain("C20H20N2O2", PROTONATED, spectrum((between, 1.0)), ppm=60.0, floor_mz=0.0)
+
+    excess = [2 * Formula.parse(written(row)).unsaturation % 2 for row in found.subformula]
+    assert excess[0] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ppm": 0.0}, {"qtof_ppm": 1e6}, {"floor_mz": -1.0}, {"candidates": 0}]
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        AnnotationSettings(**wrong)
+
+
+def test_an_ion_with_two_hundred_million_subformulas_needs_little_memory():
+    formula = Formula.parse("C30H60N8O12S3Cl3Br2F6P2")
+    halves = np.array(formula.counts) // np.arange(2, 42)[:, None]
+    peaks = [
+        (float(row @ np.array(MASSES_DA)) + 50.0, 1.0 / (i + 1)) for i, row in enumerate(halves)
+    ]
+    heavy = spectrum(*peaks, instrument="qtof")
+
+    tracemalloc.start()
+    found = explain(str(formula), PROTONATED, heavy)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert found.n_explained > 0
+    assert len(found.share) <= AnnotationSettings().max_rows
+    assert peak_bytes < 100e6
