@@ -3,7 +3,7 @@
 From Python: ``from duallgd_cli import load, predict_spectra``; see `duallgd_cli.inference.api`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from duallgd_cli.inference.api import load, predict_spectra
@@ -12,10 +12,11 @@ __all__ = ["__version__", "load", "predict_spectra"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - the type of a module attribute
-    """Import the Python interface when it is asked for, so that ``duallgd --help`` stays instant."""
+def __getattr__(name: str) -> object:
+    """Import the Python interface when asked for, so that ``duallgd --help`` stays instant."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from duallgd_cli.inference import api
 
-    return getattr(api, name)
+    found: object = getattr(api, name)
+    return found
