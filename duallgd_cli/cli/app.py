@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from duallgd_cli.cli import version
+from duallgd_cli.cli import merge, predict, version
 
 app = typer.Typer(
     name="duallgd",
@@ -19,6 +19,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("predict", epilog=predict.EPILOG)(predict.predict)
+app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("version")(version.version)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.console import Console
@@ -19,60 +19,68 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
+if TYPE_CHECKING:
+    from duallgd_cli.inference.prediction import Case
+
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _JSON_EVERY_S: Final = 5.0
 
 
-class Display(Protocol):
-    """Something that is told how far a run is."""
-
-    def advance(self, done: int, total: int | None) -> None:
-        """Say that `done` spectra are finished, of `total` where that is known."""
-        ...
-
-
-class Silence:
-    """Shows nothing."""
-
-    def advance(self, done: int, total: int | None) -> None:
-        """Do nothing."""
-
-
 class JsonLines:
-    """One JSON object on standard error every few seconds, and at the end."""
+    """Progress as a JSON line every few seconds, and when a stage begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._done = 0
         self._started = time.monotonic()
         self._next = 0.0
 
-    def advance(self, done: int, total: int | None) -> None:
-        """Write a line unless one was written just now."""
-        elapsed = time.monotonic() - self._started
-        if elapsed < self._next and done != total:
-            return
-        self._next = elapsed + _JSON_EVERY_S
-        rate = round(done / elapsed, 4) if elapsed > 0 else 0.0
-        write_json("progress", done=done, total=total, seconds=round(elapsed, 2), per_second=rate)
+    def started(self, description: str) -> None:
+        """Say that a stage begins."""
+        write_json("stage", stage=description)
+
+    def finished(self, case: "Case", n_spectra: int) -> None:
+        """Count, and write a line unless one was written just now."""
+        self._done += n_spectra
+        seconds = time.monotonic() - self._started
+        if seconds >= self._next:
+            self._next = seconds + _JSON_EVERY_S
+            write_json("progress", done=self._done, total=self._total, seconds=round(seconds, 2))
+
+    def skipped(self, n_spectra: int) -> None:
+        """Count spectra that an earlier run finished."""
+        self._done += n_spectra
 
 
 class LiveBar:
-    """A bar on the terminal: spectra done, rate and time left."""
+    """Progress as a bar on the terminal: spectra done, time for each, time left."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, total: int | None) -> None:
         self._progress = progress
-        self._task: TaskID = progress.add_task("predicting", total=None, rate="")
+        self._task: TaskID = progress.add_task("starting", total=total, pace="")
+        self._fresh = 0
 
-    def advance(self, done: int, total: int | None) -> None:
+    def started(self, description: str) -> None:
+        """Name the stage."""
+        self._progress.update(self._task, description=description)
+
+    def finished(self, case: "Case", n_spectra: int) -> None:
         """Move the bar."""
+        self._fresh += n_spectra
         elapsed = self._progress.tasks[0].elapsed or 0.0
-        rate = f"{elapsed / done:.1f} s each" if done else ""
-        self._progress.update(self._task, completed=done, total=total, rate=rate)
+        pace = f"{elapsed / self._fresh:.1f} s each" if self._fresh else ""
+        self._progress.update(self._task, advance=n_spectra, pace=pace)
+
+    def skipped(self, n_spectra: int) -> None:
+        """Move the bar over spectra that an earlier run finished."""
+        self._progress.update(self._task, advance=n_spectra)
 
 
 @cache
@@ -94,26 +102,35 @@ def configure_logging(quiet: bool, json_log: bool) -> None:
     root.propagate = False
 
 
+def is_interactive(quiet: bool, json_log: bool) -> bool:
+    """Whether somebody watches a live bar."""
+    return console().is_terminal and not quiet and not json_log
+
+
 @contextmanager
-def progress(quiet: bool, json_log: bool) -> Iterator[Display]:
-    """A display that suits where standard error goes."""
-    if json_log and not quiet:
-        yield JsonLines()
-    elif quiet or not console().is_terminal:
-        yield Silence()
+def progress(
+    quiet: bool, json_log: bool, total: int | None
+) -> Iterator["JsonLines | LiveBar | None"]:
+    """A display that suits where standard error goes; None where nobody looks.
+
+    Args:
+        quiet: Show nothing.
+        json_log: JSON lines instead of a bar.
+        total: Spectra to come, if known.
+    """
+    if is_interactive(quiet, json_log):
+        with Progress(*_columns(total), console=console(), transient=True) as bar:
+            yield LiveBar(bar, total)
     else:
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console(),
-            transient=True,
-        ) as bar:
-            yield LiveBar(bar)
+        yield JsonLines(total) if json_log and not quiet else None
+
+
+def _columns(total: int | None) -> list[ProgressColumn]:
+    """What a bar shows; the time left only where the total is known."""
+    count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed} spectra")
+    left = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
+    words = [TextColumn("{task.description}"), BarColumn(), count]
+    return [*words, TextColumn("{task.fields[pace]}"), TimeElapsedColumn(), *left]
 
 
 def write_json(event: str, **values: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self, cast
 
-from duallgd_cli.errors import Failure, MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import DuallgdError, Failure, MissingInputError, UnreadableError, UsageError
 from duallgd_cli.inference.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
@@ -104,6 +104,22 @@ class Inputs:
             except OSError as error:
                 raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
         return {"name": name, "bytes": size, "sha256": digest}
+
+
+def count_spectra(names: tuple[str, ...]) -> int | None:
+    """How many outcomes a run over these inputs will have; None where one can be read only once.
+
+    Reads the files, which takes seconds where predicting takes hours. What cannot be read is left
+    for the run itself to complain about.
+    """
+    if STANDARD_STREAM in names:
+        return None
+    inputs = Inputs(names)
+    try:
+        items = inputs.features(PredictSettings(group_by="none"))
+        return sum(1 for _ in items)
+    except DuallgdError:
+        return None
 
 
 def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSource:

@@ -92,12 +92,11 @@ class TableFormulas:
         """The feature's rows that agree with its precursor, priors normalised over these.
 
         An adduct in the table goes before the spectrum's, since formula and adduct belong together.
+        A feature that the table does not know keeps the formula that its file gives, if any.
         """
         rows = self._rows_of(feature)
         if not rows:
-            identifier = feature.first.feature_id or feature.first.spectrum_id
-            message = f"{self.path} has no formula for {identifier!r}: {HOW_TO_SUPPLY}"
-            return Failure("no_formula", message, "formula")
+            return self._not_in_table(feature)
         found: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
         failures: list[Failure] = []
         for row in rows:
@@ -109,10 +108,25 @@ class TableFormulas:
                 found.setdefault(key, (result, row.log_weight))
         return _normalised(list(found.values()), len(failures)) if found else failures[0]
 
+    def _not_in_table(self, feature: Feature) -> list[Hypothesis] | Failure:
+        own = FieldFormulas(None, self.limits).propose(feature)
+        if isinstance(own, Failure):
+            if own.status != "no_formula":
+                return own
+            identifier = feature.first.feature_id or feature.first.spectrum_id
+            message = f"{self.path} has no formula for {identifier!r}: {HOW_TO_SUPPLY}"
+            return Failure("no_formula", message, "formula")
+        note = "formula from the file, since the table has none"
+        return [replace(hypothesis, notes=(*hypothesis.notes, note)) for hypothesis in own]
+
     def _rows_of(self, feature: Feature) -> list[TableRow]:
-        """Rows under the first identifier that the table knows."""
+        """Rows under the first identifier that the table knows.
+
+        Scan numbers count only without a feature id: both are small integers of different meaning.
+        """
         spectrum = feature.first
-        names = (spectrum.feature_id, spectrum.spectrum_id, spectrum.scans)
+        last = "" if spectrum.feature_id else spectrum.scans
+        names = (spectrum.feature_id, spectrum.spectrum_id, last)
         return next((self.rows[name] for name in names if name and name in self.rows), [])
 
     def _check(self, feature: Feature, row: TableRow) -> Hypothesis | Failure:

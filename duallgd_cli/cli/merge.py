@@ -1,0 +1,52 @@
+"""`duallgd merge`: one output from the shards of a run, or another format from a finished run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = """
+**Examples**
+
+- `duallgd merge out.csv -o out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
+
+- `duallgd merge out.csv -o out.sdf` (the same results in another format)
+
+- `duallgd merge node*/out.csv.shard-*.journal.jsonl -o -`
+"""
+
+
+def merge(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Outputs that were asked for (all their shards are found beside them), or "
+            "journals by name.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", help="File to write; - is standard output.", show_default=False
+        ),
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option(help="csv, tsv, jsonl or sdf; by default from the output's ending."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if a spectrum was skipped.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
+) -> None:
+    """Join the shards of a run, in the order of the input.
+
+    Refuses shards of different settings, weights or inputs, and tells which one is missing. The
+    result is the same, byte for byte, as that of one run without shards.
+    """
+    from duallgd_cli.cli import display, running
+    from duallgd_cli.inference import outputs
+
+    display.configure_logging(quiet, json_log=False)
+    running.report(outputs.merge(runs, output, format or ""), strict)

@@ -1,0 +1,266 @@
+"""`duallgd predict`: structures for unlabelled spectra."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = """
+**Examples**
+
+- `duallgd predict spectra.mgf -o structures.csv`
+
+- `duallgd predict spectra.mgf --formula-col MY_FORMULA --steps 10`
+
+- `duallgd predict a.mgf b.mzML --formulas formulas.csv -o out.sdf --top-k 10 --seed 7`
+
+- `cat spectra.mgf | duallgd predict - --formula C9H8O4 -o - | csvsort -c confidence`
+
+- `duallgd predict big.mgf -o out.csv --shard 2/8`, then `duallgd merge out.csv`
+
+Exit codes: 0 ran (skipped spectra are rows that say why), 1 with --strict if a spectrum was
+skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or broken, 130
+interrupted.
+"""
+
+_INPUT, _SAMPLING, _OUTPUT = "Formulas and peaks", "Sampling", "Output"
+_MACHINE, _LONG, _SETTINGS = "Machine", "Long runs", "Settings and messages"
+
+
+def predict(
+    spectra: Annotated[
+        list[str],
+        typer.Argument(
+            help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz; "
+            "- reads standard input.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write, its ending decides the format; - is standard output. By default "
+            "the first input's name with .structures.csv, in this folder.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help="csv, tsv, jsonl or sdf.", rich_help_panel=_OUTPUT),
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=1, help="Candidates written per spectrum.", rich_help_panel=_OUTPUT),
+    ] = None,
+    formula_col: Annotated[
+        str | None,
+        typer.Option(
+            help="Field of the file that holds the molecular formula. By default FORMULA, then "
+            "MOLECULAR_FORMULA, then any field with FORMULA in its name.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help="One formula for every spectrum, such as C9H8O4.", rich_help_panel=_INPUT
+        ),
+    ] = None,
+    formulas: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV or TSV table of formulas by feature id, as SIRIUS and msbuddy export it; "
+            "several rows a feature are all tried.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    precursor_ppm: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest difference between precursor m/z and formula, ppm.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    ppm: Annotated[
+        float | None,
+        typer.Option(
+            help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(
+            help="feature: spectra with the same feature id and precursor (collision energies) are "
+            "read together; none: each alone.",
+            rich_help_panel=_INPUT,
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="Molecules drawn per spectrum.", rich_help_panel=_SAMPLING),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=500, help="Denoising steps per molecule.", rich_help_panel=_SAMPLING
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="uniform, or the time steps themselves, such as 500,250,100,0.",
+            rich_help_panel=_SAMPLING,
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Below 1 draws the likelier molecules more often.", rich_help_panel=_SAMPLING
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Same seed, same candidates.", rich_help_panel=_SAMPLING),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights file or name. By default those that come with duallgd.",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=_MACHINE)
+    ] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_MACHINE)
+    ] = "auto",
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="CPU threads. By default the physical cores at hand.",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MIB", help="Working memory of the network, MiB.", rich_help_panel=_MACHINE
+        ),
+    ] = None,
+    timeout_per_spectrum: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Give up on a spectrum after this time; its row says so.",
+            rich_help_panel=_LONG,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue an interrupted run of the same settings; finished spectra are kept.",
+            rich_help_panel=_LONG,
+        ),
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Predict the I-th of N parts, for job arrays; duallgd merge joins them.",
+            rich_help_panel=_LONG,
+        ),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where finished spectra are kept as they come. By default beside the output.",
+            rich_help_panel=_LONG,
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit with 1 if a spectrum was skipped.", rich_help_panel=_SETTINGS
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show errors only.", rich_help_panel=_SETTINGS),
+    ] = False,
+    json_log: Annotated[
+        bool,
+        typer.Option(
+            "--json-log",
+            help="Messages and progress as JSON lines on standard error.",
+            rich_help_panel=_SETTINGS,
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of settings.", rich_help_panel=_SETTINGS),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting by its dotted name; may be repeated.",
+            rich_help_panel=_SETTINGS,
+        ),
+    ] = None,
+) -> None:
+    """Rank candidate structures for each spectrum.
+
+    Spectra need no labels: only peaks, a precursor, and a molecular formula from a field of the
+    file, an option or a table. Every MS2 spectrum gets its candidates, or a row that says why not.
+    """
+    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli.options import settings_of
+    from duallgd_cli.inference import api
+    from duallgd_cli.inference.inputs import count_spectra
+    from duallgd_cli.inference.predict import predict as predict_files
+    from duallgd_cli.inference.settings import PredictRequest, PredictSettings, Shard
+    from duallgd_cli.runtime import Runtime
+
+    display.configure_logging(quiet, json_log)
+    given = {
+        "top_k": top_k,
+        "seed": seed,
+        "group_by": group_by,
+        "formula_column": formula_col,
+        "formula": formula,
+        "limits.precursor_ppm": precursor_ppm,
+        "annotation.ppm": ppm,
+        "annotation.orbitrap_ppm": ppm,
+        "annotation.qtof_ppm": ppm,
+        "sampling.samples": samples,
+        "sampling.steps": steps,
+        "sampling.schedule": schedule,
+        "sampling.temperature": temperature,
+        "sampling.max_memory_mib": max_memory,
+        "sampling.timeout_s": timeout_per_spectrum,
+    }
+    settings = settings_of(PredictSettings, config, given, set_ or [])
+    request = PredictRequest(
+        inputs=tuple(spectra),
+        output=output or running.default_output(spectra, format),
+        format=format or "",
+        formulas=formulas,
+        settings=settings,
+        shard=Shard.parse(shard) if shard else Shard(),
+        resume=resume,
+        journal=journal,
+    )
+    runtime = Runtime.resolve(device, precision, threads=threads)
+    model = api.load(weights, runtime=runtime)
+    watched = display.is_interactive(quiet, json_log)
+    total = count_spectra(request.inputs) if watched else None
+    with display.progress(quiet, json_log, total) as shown:
+        summary = predict_files(request, model, shown)
+    running.report(summary, strict)

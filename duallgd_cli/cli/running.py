@@ -1,0 +1,65 @@
+"""What `predict` and `merge` share: where output goes, what is said at the end, the exit code."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from duallgd_cli.inference.outputs import RunSummary
+
+logger = logging.getLogger(__name__)
+
+STANDARD_STREAM = "-"
+
+
+def default_output(inputs: list[str], format_name: str | None) -> str:
+    """Where results go if nobody says: standard output for piped input, else a file here.
+
+    The file is named after the first input and lies in the working folder, since the folder of the
+    data is often not the user's to write to.
+    """
+    if STANDARD_STREAM in inputs:
+        return STANDARD_STREAM
+    stem = Path(inputs[0].removesuffix(".gz")).stem
+    return f"{stem}.structures.{format_name or 'csv'}"
+
+
+def report(summary: "RunSummary", strict: bool) -> None:
+    """Say in one line how it went, and end as the documented exit codes promise.
+
+    Raises:
+        UnreadableError: No record of the inputs could be read.
+        typer.Exit: With 1, if spectra were skipped and that was to be an error.
+    """
+    from duallgd_cli.errors import UnreadableError
+
+    logger.info("%s", sentence(summary))
+    if summary.nothing_readable:
+        raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
+    if strict and summary.n_ok < summary.n_spectra:
+        raise typer.Exit(1)
+
+
+def sentence(summary: "RunSummary") -> str:
+    """A run in one line: spectra by status, candidates, time and where things are."""
+    others = [f"{count} {status}" for status, count in summary.counts.items() if status != "ok"]
+    words = [f"{summary.n_ok} of {summary.n_spectra} spectra with candidates"]
+    words += [f"({', '.join(others)})"] if others else []
+    words.append(f"{summary.n_candidates} candidates")
+    if summary.n_resumed:
+        words.append(f"{summary.n_resumed} features taken from the journal")
+    if summary.n_ms1:
+        words.append(f"{summary.n_ms1} MS1 spectra passed over")
+    if summary.seconds:
+        words.append(f"{summary.seconds:.1f} s")
+    return ", ".join(words).replace(", (", " (") + _places(summary)
+
+
+def _places(summary: "RunSummary") -> str:
+    if summary.output == STANDARD_STREAM:
+        return ""
+    if summary.output:
+        return f" -> {summary.output}"
+    return f" -> {summary.journal}; when every shard is done, join them with duallgd merge"
