@@ -59,6 +59,7 @@ def _finish(metadata: dict[str, str], peak_lines: list[str]) -> Record:
 def _one_peak_a_line(lines: list[str], stated: str | None) -> list[str]:
     """Split lines such as ``41 3; 42 10;`` or ``41 3 42 10``; annotations in quotes are dropped."""
     plain = [_QUOTED.sub("", line) if '"' in line or "'" in line else line for line in lines]
+    plain = [line.replace(":", " ") for line in plain]  # 41:3 42:10, as GOLM writes
     if any(";" in line for line in plain):
         return [part for line in plain for part in line.split(";") if part.strip()]
     if stated is None or stated == str(len(plain)):

@@ -102,11 +102,9 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     raw = raw or _open(path)
     try:
         stream = _decompress(raw, name)
-        head = _head(stream)
-        if not head.strip():
-            raise UnreadableError(f"{name} is empty; expected {FORMATS}")
+        head, damage = _head(stream)
         encoding = _encoding(head, name)
-        kind = _format(head.decode(encoding, errors="replace"), path, name)
+        kind = _format(head.decode(encoding, errors="replace"), path, damage)
     except UnreadableError:
         raw.close()
         raise
@@ -115,19 +113,27 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
 
 def _open(path: str) -> BinaryIO:
     if path == "-":
-        # Copied, since XML is read twice and a pipe cannot be.
-        spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.seek(0)
-        return cast("BinaryIO", spool)
+        return _spool(sys.stdin.buffer)
     if not Path(path).exists():
         raise MissingInputError(f"{path} does not exist; check the path")
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
     try:
-        return Path(path).open("rb")
+        stream = Path(path).open("rb")  # noqa: SIM115  closed by `Opened.close`
+        if stream.seekable():
+            return stream
+        with stream:
+            return _spool(stream)
     except OSError as error:
-        raise UnreadableError(f"{path} cannot be opened: {error.strerror}") from None
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _spool(pipe: BinaryIO) -> BinaryIO:
+    """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
+    spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+    shutil.copyfileobj(pipe, spool)
+    spool.seek(0)
+    return cast("BinaryIO", spool)
 
 
 def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
@@ -141,17 +147,20 @@ def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
     return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
 
 
-def _head(stream: BinaryIO) -> bytes:
-    """The first 64 KiB or what there is of them; the stream stands at its start again."""
-    head = bytearray()
+def _head(stream: BinaryIO) -> tuple[bytes, str]:
+    """The first 64 KiB or what there is of them, and why they end early if a stream is damaged.
+
+    The stream stands at its start again.
+    """
+    head, damage = bytearray(), ""
     read1 = getattr(stream, "read1", stream.read)  # a torn gzip still gives what came before
     try:
         while len(head) < _HEAD_BYTES and (chunk := read1(_HEAD_BYTES)):
             head += chunk
-    except DAMAGE:
-        pass  # met again, and reported, when the records are read
+    except DAMAGE as error:
+        damage = describe_damage(error)  # reported again when the records are read
     stream.seek(0)
-    return bytes(head)
+    return bytes(head), damage
 
 
 def _encoding(head: bytes, name: str) -> str:
@@ -162,7 +171,8 @@ def _encoding(head: bytes, name: str) -> str:
     return "utf-8-sig"
 
 
-def _format(text: str, path: str, name: str) -> str:
+def _format(text: str, path: str, damage: str) -> str:
+    name = "standard input" if path == "-" else path
     text = text.replace("\r", "\n")
     for kind, sign in _SIGNS:
         if sign.search(text):
@@ -172,4 +182,7 @@ def _format(text: str, path: str, name: str) -> str:
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
     if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
         return kind
-    raise UnreadableError(f"{name} is not recognised: expected {FORMATS}")
+    if damage:
+        raise UnreadableError(f"{name} holds nothing readable: {damage}")
+    fault = "is not recognised" if text.strip() else "is empty"
+    raise UnreadableError(f"{name} {fault}; expected {FORMATS}")

@@ -47,7 +47,8 @@ def _add(compound: _Compound, key: str, value: str, is_comment: bool) -> None:
         blocks = compound.blocks
         # ">ms2" and ">collision 35" in a row, in either order, open one block.
         if blocks and blocks[-1][0] == level == "2" and not blocks[-1][2]:
-            energy = energy or blocks.pop()[1]
+            _, earlier, _ = blocks.pop()
+            energy = energy or earlier
         blocks.append((level, energy, []))
 
 

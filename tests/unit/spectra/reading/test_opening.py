@@ -1,0 +1,175 @@
+"""Inputs as files: missing, empty, binary, compressed, torn, unknown, from standard input."""
+
+import gzip
+import io
+import os
+import sys
+import threading
+import zipfile
+
+import pytest
+
+from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.spectra.reading import Unreadable, read
+
+RECORD = "BEGIN IONS\nTITLE={0}\nPEPMASS=181.0495\n121.0284 {0}\n163.0390 250.5\nEND IONS\n"
+
+
+def mgf_of(n):
+    return "".join(RECORD.format(i) for i in range(1, n + 1)).encode()
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.mgf does not exist"):
+        read(str(tmp_path / "none.mgf"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n  \n", b"\xef\xbb\xbf", gzip.compress(b"")])
+def test_an_empty_file_is_said_to_be_empty(tmp_path, content):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(content)
+
+    with pytest.raises(UnreadableError, match="is empty"):
+        read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bytes(range(256)) * 40, "is a binary file"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "is a binary file"),
+        (gzip.compress(bytes(range(256))), "is a binary file"),
+        (b"dear diary, today nothing happened\n", "is not recognised"),
+        (b"<html><body>login</body></html>", "is not recognised"),
+        (b"BZh91AY", "bzip2-compressed"),
+        (b"\xfd7zXZ\0", "xz-compressed"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path, content, message):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(content)
+
+    with pytest.raises(UnreadableError, match=message) as caught:
+        list(read(str(path)))
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_zip_archive_and_a_folder_are_refused(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.mgf", mgf_of(1))
+
+    with pytest.raises(UnreadableError, match="zip-compressed; unpack it"):
+        read(str(path))
+    with pytest.raises(UnreadableError, match="is a folder"):
+        read(str(tmp_path))
+
+
+def test_the_content_and_not_the_ending_names_the_format(tmp_path):
+    path = tmp_path / "spectra.txt"
+    path.write_bytes(mgf_of(2))
+
+    assert len(list(read(str(path)))) == 2
+
+
+def test_a_long_preamble_hides_no_mgf(tmp_path):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(b"# preamble\n" * 7000 + mgf_of(1))
+
+    assert len(list(read(str(path)))) == 1
+
+
+def test_a_long_text_without_a_record_is_unreadable(tmp_path):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(b"# preamble\n" * 7000)
+
+    with pytest.raises(UnreadableError, match="holds no spectrum, though it looks like mgf"):
+        list(read(str(path)))
+
+
+def test_gzip_is_unpacked_whatever_the_name(tmp_path):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(gzip.compress(mgf_of(3)))
+
+    spectra = list(read(str(path)))
+
+    assert [s.spectrum_id for s in spectra] == ["1", "2", "3"]
+    assert spectra[0].source.file == str(path)
+
+
+@pytest.mark.parametrize("n_missing", [4, 9, 500, 5000])
+def test_a_truncated_gzip_gives_what_was_readable_and_says_where_it_ends(tmp_path, n_missing):
+    path = tmp_path / "a.mgf.gz"
+    path.write_bytes(gzip.compress(mgf_of(3000))[:-n_missing])
+
+    *spectra, last = list(read(str(path)))
+
+    assert isinstance(last, Unreadable)
+    assert f"ends early after {len(spectra)} spectra: the compressed data are cut off" in (
+        last.failure.message
+    )
+    assert last.source.index == len(spectra)
+    assert 1000 < len(spectra) <= 3000
+    assert all(s.mz.size == 2 for s in spectra[:-1])
+
+
+def test_a_corrupt_gzip_ends_with_a_row(tmp_path):
+    packed = bytearray(gzip.compress(mgf_of(3000)))
+    packed[len(packed) // 2] ^= 0xFF
+    path = tmp_path / "a.mgf.gz"
+    path.write_bytes(bytes(packed))
+
+    *_, last = list(read(str(path)))
+
+    assert isinstance(last, Unreadable)
+    assert "the compressed data are corrupt" in last.failure.message
+
+
+@pytest.mark.parametrize("n_bytes", [3, 10, 12])
+def test_a_gzip_header_alone_holds_nothing(tmp_path, n_bytes):
+    path = tmp_path / "a.mgf.gz"
+    path.write_bytes(gzip.compress(mgf_of(1))[:n_bytes])
+
+    with pytest.raises(UnreadableError, match="nothing readable: the compressed data are cut off"):
+        list(read(str(path)))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input_is_recognised_by_its_content(monkeypatch, packed):
+    content = gzip.compress(mgf_of(2)) if packed else mgf_of(2)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    spectra = list(read("-"))
+
+    assert [s.source.index for s in spectra] == [0, 1]
+    assert spectra[0].source.file == "-"
+
+
+def test_empty_standard_input_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+
+    with pytest.raises(UnreadableError, match="standard input is empty"):
+        read("-")
+
+
+def test_reading_is_lazy(tmp_path):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(mgf_of(1) + b"BEGIN IONS\nnothing readable\nEND IONS\n")
+
+    spectra = read(str(path))
+
+    assert next(spectra).spectrum_id == "1"
+    spectra.close()
+
+
+def test_a_named_pipe_is_read_like_a_file(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(mgf_of(2),))
+    writer.start()
+
+    spectra = list(read(str(path)))
+    writer.join()
+
+    assert [s.spectrum_id for s in spectra] == ["1", "2"]

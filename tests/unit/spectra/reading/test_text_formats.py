@@ -1,0 +1,185 @@
+"""MSP, SIRIUS .ms and MassSpecGym tables. Peaks are made up from aspirin's fragments."""
+
+import numpy as np
+import pytest
+
+from duallgd_cli.spectra.reading import Unreadable, read
+
+MONA = """Name: Acetylsalicylic acid
+Synon: $:00in-source
+DB#: XX000001
+InChIKey: BSYNRYMUTXBXSQ-UHFFFAOYSA-N
+Precursor_type: [M+H]+
+Spectrum_type: MS2
+PrecursorMZ: 181.0495
+Instrument_type: LC-ESI-QFT
+Instrument: Q Exactive Plus Orbitrap Thermo Scientific
+Ion_mode: P
+Collision_energy: 30 % (nominal)
+Formula: C9H8O4
+MW: 180
+ExactMass: 180.0423
+Comments: "SMILES=CC(=O)Oc1ccccc1C(=O)O" "InChI=InChI=1S/C9H8O4/c1" "author=made up"
+Num Peaks: 2
+121.0284 1000
+163.0390 250.5
+
+"""
+RIKEN = """NAME: Aspirin; LC-ESI-QTOF
+PRECURSORMZ: 179.035
+PRECURSORTYPE: [M-H]-
+FORMULA: C9H8O4
+ONTOLOGY: benzoic acids
+INCHIKEY: BSYNRYMUTXBXSQ-UHFFFAOYSA-N
+SMILES: CC(=O)Oc1ccccc1C(=O)O
+IONMODE: Negative
+INSTRUMENTTYPE: LC-ESI-QTOF
+COLLISIONENERGY: 20
+COMMENT: DB#=X; origin=made up
+Num Peaks: 2
+93.0346\t100\t"C6H5O-"
+137.0244\t999\t"C7H5O3-"
+
+"""
+
+
+def parsed(tmp_path, text, name, **options):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return list(read(str(path), **options))
+
+
+def test_mona_and_riken_msp(tmp_path):
+    mona, riken = parsed(tmp_path, MONA + RIKEN, "a.msp")
+
+    assert (mona.spectrum_id, mona.adduct_text, mona.polarity) == ("XX000001", "[M+H]+", 1)
+    assert (mona.precursor_mz, mona.formula_text) == (181.0495, "C9H8O4")
+    assert mona.instrument == "orbitrap"
+    assert mona.collision_energy_ev == pytest.approx(30 * 181.0495 / 500)
+    assert mona.metadata["author"] == "made up"
+    assert not any("InChI" in value or "c1ccccc1" in value for value in mona.metadata.values())
+    assert (riken.adduct_text, riken.polarity, riken.instrument) == ("[M-H]-", -1, "qtof")
+    assert riken.collision_energy_ev == 20
+    np.testing.assert_array_equal(riken.mz, [93.0346, 137.0244])
+    assert mona.warnings == riken.warnings == ()
+
+
+def test_structures_in_msp_comments_are_kept_on_request(tmp_path):
+    (mona,) = parsed(tmp_path, MONA, "a.msp", keep_structures=True)
+
+    assert mona.metadata["smiles"] == "CC(=O)Oc1ccccc1C(=O)O"
+
+
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        "50 1; 60 2;\n70 3;\n",
+        "50 1 60 2 70 3\n",
+        "50:1 60:2 70:3\n",
+        "50\t1\n60\t2\n70\t3\n",
+        '50 1 "a 9"\n60 2 "b"\n70 3\n',
+    ],
+)
+def test_peak_layouts_of_msp(tmp_path, peaks):
+    (found,) = parsed(tmp_path, f"NAME: x\nNum Peaks: 3\n{peaks}\n", "a.msp")
+
+    np.testing.assert_array_equal(found.mz, [50, 60, 70])
+    np.testing.assert_array_equal(found.intensity, [1, 2, 3])
+
+
+def test_msp_records_without_blank_lines_peaks_or_the_right_count(tmp_path):
+    text = (
+        "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1"
+    )
+
+    a, b, c, d = parsed(tmp_path, text, "a.msp")
+
+    assert a.warnings == ("Num Peaks says 3 and 1 peaks were read",)
+    assert (b.mz.size, b.warnings) == (0, ())
+    assert c.warnings == ("the record has no Num Peaks",)
+    assert (d.spectrum_id, d.mz.size) == ("d", 1)
+
+
+def test_sirius_ms_compounds_become_grouped_spectra(tmp_path):
+    text = """>compound aspirin
+>parentmass 181.0495
+>formula C9H8O4
+>ionization [M+H]+
+>charge 1
+>rt 448.2s
+>instrumentation Q Exactive
+#SMILES CC(=O)Oc1ccccc1C(=O)O
+# a comment
+
+>ms1
+181.0495 100
+182.0528 9.8
+
+>collision 35
+121.0284 1000
+163.0390 250.5
+
+>ms2
+>collision  10  eV
+163.0390 1000
+
+>compound second
+>parentmass 179.035
+>ionization [M-H]-
+>feature_id 77
+>ms2
+93.0346 5
+"""
+    ms1, first, second, other = parsed(tmp_path, text, "a.ms")
+
+    assert [s.ms_level for s in (ms1, first, second, other)] == [1, 2, 2, 2]
+    assert [s.source.index for s in (ms1, first, second, other)] == [0, 1, 2, 3]
+    assert first.feature_id == second.feature_id == "aspirin"
+    assert (first.precursor_mz, first.adduct_text) == (181.0495, "[M+H]+")
+    assert first.collision_energy_ev == pytest.approx(35 * 181.0495 / 500)
+    assert second.collision_energy_ev == 10
+    assert "smiles" not in first.metadata
+    assert (other.feature_id, other.collision_energy_text) == ("77", "")
+
+
+def test_a_sirius_compound_without_a_block_still_gives_a_spectrum(tmp_path):
+    empty, full = parsed(tmp_path, ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n", "a.ms")
+
+    assert (empty.spectrum_id, empty.mz.size) == ("a", 0)
+    assert (full.spectrum_id, full.mz.size) == ("b", 1)
+
+
+HEADER = "identifier\tmzs\tintensities\tsmiles\tformula\tprecursor_mz\tadduct\tinstrument_type\t"
+
+
+def test_massspecgym_tables_have_energies_in_ev(tmp_path):
+    rows = "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n"
+
+    (found,) = parsed(tmp_path, HEADER + "collision_energy\tfold\n" + rows, "a.tsv")
+
+    assert (found.spectrum_id, found.adduct_text) == ("M1", "[M+H]+")
+    assert (found.collision_energy_ev, found.instrument) == (30, "orbitrap")
+    np.testing.assert_array_equal(found.mz, [50.5, 60])
+    assert "smiles" not in found.metadata
+
+
+def test_the_energy_as_recorded_goes_before_the_converted_one(tmp_path):
+    header = HEADER + "collision_energy\tcollision_energy_text\n"
+    rows = "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n"
+
+    (found,) = parsed(tmp_path, header + rows, "a.tsv")
+
+    assert found.collision_energy_ev == 15
+
+
+def test_broken_table_rows_are_unreadable_with_the_numbers(tmp_path):
+    header = "identifier\tmzs\tintensities\n"
+
+    items = parsed(tmp_path, header + "a\t1,2\t1\nb\t1\nc\t1,x\t1,2\nd\t[1, 2]\t[3, 4]\n", "a.tsv")
+
+    a, b, c, d = items
+    assert all(isinstance(item, Unreadable) for item in (a, b, c))
+    assert "2 m/z values and 1 intensities" in a.failure.message
+    assert "2 columns and the header 3" in b.failure.message
+    assert (c.spectrum_id, c.source.index) == ("c", 2)
+    np.testing.assert_array_equal(d.intensity, [3, 4])

@@ -1,0 +1,229 @@
+"""mzML and mzXML, built here from the formats' definitions."""
+
+import base64
+import gzip
+import zlib
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.spectra.reading import Unreadable, read
+
+MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
+
+
+def array(values, name, accession, compress):
+    data = np.array(values, dtype="<f8").tobytes()
+    text = base64.b64encode(zlib.compress(data) if compress else data).decode()
+    kind = ("MS:1000574", "zlib compression") if compress else ("MS:1000576", "no compression")
+    return f"""<binaryDataArray encodedLength="{len(text)}">
+      <cvParam cvRef="MS" accession="MS:1000523" name="64-bit float" value=""/>
+      <cvParam cvRef="MS" accession="{kind[0]}" name="{kind[1]}" value=""/>
+      <cvParam cvRef="MS" accession="{accession}" name="{name}" value=""/>
+      <binary>{text}</binary></binaryDataArray>"""
+
+
+def cv(accession, name, value=""):
+    return f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value="{value}"/>'
+
+
+PRECURSOR = f"""<precursorList count="1"><precursor spectrumRef="scan=1">
+  <isolationWindow>{cv("MS:1000827", "isolation window target m/z", 181.05)}
+  {cv("MS:1000828", "isolation window lower offset", 0.5)}
+  {cv("MS:1000829", "isolation window upper offset", 0.6)}</isolationWindow>
+  <selectedIonList count="1"><selectedIon>{cv("MS:1000744", "selected ion m/z", 181.0495)}
+  {cv("MS:1000041", "charge state", 1)}</selectedIon></selectedIonList>
+  <activation>{cv("MS:1000422", "beam-type collision-induced dissociation")}
+  {cv("MS:1000045", "collision energy", "30.0")}</activation></precursor></precursorList>"""
+
+
+def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INTENSITY, **options):
+    """One mzML spectrum; options: precursor, filter, compress, arrays."""
+    polarity = "MS:1000130" if mode == "positive" else "MS:1000129"
+    filter_string = options.get("filter", "")
+    compress = options.get("compress", False)
+    arrays = options.get(
+        "arrays",
+        array(mz, "m/z array", "MS:1000514", compress)
+        + array(intensity, "intensity array", "MS:1000515", compress),
+    )
+    kinds = {"centroid": "MS:1000127", "profile": "MS:1000128"}
+    time = '<cvParam cvRef="MS" accession="MS:1000016" name="scan start time" value="2.5" '
+    return f"""<spectrum index="{number - 1}" id="controllerType=0 controllerNumber=1 scan={number}"
+      defaultArrayLength="{len(mz)}">{cv("MS:1000511", "ms level", level)}
+      {cv(polarity, f"{mode} scan") if mode else ""}{cv(kinds[kind], f"{kind} spectrum")}
+      <scanList count="1"><scan>{time}unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"/>
+      {cv("MS:1000512", "filter string", filter_string) if filter_string else ""}</scan></scanList>
+      {options.get("precursor", PRECURSOR) if level > 1 else ""}
+      <binaryDataArrayList count="2">{arrays}</binaryDataArrayList></spectrum>"""
+
+
+def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
+    return f"""<?xml version="1.0" encoding="utf-8"?>
+<mzML xmlns="http://psi.hupo.org/ms/mzml" version="1.1.0"><cvList count="1">
+<cv id="MS" fullName="PSI-MS" URI="x"/></cvList>
+<referenceableParamGroupList count="1"><referenceableParamGroup id="instrument">
+{cv(*model)}</referenceableParamGroup></referenceableParamGroupList>
+<instrumentConfigurationList count="1"><instrumentConfiguration id="IC1">
+<referenceableParamGroupRef ref="instrument"/></instrumentConfiguration>
+</instrumentConfigurationList><run id="r">
+<spectrumList count="{len(scans)}">{"".join(scans)}</spectrumList></run></mzML>"""
+
+
+def parsed(tmp_path, text, name="a.mzML"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return list(read(str(path)))
+
+
+def test_mzml_keeps_what_the_acquisition_says(tmp_path):
+    ms1, ms2 = parsed(tmp_path, mzml([scan(1, level=1), scan(2, mode="negative", compress=True)]))
+
+    assert (ms1.ms_level, ms1.source.index, ms1.precursor_mz) == (1, 0, None)
+    assert (ms2.ms_level, ms2.source.index) == (2, 1)
+    assert (ms2.spectrum_id, ms2.scans) == ("scan=2", "2")
+    assert (ms2.precursor_mz, ms2.polarity) == (181.0495, -1)
+    assert (ms2.instrument, ms2.collision_energy_ev) == ("qtof", 30)
+    assert ms2.metadata["native_id"] == "controllerType=0 controllerNumber=1 scan=2"
+    assert ms2.metadata["isolation_window_target_mz"] == "181.05"
+    assert ms2.metadata["isolation_window_lower_offset"] == "0.5"
+    assert ms2.metadata["isolation_window_upper_offset"] == "0.6"
+    assert ms2.metadata["rtinseconds"] == "150.000"
+    np.testing.assert_array_equal(ms2.mz, MZ)
+    np.testing.assert_array_equal(ms2.intensity, INTENSITY)
+    assert ms2.warnings == ()
+
+
+def test_the_energy_of_an_orbitrap_is_normalised_whatever_mzml_calls_it(tmp_path):
+    filter_string = "FTMS + p ESI d Full ms2 181.0495@hcd30.00 [50.0-200.0]"
+    (by_filter,) = parsed(tmp_path, mzml([scan(1, filter=filter_string)]))
+    (by_model,) = parsed(tmp_path, mzml([scan(1)], ("MS:1001911", "Q Exactive")))
+
+    assert by_filter.instrument == by_model.instrument == "orbitrap"
+    assert by_filter.collision_energy_ev == pytest.approx(30 * 181.0495 / 500)
+    assert by_model.collision_energy_ev == by_filter.collision_energy_ev
+
+
+def test_the_isolation_target_stands_in_for_a_missing_selected_ion(tmp_path):
+    precursor = f"""<precursorList count="1"><precursor><isolationWindow>
+      {cv("MS:1000827", "isolation window target m/z", 181.05)}</isolationWindow>
+      <activation>{cv("MS:1000133", "collision-induced dissociation")}</activation>
+      </precursor></precursorList>"""
+
+    (found,) = parsed(tmp_path, mzml([scan(1, mode="", precursor=precursor)]))
+
+    assert (found.precursor_mz, found.charge, found.polarity) == (181.05, 0, 0)
+    assert found.collision_energy_ev is None
+
+
+def test_profile_spectra_are_picked_with_a_warning(tmp_path):
+    mz = np.arange(120.9, 121.2, 0.005)
+    profile = 1000 * np.exp(-(((mz - 121.0284) / 0.012) ** 2))
+
+    (found,) = parsed(
+        tmp_path, mzml([scan(1, kind="profile", mz=list(mz), intensity=list(profile))])
+    )
+
+    assert found.mz == pytest.approx([121.0284], abs=5e-4)
+    assert "profile spectrum" in found.warnings[0]
+
+
+def test_one_broken_array_costs_one_record(tmp_path):
+    good = array(MZ, "m/z array", "MS:1000514", True)
+    broken = good.replace("<binary>", "<binary>AAAA")
+    short = array(INTENSITY[:2], "intensity array", "MS:1000515", False)
+    scans = [scan(1, arrays=broken + short), scan(2, arrays=good + short), scan(3)]
+
+    first, second, third = parsed(tmp_path, mzml(scans))
+
+    assert isinstance(first, Unreadable)
+    assert "cannot be decoded" in first.failure.message
+    assert first.spectrum_id == "scan=1"
+    assert "3 m/z values and 2 intensities" in second.failure.message
+    assert third.mz.size == 3
+
+
+def test_a_truncated_mzml_gives_its_whole_spectra_and_one_row(tmp_path):
+    text = mzml([scan(i) for i in range(1, 41)])
+    cut = text[: text.index('id="controllerType=0 controllerNumber=1 scan=31"') + 400]
+
+    *spectra, last = parsed(tmp_path, cut)
+
+    assert isinstance(last, Unreadable)
+    assert f"ends early after {len(spectra)} spectra: its XML is broken" in last.failure.message
+    assert 1 <= len(spectra) <= 30
+
+
+def test_a_truncated_gzip_of_mzml_ends_with_a_row(tmp_path):
+    packed = gzip.compress(mzml([scan(i) for i in range(1, 400)]).encode())
+
+    *spectra, last = parsed(tmp_path, packed[: len(packed) // 2], "a.mzML.gz")
+
+    assert isinstance(last, Unreadable)
+    assert "the compressed data are cut off" in last.failure.message
+    assert spectra
+
+
+def test_gzip_and_indexed_mzml(tmp_path):
+    inner = mzml([scan(1), scan(2)]).partition("?>")[2]
+    indexed = f"""<?xml version="1.0"?><indexedmzML xmlns="http://psi.hupo.org/ms/mzml">{inner}
+      <indexList count="0"></indexList><indexListOffset>0</indexListOffset></indexedmzML>"""
+
+    found = parsed(tmp_path, gzip.compress(indexed.encode()), "a.mzML.gz")
+
+    assert [s.spectrum_id for s in found] == ["scan=1", "scan=2"]
+
+
+def test_an_mzml_without_spectra_is_unreadable(tmp_path):
+    with pytest.raises(UnreadableError, match="holds no spectrum"):
+        parsed(tmp_path, mzml([]))
+
+
+def peaks_of_mzxml(precision, compress):
+    values = np.array([MZ, INTENSITY]).T.reshape(-1).astype(f">f{precision // 8}").tobytes()
+    text = base64.b64encode(zlib.compress(values) if compress else values).decode()
+    kind = f'compressionType="{"zlib" if compress else "none"}" compressedLen="{len(text)}"'
+    return (
+        f'<peaks precision="{precision}" byteOrder="network" contentType="m/z-int" {kind}>'
+        f"{text}</peaks>"
+    )
+
+
+def mzxml(scans):
+    return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
+<mzXML xmlns="http://sashimi.sourceforge.net/schema_revision/mzXML_3.2"><msRun scanCount="2">
+<msInstrument><msModel category="msModel" value="Q Exactive"/></msInstrument>{scans}
+</msRun></mzXML>"""
+
+
+def mzxml_scan(number, level=2, peaks="", more="", precursor=True):
+    ion = '<precursorMz precursorIntensity="9" precursorCharge="1">181.0495</precursorMz>'
+    return f"""<scan num="{number}" msLevel="{level}" peaksCount="3" polarity="+"
+      retentionTime="PT150S" collisionEnergy="30" centroided="1">{ion if precursor else ""}
+      {peaks or peaks_of_mzxml(64, True)}{more}</scan>"""
+
+
+@pytest.mark.parametrize(("precision", "compress"), [(32, False), (64, True)])
+def test_mzxml(tmp_path, precision, compress):
+    nested = mzxml_scan(2, peaks=peaks_of_mzxml(precision, compress))
+
+    found = parsed(tmp_path, mzxml(mzxml_scan(1, 1, more=nested, precursor=False)), "a.mzXML")
+
+    ms2, ms1 = found
+    assert (ms1.ms_level, ms2.ms_level) == (1, 2)
+    assert (ms2.spectrum_id, ms2.scans) == ("scan=2", "2")
+    assert (ms2.precursor_mz, ms2.charge, ms2.polarity) == (181.0495, 1, 1)
+    assert ms2.collision_energy_ev == pytest.approx(30 * 181.0495 / 500)
+    np.testing.assert_allclose(ms2.mz, MZ, rtol=1e-7)
+
+
+def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
+    broken = '<peaks precision="32" byteOrder="network" compressionType="zlib">AAAA</peaks>'
+
+    first, second, third = parsed(
+        tmp_path, mzxml(mzxml_scan(2) + mzxml_scan(2) + mzxml_scan(3, peaks=broken)), "a.mzXML"
+    )
+
+    assert first.spectrum_id == second.spectrum_id == "scan=2"
+    assert isinstance(third, Unreadable)

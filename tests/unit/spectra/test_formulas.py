@@ -1,0 +1,338 @@
+"""Formula sources and the checks that a hypothesis passes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import (
+    ConfigError,
+    Failure,
+    MissingInputError,
+    UnreadableError,
+    UsageError,
+)
+from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, TableFormulas
+from duallgd_cli.spectra.hypotheses import FormulaLimits
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+ASPIRIN_H = 181.04954
+
+
+def feature_of(mz=ASPIRIN_H, adduct="[M+H]+", formula="", **more):
+    peaks = np.array([121.0284]), np.array([1.0])
+    spectrum = Spectrum(
+        Source("a.mgf", 0),
+        more.pop("spectrum_id", "a:0"),
+        *peaks,
+        precursor_mz=mz,
+        adduct_text=adduct,
+        formula_text=formula,
+        **more,
+    )
+    return Feature((spectrum,))
+
+
+def propose(formula, mz=ASPIRIN_H, adduct="[M+H]+", limits=None, **more):
+    result = FixedFormula(formula, limits).propose(feature_of(mz, adduct, **more))
+    return result if isinstance(result, Failure) else result[0]
+
+
+def test_a_formula_that_agrees_becomes_a_hypothesis():
+    found = propose("C9H8O4")
+
+    assert (str(found.formula), found.adduct.name) == ("C9H8O4", "[M+H]+")
+    assert (found.log_prior, found.notes) == (0.0, ())
+
+
+def test_disagreement_is_refused_with_both_masses():
+    failure = propose("C9H10O4")
+
+    assert failure.status == "formula_mismatch"
+    assert failure.stage == "formula"
+    assert "C9H10O4 as [M+H]+ has m/z 183.0652 but the precursor is 181.0495" in failure.message
+    assert "allowed 10" in failure.message
+
+
+@pytest.mark.parametrize(("ppm", "ok"), [(9, False), (11, True)])
+def test_the_tolerance_is_relative_to_the_precursor(ppm, ok):
+    found = propose("C9H8O4", ASPIRIN_H * (1 + 10e-6), limits=FormulaLimits(precursor_ppm=ppm))
+
+    assert (not isinstance(found, Failure)) == ok
+
+
+@pytest.mark.parametrize(
+    ("text", "mz", "adduct"),
+    [
+        ("C9H9O4", ASPIRIN_H, "[M+H]+"),
+        ("C9H9O4+", ASPIRIN_H, "[M+H]+"),
+        ("[C9H9O4]+", ASPIRIN_H, "M+H"),
+        ("C9H7O4-", 179.03498, "[M-H]-"),
+        ("C9H8O4Na+", 203.03148, "[M+Na]+"),
+        ("C9H8NaO4", 203.03148, "[M+Na]+"),
+        ("C9H8KO4", 219.00542, "[M+K]+"),
+        ("C9H12NO4+", 198.07608, "[M+NH4]+"),
+        ("C10H9O6-", 225.04046, "[M+FA-H]-"),
+        ("C9H9O4+", None, "[M+H]+"),
+    ],
+)
+def test_the_formula_of_the_ion_is_recognised_and_noted(text, mz, adduct):
+    found = propose(text, mz, adduct)
+
+    assert str(found.formula) == "C9H8O4"
+    assert f"{text} is read as the ion's formula: the molecule is C9H8O4" in found.notes
+
+
+def test_a_permanent_cation_may_be_written_with_or_without_its_charge():
+    for text in ("C5H14NO+", "C5H14NO"):
+        found = propose(text, 104.1070, "[M]+")
+
+        assert (str(found.formula), found.formula.charge) == ("C5H14NO+", 1)
+
+
+def test_radical_cations_are_not_supported_and_say_so():
+    failure = propose("C9H8O4", 180.0417, "[M]+")
+    spelled = propose("C9H8O4", 180.0417, "[M]+.")
+
+    assert failure.status == spelled.status == "unsupported_adduct"
+    assert "is a radical cation, which is not supported" in failure.message
+    assert "a radical ion is not supported" in spelled.message
+
+
+@pytest.mark.parametrize(
+    ("mz", "polarity", "charge", "adduct"),
+    [
+        (ASPIRIN_H, 0, 0, "[M+H]+"),
+        (203.0315, 1, 1, "[M+Na]+"),
+        (179.0350, -1, -1, "[M-H]-"),
+        (225.0405, -1, 0, "[M+HCOO]-"),
+    ],
+)
+def test_a_missing_adduct_is_inferred_and_noted(mz, polarity, charge, adduct):
+    found = propose("C9H8O4", mz, "", polarity=polarity, charge=charge)
+
+    assert found.adduct.name == adduct
+    assert found.notes == (f"adduct {adduct} inferred from formula and precursor m/z",)
+
+
+def test_a_missing_adduct_that_nothing_or_several_explain_names_the_supported_ones():
+    none = propose("C9H8O4", 300.0, "")
+    wrong_mode = propose("C9H8O4", ASPIRIN_H, "", polarity=-1)
+    several = propose("C9H8O4", 182.0, "", limits=FormulaLimits(precursor_ppm=200_000))
+
+    assert [f.status for f in (none, wrong_mode, several)] == ["unsupported_adduct"] * 3
+    assert "none fits C9H8O4 at m/z 300.0000" in none.message
+    assert "several fit" in several.message
+    assert "[M-H2O+H]+" in none.message
+
+
+@pytest.mark.parametrize("adduct", ["[M+2H]2+", "[2M+H]+", "[M+Li]+", "weird"])
+def test_another_adduct_names_the_supported_ones(adduct):
+    failure = propose("C9H8O4", ASPIRIN_H, adduct)
+
+    assert failure.status == "unsupported_adduct"
+    assert repr(adduct) in failure.message
+    assert "[M+CH3COO]-" in failure.message
+
+
+def test_a_multiple_charge_without_an_adduct_is_not_supported():
+    failure = propose("C9H8O4", 91.0284, "", charge=2, polarity=1)
+
+    assert (failure.status, "charge +2" in failure.message) == ("unsupported_adduct", True)
+
+
+def test_the_adduct_is_trusted_over_charge_and_ion_mode():
+    by_charge = propose("C9H8O4", 225.04046, "[M+FA-H]-", charge=1, polarity=1)
+    by_mode = propose("C9H8O4", 179.03498, "[M-H]-", polarity=1)
+
+    assert by_charge.adduct.name == "[M+HCOO]-"
+    assert by_charge.notes == ("charge +1 contradicts [M+HCOO]-; the adduct is trusted",)
+    assert by_mode.notes == ("ion mode positive contradicts [M-H]-; the adduct is trusted",)
+
+
+def test_a_missing_precursor_follows_from_formula_and_adduct():
+    found = propose("C9H8O4", None, "[M+H]+", collision_energy_text="30 NCE", instrument="orbitrap")
+
+    assert found.feature.first.precursor_mz == pytest.approx(ASPIRIN_H, abs=1e-4)
+    assert found.feature.first.collision_energy_ev == pytest.approx(30 * ASPIRIN_H / 500, abs=1e-4)
+    assert "no precursor m/z given; 181.0495 follows" in found.notes[0]
+
+
+def test_neither_precursor_nor_adduct_is_too_little():
+    assert propose("C9H8O4", None, "").status == "no_precursor"
+
+
+@pytest.mark.parametrize(
+    ("formula", "mz", "status", "words"),
+    [
+        ("C9H7NaO4", 203.0315, "unsupported_element", ["Na", "C N O P S F Cl Br I B Si Se H"]),
+        ("C9H8PtO4", 375.0, "unsupported_element", ["Pt"]),
+        ("aspirin", ASPIRIN_H, "no_formula", ["is not a molecular formula", "C9H8O4"]),
+        ("C9H9O3N2", 193.0608 + 1.00728, "formula_mismatch", ["odd number of electrons"]),
+        ("C9H8O4-", ASPIRIN_H, "formula_mismatch", ["C9H8O4-"]),
+        ("C101H204", 1418.6, "too_large", ["101 heavy atoms", "limit is 100"]),
+        ("CH4", 17.0386, "too_small", ["1 heavy atoms"]),
+    ],
+)
+def test_other_refusals_name_what_was_found(formula, mz, status, words):
+    limits = FormulaLimits(precursor_ppm=100)
+    failure = propose(formula, mz, "[M+H]+", limits)
+
+    assert failure.status == status
+    assert all(word in failure.message for word in words)
+
+
+def test_an_adduct_cannot_take_atoms_that_are_missing():
+    failure = propose("C6H6", 61.0, "[M-H2O+H]+", FormulaLimits(precursor_ppm=1e6))
+
+    assert "lacks atoms that [M-H2O+H]+ takes away" in failure.message
+
+
+def test_limits_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="precursor_ppm must be above 0"):
+        FormulaLimits(precursor_ppm=0)
+    with pytest.raises(ConfigError, match="max_heavy_atoms"):
+        FormulaLimits(max_heavy_atoms=1)
+
+
+def test_the_field_formula_is_taken_from_the_first_spectrum_that_has_one():
+    bare, labelled = feature_of(), feature_of(formula="C9H8O4")
+    feature = Feature(bare.spectra + labelled.spectra)
+
+    (found,) = FieldFormulas().propose(feature)
+
+    assert str(found.formula) == "C9H8O4"
+    assert len(found.feature.spectra) == 2
+
+
+def test_another_field_can_be_named():
+    feature = feature_of(formula="C2H6O", metadata={"my formula": "C9H8O4", "other": "N/A"})
+
+    (found,) = FieldFormulas("My Formula").propose(feature)
+    missing = FieldFormulas("OTHER").propose(feature)
+
+    assert str(found.formula) == "C9H8O4"
+    assert missing.status == "no_formula"
+    assert "has no field OTHER" in missing.message
+
+
+def test_no_formula_says_how_to_supply_one():
+    failure = FieldFormulas().propose(feature_of())
+
+    assert failure.status == "no_formula"
+    assert all(option in failure.message for option in ("--formula-col", "--formula", "--formulas"))
+
+
+def table(tmp_path, text, name="t.tsv", limits=None):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return TableFormulas(str(path), limits)
+
+
+def test_a_sirius_export_gives_several_hypotheses_with_normalised_priors(tmp_path):
+    source = table(
+        tmp_path,
+        "formulaRank\tmolecularFormula\tadduct\tprecursorFormula\tSiriusScore\tmappingFeatureId\n"
+        "1\tC9H8O4\t[M + H]+\tC9H8O4\t12.0\t7\n"
+        "2\tC7H12O2S\t[M + Na]+\tC7H12O2S\t11.0\t7\n"
+        "3\tC20H42\t[M + H]+\tC20H42\t3.0\t7\n"
+        "1\tC2H6O\t[M + H]+\tC2H6O\t12.0\t8\n",
+        limits=FormulaLimits(precursor_ppm=20_000),
+    )
+
+    first, second = source.propose(feature_of(adduct="", feature_id="7"))
+
+    assert [str(h.formula) for h in (first, second)] == ["C9H8O4", "C7H12O2S"]
+    assert [h.adduct.name for h in (first, second)] == ["[M+H]+", "[M+Na]+"]
+    assert first.log_prior - second.log_prior == pytest.approx(1.0)
+    assert math.exp(first.log_prior) + math.exp(second.log_prior) == pytest.approx(1)
+    assert "1 other formulas of the table were refused" in first.notes
+
+
+def test_zodiac_probabilities_go_before_the_sirius_score(tmp_path):
+    source = table(
+        tmp_path,
+        "id\tmolecularFormula\tadduct\tZodiacScore\tSiriusScore\n"
+        "3_run_7\tC9H8O4\t[M+H]+\t0.75\t2\n3_run_7\tC9H8O4\t[M+Na]+\t0.25\t9\n",
+        limits=FormulaLimits(precursor_ppm=200_000),
+    )
+
+    first, second = source.propose(feature_of(adduct="", feature_id="7"))
+
+    assert math.exp(first.log_prior) == pytest.approx(0.75)
+    assert second.adduct.name == "[M+Na]+"
+
+
+def test_an_msbuddy_summary_has_its_ranks_in_columns(tmp_path):
+    source = table(
+        tmp_path,
+        "identifier\tmz\trt\tadduct\tformula_rank_1\testimated_fdr\tformula_rank_2\t"
+        "formula_rank_3\n7\t181.05\t\t[M+H]+\tC9H8O4\t0.2\tC9H10O4\t\n8\t1\t\t\t\t\t\t\n",
+        limits=FormulaLimits(precursor_ppm=20_000),
+    )
+
+    first, second = source.propose(feature_of(feature_id="7"))
+
+    assert math.exp(first.log_prior) == pytest.approx(0.8)
+    assert str(second.formula) == "C9H10O4"
+    assert source.propose(feature_of(feature_id="8")).status == "no_formula"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
+    text = "\ufeffFeature_ID,Formula\n12.0,C9H8O4\nscan=5,C9H8O4\n9,\n"
+    source = table(tmp_path, text.replace(",", delimiter), "t.csv")
+
+    assert str(source.propose(feature_of(feature_id="12"))[0].formula) == "C9H8O4"
+    assert source.propose(feature_of(spectrum_id="scan=5"))[0].log_prior == 0
+    assert source.propose(feature_of(feature_id="9")).status == "no_formula"
+    unknown = source.propose(feature_of(feature_id="404"))
+    assert unknown.status == "no_formula"
+    assert "has no formula for '404'" in unknown.message
+
+
+def test_ranks_stand_in_for_missing_scores(tmp_path):
+    source = table(
+        tmp_path,
+        "name,rank,formula,score\na:0,2,C9H8O4,\na:0,1,C9H10O4,\na:0,1,C9H10O4,\n",
+        limits=FormulaLimits(precursor_ppm=20_000),
+    )
+
+    first, second = source.propose(feature_of())
+
+    assert math.exp(first.log_prior) == pytest.approx(2 / 3)
+    assert str(second.formula) == "C9H8O4"
+
+
+def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path):
+    source = table(tmp_path, "name,formula,adduct\na:0,C9H8O4,[M+Na]+\n", "t.csv")
+
+    (found,) = source.propose(feature_of(203.03148, "[M+H]+"))
+
+    assert found.notes == ("the table's adduct [M+Na]+ is used, not the spectrum's [M+H]+",)
+
+
+def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
+    source = table(tmp_path, "name,formula\na:0,C9H10O4\na:0,CH4\n", "t.csv")
+
+    assert "C9H10O4 as [M+H]+" in source.propose(feature_of()).message
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", UnreadableError, "is empty"),
+        ("\n\n", UnreadableError, "is empty"),
+        ("a,b\n1,2\n", UsageError, "no identifier column among a, b"),
+        ("id,b\n1,2\n", UsageError, "no formula column among id, b"),
+        ("id\0,formula", UnreadableError, "is a binary file"),
+    ],
+)
+def test_a_bad_table_is_refused_with_what_was_found(tmp_path, text, error, message):
+    with pytest.raises(error, match=message):
+        table(tmp_path, text)
+
+
+def test_a_missing_table_is_said_to_be_missing(tmp_path):
+    with pytest.raises(MissingInputError, match="does not exist"):
+        TableFormulas(str(tmp_path / "none.csv"))
