@@ -44,7 +44,7 @@ class Context:
         position: Embedded place within the element, (B, N, atom_width).
         relative: Embedded difference of places, (B, M, pair_width).
         y: Global state before time and noise are known, (B, global_width).
-        memory: Keys and values of the bits for each layer, each (2, B, H, K, D).
+        memory: For each layer keys and values of the bits, (2, B, H, K, D), or None.
         bit_log_prob: (B, 1, 1, K).
     """
 
@@ -53,7 +53,7 @@ class Context:
     position: Tensor
     relative: Tensor
     y: Tensor
-    memory: tuple[Tensor, ...]
+    memory: tuple[Tensor | None, ...]
     bit_log_prob: Tensor
 
     def expand(self, samples: int) -> "Context":
@@ -62,7 +62,9 @@ class Context:
         repeated = Condition(
             *(_repeat(getattr(known, name), samples) for name in known.__dataclass_fields__)
         )
-        memory = tuple(m.expand(-1, samples, -1, -1, -1) for m in self.memory)
+        memory = tuple(
+            None if m is None else m.expand(-1, samples, -1, -1, -1) for m in self.memory
+        )
         parts = (self.atoms, self.position, self.relative, self.y)
         atoms, position, relative, y = (_repeat(part, samples) for part in parts)
         log_prob = _repeat(self.bit_log_prob, samples)
@@ -121,7 +123,10 @@ class Denoiser(nn.Module):
             from_end.clamp_max(limit)
         )
         relative = self.relative(_relative_features(condition, place, fraction, graph))
-        memory = tuple(layer.bit_attention.memory(bits) for layer in self._layers())
+        memory = tuple(
+            None if layer.bit_attention is None else layer.bit_attention.memory(bits)
+            for layer in self._layers()
+        )
         atoms = self.element(condition.atom_class)
         return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
 
@@ -150,7 +155,8 @@ class Denoiser(nn.Module):
         start = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
         pairs = self._start_pairs(atoms, start + fade * context.relative, graph)
         for number, layer in enumerate(self.layers):
-            memory = (context.memory[number], context.bit_log_prob)
+            bits = context.memory[number]
+            memory = None if bits is None else (bits, context.bit_log_prob)
             atoms, pairs = layer(atoms, pairs, y, memory, masks, graph)
             if number < len(self.fusions):
                 y = self.fusions[number](y, atoms, pairs, masks)

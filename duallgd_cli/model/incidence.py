@@ -1,11 +1,19 @@
 """Incidence-constrained cross-attention between atoms and pairs (equations 4 to 6)."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, incident_pairs
+
+
+def _head_of(inner_width: int, heads: int) -> Tensor:
+    """Sums the channels of each head, divided by sqrt(D): (inner_width, heads).
+
+    A product with this matrix is how both modules add up within a head and spread weights over a
+    head's channels; it keeps every tensor contiguous.
+    """
+    width = inner_width // heads
+    return torch.eye(heads).repeat_interleave(width, 0) * width**-0.5
 
 
 class AtomsFromPairs(nn.Module):
@@ -18,13 +26,15 @@ class AtomsFromPairs(nn.Module):
         heads: Number of heads.
     """
 
+    head_of: Tensor
+
     def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
         self.query = nn.Linear(atom_width, inner_width)
         self.key = nn.Linear(pair_width, inner_width)
         self.value = nn.Linear(pair_width, inner_width)
         self.out = nn.Linear(inner_width, atom_width)
+        self.register_buffer("head_of", _head_of(inner_width, heads), persistent=False)
 
     def forward(self, atoms: Tensor, pairs: Tensor, mask: Tensor, graph: LineGraph) -> Tensor:
         """Change of the atom states.
@@ -38,14 +48,14 @@ class AtomsFromPairs(nn.Module):
         Returns:
             (B, N, atom_width).
         """
-        query = self.query(atoms).unflatten(-1, (self.heads, -1)).unsqueeze(2)  # (B, N, 1, H, D)
-        key = incident_pairs(self.key(pairs), graph).unflatten(-1, (self.heads, -1))
-        value = incident_pairs(self.value(pairs), graph).unflatten(-1, (self.heads, -1))
-        score = (query * key).sum(-1) * query.shape[-1] ** -0.5  # (B, N, N-1, H)
-        score = score.masked_fill(~mask.unsqueeze(-1), torch.finfo(score.dtype).min)
+        query = self.query(atoms).unsqueeze(2)  # (B, N, 1, H D)
+        key_value = torch.cat([self.key(pairs), self.value(pairs)], -1)
+        key, value = incident_pairs(key_value, graph).chunk(2, -1)  # each (B, N, N-1, H D)
+        score = (query * key) @ self.head_of.to(key.dtype)  # (B, N, N-1, H)
+        score = score.float().masked_fill(~mask.unsqueeze(-1), torch.finfo(torch.float32).min)
         weight = torch.softmax(score, 2) * mask.unsqueeze(-1)
-        gathered = (weight.unsqueeze(-1).to(value.dtype) * value).sum(2)  # (B, N, H, D)
-        return self.out(gathered.flatten(2))  # type: ignore[no-any-return]
+        spread = weight.to(value.dtype) @ (self.head_of.T != 0).to(value.dtype)
+        return self.out((spread * value).sum(2))  # type: ignore[no-any-return]
 
 
 class PairsFromAtoms(nn.Module):
@@ -58,24 +68,25 @@ class PairsFromAtoms(nn.Module):
         heads: Number of heads.
     """
 
+    head_of: Tensor
+
     def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
         self.query = nn.Linear(pair_width, inner_width)
         self.key = nn.Linear(atom_width, inner_width)
         self.value = nn.Linear(atom_width, inner_width)
         self.out = nn.Linear(inner_width, pair_width)
+        self.register_buffer("head_of", _head_of(inner_width, heads), persistent=False)
 
     def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Change of the pair states, (B, M, pair_width), from atoms (B, N, atom_width)."""
-        value = endpoint_atoms(self.value(atoms), graph).unflatten(-1, (self.heads, -1))
-        low, high = value.unbind(2)  # (B, M, H, D)
-        gathered = high + self.first_weight(pairs, atoms, graph).unsqueeze(-1) * (low - high)
-        return self.out(gathered.flatten(2))  # type: ignore[no-any-return]
+        low, high = endpoint_atoms(self.value(atoms), graph).unbind(2)
+        first = self.first_weight(pairs, atoms, graph).to(low.dtype)
+        spread = first @ (self.head_of.T != 0).to(low.dtype)
+        return self.out(high + spread * (low - high))  # type: ignore[no-any-return]
 
     def first_weight(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Attention that each pair gives its lower atom, (B, M, H); the rest goes to the other."""
-        query = self.query(pairs).unflatten(-1, (self.heads, -1))
         low, high = endpoint_atoms(self.key(atoms), graph).unbind(2)
-        difference = (low - high).unflatten(-1, (self.heads, -1))
-        return torch.sigmoid((query * difference).sum(-1) / math.sqrt(query.shape[-1]))
+        product = self.query(pairs) * (low - high)
+        return torch.sigmoid(product @ self.head_of.to(product.dtype))

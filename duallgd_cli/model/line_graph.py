@@ -23,16 +23,18 @@ class LineGraph:
         n_atoms: N.
         first: Lower atom of each pair, int64 (M,).
         second: Higher atom of each pair, int64 (M,).
+        both: Lower and higher atom of each pair in turn, int64 (2 M,).
         square: Pair of two atoms, M on the diagonal, int64 (N * N,).
         incident: Pairs at each atom, ordered by the other atom, int64 (N * (N - 1),).
         at_first: Place of each pair in `incident` at its lower atom, int64 (M,).
         at_second: Likewise at its higher atom, int64 (M,).
-        endpoint: Place of each `incident` entry in a list of 2 M endpoints, int64 (N * (N - 1),).
+        endpoint: Place of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1).
     """
 
     n_atoms: int
     first: Tensor
     second: Tensor
+    both: Tensor
     square: Tensor
     incident: Tensor
     at_first: Tensor
@@ -66,7 +68,9 @@ def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
     at_second = second * (n_atoms - 1) + first
     endpoint = incident * 2
     endpoint[at_second] += 1
-    parts = (first, second, square.flatten(), incident, at_first, at_second, endpoint)
+    both = torch.stack([first, second], 1).flatten()
+    endpoint = endpoint.unflatten(0, (n_atoms, n_atoms - 1))
+    parts = (first, second, both, square.flatten(), incident, at_first, at_second, endpoint)
     return LineGraph(n_atoms, *(part.to(device) for part in parts))
 
 
@@ -74,34 +78,32 @@ class _Incident(torch.autograd.Function):
     """Gather whose backward is a gather too: each pair appears at exactly two atoms."""
 
     @staticmethod
-    def forward(ctx: Any, pairs: Tensor, graph: LineGraph) -> Tensor:  # noqa: ANN401
-        ctx.graph = graph
-        n = graph.n_atoms
-        return pairs.index_select(1, graph.incident).unflatten(1, (n, n - 1))
+    def forward(ctx: Any, pairs: Tensor, incident: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(low, high)
+        return pairs.index_select(1, incident)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override] # noqa: ANN401
-        flat = grad.flatten(1, 2)
-        graph: LineGraph = ctx.graph
-        return flat.index_select(1, graph.at_first) + flat.index_select(1, graph.at_second), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]  # noqa: ANN401
+        low, high = ctx.saved_tensors
+        return grad.index_select(1, low) + grad.index_select(1, high), None, None, None
 
 
 class _Endpoints(torch.autograd.Function):
     """Gather of both atoms of each pair; the backward sums over each atom's N - 1 pairs."""
 
     @staticmethod
-    def forward(ctx: Any, atoms: Tensor, graph: LineGraph) -> Tensor:  # noqa: ANN401
-        ctx.graph = graph
-        return torch.stack(
-            [atoms.index_select(1, graph.first), atoms.index_select(1, graph.second)], 2
-        )
+    def forward(ctx: Any, atoms: Tensor, both: Tensor, endpoint: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(endpoint)
+        return atoms.index_select(1, both)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override] # noqa: ANN401
-        graph: LineGraph = ctx.graph
-        n = graph.n_atoms
-        at_atoms = grad.flatten(1, 2).index_select(1, graph.endpoint)
-        return at_atoms.unflatten(1, (n, n - 1)).sum(2), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]  # noqa: ANN401
+        (endpoint,) = ctx.saved_tensors
+        return (
+            grad.index_select(1, endpoint.flatten()).unflatten(1, endpoint.shape).sum(2),
+            None,
+            None,
+        )
 
 
 def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
@@ -114,12 +116,15 @@ def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
     Returns:
         (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.
     """
-    return _Incident.apply(pairs, graph)  # type: ignore[no-any-return, no-untyped-call]
+    n = graph.n_atoms
+    flat: Tensor = _Incident.apply(pairs, graph.incident, graph.at_first, graph.at_second)
+    return flat.unflatten(1, (n, n - 1))
 
 
 def endpoint_atoms(atoms: Tensor, graph: LineGraph) -> Tensor:
     """States of the two atoms of every pair, (B, N, C) to (B, M, 2, C)."""
-    return _Endpoints.apply(atoms, graph)  # type: ignore[no-any-return, no-untyped-call]
+    flat: Tensor = _Endpoints.apply(atoms, graph.both, graph.endpoint)
+    return flat.unflatten(1, (-1, 2))
 
 
 def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:

@@ -33,7 +33,7 @@ class DenoiserSettings:
     pair_heads: int = 4
     cross_heads: int = 8
     cross_width: int = 64
-    pair_features: int = 32
+    pair_features: int = 16
     feature_seed: int = 20260701
     fade_from: int = 100
     fade_to: int = 300

@@ -1,0 +1,1 @@
+"""Checkpoints: self-contained safetensors files that hold no classes."""

@@ -1,0 +1,127 @@
+"""The weights file: safetensors tensors, and JSON metadata that says what they are.
+
+Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
+``ranking`` (how candidates are scored and calibrated).
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from duallgd_cli.config import dump, parse
+from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.settings import ModelSettings
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What a weights file holds.
+
+    Attributes:
+        settings: Sizes of the network and the noise process.
+        tensors: Parameters and persistent buffers by name.
+        record: How it was trained: data, hold-outs, steps, seed, compute.
+        ranking: Values of the ranking and calibration models, by name.
+    """
+
+    settings: ModelSettings
+    tensors: dict[str, Tensor]
+    record: dict[str, Any] = field(default_factory=dict)
+    ranking: dict[str, Any] = field(default_factory=dict)
+
+    def build(self) -> DualLGD:
+        """The network in float32 with these weights, in evaluation mode.
+
+        Raises:
+            WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
+        """
+        model = DualLGD(self.settings)
+        load_strictly(model, self.tensors)
+        return model.eval()
+
+
+def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
+    """Write a checkpoint; the file appears only when it is complete.
+
+    Args:
+        path: Ends in .safetensors.
+        checkpoint: To write.
+        dtype: Of floating-point tensors in the file.
+    """
+    metadata = {
+        "format_version": str(FORMAT_VERSION),
+        "settings": json.dumps(dump(checkpoint.settings)),
+        "record": json.dumps(checkpoint.record),
+        "ranking": json.dumps(checkpoint.ranking),
+    }
+    tensors = {
+        name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
+        for name, t in checkpoint.tensors.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    save_file(tensors, temporary, metadata)
+    temporary.replace(path)
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint; floating-point tensors come back in float32.
+
+    Raises:
+        WeightsError: No such file, not such a file, or of another format version.
+    """
+    if not path.is_file():
+        raise WeightsError(f"weights {path} do not exist; give a .safetensors file with --weights")
+    try:
+        with safe_open(path, framework="pt") as stream:
+            metadata = stream.metadata() or {}
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"weights {path} are broken ({error}); fetch or copy them again"
+        ) from None
+    if metadata.get("format_version") != str(FORMAT_VERSION):
+        raise WeightsError(
+            f"weights {path} have format version {metadata.get('format_version')}, this version "
+            f"reads {FORMAT_VERSION}; use weights made by 'duallgd train' or 'duallgd weights'"
+        )
+    try:
+        settings = parse(ModelSettings, json.loads(metadata["settings"]))
+        record, ranking = (json.loads(metadata[name]) for name in ("record", "ranking"))
+    except (KeyError, ValueError, ConfigError) as error:
+        raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
+    floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
+    return Checkpoint(settings, floats, record, ranking)
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a weights file, as recorded beside every result."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Load tensors into a module, every one of them and no other.
+
+    Raises:
+        WeightsError: Names or shapes differ; the message lists the first of them.
+    """
+    own = module.state_dict()
+    missing = sorted(own.keys() - tensors.keys())
+    unused = sorted(tensors.keys() - own.keys())
+    shape = [n for n in own.keys() & tensors.keys() if own[n].shape != tensors[n].shape]
+    if missing or unused or shape:
+        raise WeightsError(
+            f"weights do not fit: {len(missing)} missing {missing[:3]}, {len(unused)} unused "
+            f"{unused[:3]}, {len(shape)} of another shape {sorted(shape)[:3]}"
+        )
+    module.load_state_dict(tensors)

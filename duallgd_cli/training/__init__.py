@@ -1,0 +1,1 @@
+"""Training on prepared data; needs torch and numpy alone."""

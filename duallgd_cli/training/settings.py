@@ -1,0 +1,89 @@
+"""Settings of a training run."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from duallgd_cli.config import require
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserSettings:
+    """AdamW with a one-cycle learning rate.
+
+    Attributes:
+        learning_rate: At its peak.
+        warmup_share: Share of the steps in which the rate rises.
+        final_share: Rate at the end, as a share of the peak.
+        weight_decay: On matrices; biases, norms and embeddings have none.
+        beta2: Second-moment decay.
+        clip: Largest gradient norm.
+        ema: Decay of the moving average of the weights, which is what gets saved as the model.
+    """
+
+    learning_rate: float = 1e-3
+    warmup_share: float = 0.05
+    final_share: float = 0.01
+    weight_decay: float = 0.01
+    beta2: float = 0.99
+    clip: float = 1.0
+    ema: float = 0.999
+
+    def __post_init__(self) -> None:
+        require(self.learning_rate > 0, "learning_rate must be above 0")
+        require(0 <= self.warmup_share < 1, "warmup_share must be 0 to below 1")
+        require(0 <= self.ema < 1, "ema must be 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """How batches are made.
+
+    Attributes:
+        pairs_per_batch: Budget of atom pairs in a batch of one process.
+        spectra_per_batch: Spectra in a batch of one process (encoder and joint stages).
+        bucket: Sizes are padded up to a multiple of this.
+        max_atoms: Larger molecules are not trained on.
+        clean_share: Share of fingerprints that are not spoilt (decoder stage).
+        false_bits: Expected false bits of a fully spoilt fingerprint.
+        shuffle_share: Share of molecules relabelled at random within each element.
+        simulated_share: Share of simulated spectra in an encoder batch, where structures are given.
+        peak_dropout: Largest share of peak rows dropped from a training spectrum.
+    """
+
+    pairs_per_batch: int = 12_000
+    spectra_per_batch: int = 64
+    bucket: int = 1
+    max_atoms: int = 100
+    clean_share: float = 0.25
+    false_bits: float = 80.0
+    shuffle_share: float = 0.0
+    simulated_share: float = 0.5
+    peak_dropout: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """One run.
+
+    Attributes:
+        stage: Which part is trained.
+        seed: Of everything random.
+        steps: Optimiser steps of the whole run.
+        optimiser: Learning rate and friends.
+        data: Batches.
+        checkpoint_every: Steps between saved states.
+        validate_every: Steps between looks at the held-out fold.
+        log_every: Steps between lines in the metrics file.
+    """
+
+    stage: Literal["decoder", "encoder", "joint"] = "decoder"
+    seed: int = 1
+    steps: int = 10_000
+    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    data: TrainingData = field(default_factory=TrainingData)
+    checkpoint_every: int = 500
+    validate_every: int = 1_000
+    log_every: int = 20
+
+    def __post_init__(self) -> None:
+        require(self.steps >= 1, "steps must be at least 1")
