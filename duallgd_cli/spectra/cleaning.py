@@ -1,12 +1,15 @@
 """Cleaning: what every spectrum goes through before its peaks are explained."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import ConfigError, Failure
 from duallgd_cli.spectra.types import Spectrum
+
+FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
     """A spectrum ready to be explained, or a `no_peaks` failure where nothing is left.
 
     Drops peaks that are not finite and positive in m/z and intensity and those above the precursor;
-    adds up peaks of equal m/z; keeps the `max_peaks` most intense; makes the base peak 1. A second
+    adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
     cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
     formula; one without any peak is not, since it was not measured.)
     """
@@ -47,10 +50,9 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
         return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
     # Scaled first, so that sums of huge intensities stay finite.
     mz, intensity = _merge_equal(mz[kept], intensity[kept] / intensity[kept].max())
-    mz, intensity = _most_intense(mz, intensity, settings.max_peaks)
-    base = intensity.max()
-    if base != 1:
-        intensity = intensity / base
+    intensity = intensity / intensity.max()
+    real = intensity >= FAINTEST
+    mz, intensity = _most_intense(mz[real], intensity[real], settings.max_peaks)
     return replace(spectrum, mz=mz, intensity=intensity)
 
 
