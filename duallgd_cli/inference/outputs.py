@@ -5,19 +5,17 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from duallgd_cli import config
+from duallgd_cli.inference.about import versions
 from duallgd_cli.inference.finished import FinishedRun, journals_of
 from duallgd_cli.inference.prediction import OK, Case, Prediction
 from duallgd_cli.inference.presenting import predictions_of
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.inference.settings import STANDARD_STREAM
 from duallgd_cli.inference.writers import check_writable, resolve_format, write, write_atomically
-
-_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics", "matchms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ def write_record(path: Path, run: FinishedRun, tally: Tally, times: Mapping[str,
     """
     record = {
         "duallgd": run.header.version,
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": versions(),
         "platform": platform.platform(),
         "weights": run.header.model,
         "settings": run.header.settings,
@@ -146,13 +144,3 @@ def _predictions(run: FinishedRun) -> Iterator[tuple[Case, int, Prediction]]:
         if case is not latest:
             latest, ranked = case, predictions_of(case, model, top_k)
         yield case, place, ranked[place]
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for library in _LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            found[library] = "absent"
-    return found

@@ -1,0 +1,57 @@
+"""What this installation is made of and what it can do, for `duallgd info` and run records."""
+
+import platform
+import re
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+from duallgd_cli import __version__
+from duallgd_cli.chem.adduct import ADDUCTS
+from duallgd_cli.chem.elements import SYMBOLS
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics", "matchms")
+_NUMBER: Final = re.compile(r"\.\d+(?=\.|$)")
+
+
+def versions() -> dict[str, str]:
+    """Version of duallgd, of Python and of the libraries that results depend on."""
+    return {
+        "duallgd": __version__,
+        "python": platform.python_version(),
+        **{library: _version(library) for library in _LIBRARIES},
+    }
+
+
+def elements() -> tuple[str, ...]:
+    """Symbols of the supported elements, in the order of the network's atom classes."""
+    return SYMBOLS
+
+
+def adducts() -> tuple[str, ...]:
+    """Names of the supported adducts."""
+    return tuple(adduct.name for adduct in ADDUCTS)
+
+
+def parameter_counts(module: "nn.Module", depth: int = 3) -> dict[str, int]:
+    """Trainable parameters by part of a network, in its order.
+
+    Args:
+        module: The network.
+        depth: Parts of a name that are told apart; layers of one stack are counted together.
+    """
+    counts: Counter[str] = Counter()
+    for name, parameter in module.named_parameters():
+        parts = _NUMBER.sub("", name).split(".")[:-1]
+        counts[".".join(parts[:depth])] += parameter.numel()
+    return dict(counts)
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "absent"
