@@ -11,24 +11,27 @@ from typing import Final
 _MAX_STEPS: Final = 2000
 
 
-def match(atoms: int, neighbours: Sequence[int]) -> list[tuple[int, int]] | None:
+def match(
+    required: int, neighbours: Sequence[int], optional: int = 0
+) -> list[tuple[int, int]] | None:
     """Pair up atoms along bonds so that each is in exactly one pair.
 
     Args:
-        atoms: Bit mask of the atoms to pair.
+        required: Bit mask of the atoms to pair.
         neighbours: For each atom, the bit mask of the atoms it may be paired with.
+        optional: Bit mask of further atoms that may, but need not, be a partner.
 
     Returns:
         The pairs, lower atom first, or None where there is no such pairing.
     """
-    if atoms.bit_count() % 2:
+    if not optional and required.bit_count() % 2:
         return None
     steps = _MAX_STEPS
-    untried: list[tuple[int, int, int, int]] = []  # atoms left, number of pairs, atom, partners
+    untried: list[tuple[int, int, int, int]] = []  # atoms free, number of pairs, atom, partners
     pairs: list[tuple[int, int]] = []
-    free = atoms
-    while free:
-        atom, partners = _most_constrained(free, neighbours)
+    free = required | optional
+    while free & required:
+        atom, partners = _most_constrained(free & required, free, neighbours)
         steps -= 1
         while not partners:
             if not untried or steps <= 0:
@@ -44,13 +47,12 @@ def match(atoms: int, neighbours: Sequence[int]) -> list[tuple[int, int]] | None
     return pairs
 
 
-def _most_constrained(free: int, neighbours: Sequence[int]) -> tuple[int, int]:
-    """The free atom with the fewest free neighbours, and the mask of these."""
+def _most_constrained(waiting: int, free: int, neighbours: Sequence[int]) -> tuple[int, int]:
+    """The waiting atom with the fewest free neighbours, and the mask of these."""
     best_atom, best_partners, fewest = -1, 0, len(neighbours) + 1
-    rest = free
-    while rest:
-        low = rest & -rest
-        rest ^= low
+    while waiting:
+        low = waiting & -waiting
+        waiting ^= low
         atom = low.bit_length() - 1
         partners = neighbours[atom] & free
         count = partners.bit_count()

@@ -40,10 +40,6 @@ _VALENCES: Final[dict[str, dict[int, tuple[int, ...]]]] = {
     "Se": {0: (2, 4, 6), 1: (3, 5), -1: (1,)},
 }
 _BY_ELEMENT: Final = {INDEX[symbol]: table for symbol, table in _VALENCES.items()}
-MAX_ORDER_SUM: Final = tuple(
-    max(max(valences) for valences in _BY_ELEMENT[element].values())
-    for element in range(len(_BY_ELEMENT))
-)
 
 # Order sum from which an atom that is bonded this way carries a positive charge.
 _CATION_SUMS: Final = {
@@ -119,6 +115,11 @@ def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
         )
         for atom in range(len(skeleton.element))
     ]
+
+
+def plain_states(element: int, order_sum: int, aromatic: bool) -> tuple[State, ...]:
+    """Usual states of an atom whatever its surroundings; empty where the bonds do not fit it."""
+    return _states(_Atom(element, order_sum, aromatic, Site.PLAIN), USUAL)
 
 
 @lru_cache(maxsize=8192)
