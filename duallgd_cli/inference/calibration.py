@@ -4,11 +4,11 @@ The weights maximise the likelihood that the right candidate is drawn from the s
 (a conditional logit over the spectra whose candidates hold the truth), shrunk towards the weights
 one starts from by an amount that cross-validation chooses. The two calibrations are Platt's: a
 logistic curve of two parameters with smoothed targets. Folds are by molecule. C candidates of one
-spectrum, F features, X observations.
+spectrum, F features, B spectra, X observations.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,14 +26,13 @@ from duallgd_cli.inference.ranking import (
     top10_confidence,
     top10_log_odds,
 )
+from duallgd_cli.inference.reliability import Reliability, reliability
 
 Array = NDArray[np.float64]
 
 _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _NEWTON_STEPS: Final = 50
 _CONVERGED: Final = 1e-9
-_EDGES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
-_Z95: Final = 1.959964
 _LEAST: Final = 1e-12
 
 
@@ -54,46 +53,21 @@ class ScoredCase:
     molecule: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReliabilityBin:
-    """Observations whose predicted probability fell into one interval.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stack:
+    """Candidates of B spectra under each other, X in all; every spectrum has at least one.
 
     Attributes:
-        low: Lower end of the interval.
-        high: Upper end.
-        count: Observations.
-        predicted: Their mean predicted probability.
-        observed: Share of them that were right.
-        observed_low: Lower end of the 95 % Wilson interval of that share.
-        observed_high: Upper end.
+        features: float64 (X, F).
+        is_right: bool (X,).
+        starts: Row of each spectrum's first candidate, (B,).
+        owner: Spectrum of each row, (X,).
     """
 
-    low: float
-    high: float
-    count: int
-    predicted: float
-    observed: float
-    observed_low: float
-    observed_high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """How far probabilities can be trusted, from spectra that took no part in the fit.
-
-    Attributes:
-        bins: Those that hold observations.
-        brier: Mean squared error of the probabilities.
-        base_brier: The same for the constant base rate; to be beaten.
-        calibration_error: Mean absolute difference of observed and predicted, weighted by count.
-        count: Observations.
-    """
-
-    bins: tuple[ReliabilityBin, ...]
-    brier: float
-    base_brier: float
-    calibration_error: float
-    count: int
+    features: Array
+    is_right: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+    owner: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,46 +225,6 @@ def platt(scores: Array, is_right: NDArray[np.bool_]) -> tuple[float, float]:
     return float(slope / spread), float(intercept - slope * centre / spread)
 
 
-def reliability(probability: Array, is_right: NDArray[np.bool_]) -> Reliability:
-    """Compare probabilities with what happened; both of shape (X,)."""
-    place = np.clip(np.searchsorted(_EDGES, probability, side="right") - 1, 0, len(_EDGES) - 2)
-    bins = tuple(
-        _bin(number, probability[place == number], is_right[place == number])
-        for number in np.unique(place)
-    )
-    base = float(is_right.mean()) if is_right.size else 0.0
-    count = max(1, probability.size)
-    return Reliability(
-        bins=bins,
-        brier=float(np.sum((probability - is_right) ** 2)) / count,
-        base_brier=base * (1 - base),
-        calibration_error=sum(one.count * abs(one.observed - one.predicted) for one in bins)
-        / count,
-        count=probability.size,
-    )
-
-
-def wilson(right: int, count: int) -> tuple[float, float]:
-    """95 % Wilson interval of a share of `count` >= 1 observations."""
-    share, z2 = right / count, _Z95**2
-    centre = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = _Z95 / (1 + z2 / count) * np.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
-    return max(0.0, float(centre - half)), min(1.0, float(centre + half))
-
-
-def _bin(number: int, probability: Array, is_right: NDArray[np.bool_]) -> ReliabilityBin:
-    low, high = wilson(int(is_right.sum()), is_right.size)
-    return ReliabilityBin(
-        low=_EDGES[number],
-        high=_EDGES[number + 1],
-        count=is_right.size,
-        predicted=float(probability.mean()),
-        observed=float(is_right.mean()),
-        observed_low=low,
-        observed_high=high,
-    )
-
-
 def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
     """Scores, best first, ties by InChIKey, and which is right, both (C,)."""
     scores = case.features @ model.weights
@@ -317,13 +251,27 @@ def _fold(molecule: str, folds: int) -> int:
     return int.from_bytes(hashlib.blake2b(molecule.encode(), digest_size=8).digest()) % folds
 
 
-def _loss(weights: Array, cases: Iterable[ScoredCase]) -> float:
+def _stack(cases: Sequence[ScoredCase]) -> _Stack:
+    counts = np.array([len(case.keys) for case in cases])
+    return _Stack(
+        features=np.concatenate([case.features for case in cases]),
+        is_right=np.concatenate([case.is_right for case in cases]),
+        starts=np.concatenate([[0], np.cumsum(counts)[:-1]]),
+        owner=np.repeat(np.arange(len(cases)), counts),
+    )
+
+
+def _log_softmax(scores: Array, stack: _Stack) -> Array:
+    """Log-probability of each candidate among those of its spectrum, shape (X,)."""
+    shifted = scores - np.maximum.reduceat(scores, stack.starts)[stack.owner]
+    total = np.add.reduceat(np.exp(shifted), stack.starts)
+    return np.asarray(shifted - np.log(total)[stack.owner])
+
+
+def _loss(weights: Array, cases: Sequence[ScoredCase]) -> float:
     """Negative log-likelihood of the right candidates."""
-    total = 0.0
-    for case in cases:
-        scores = case.features @ weights
-        total += float(np.logaddexp.reduce(scores) - scores[case.is_right].sum())
-    return total
+    stack = _stack(cases)
+    return -float(_log_softmax(stack.features @ weights, stack)[stack.is_right].sum())
 
 
 def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -> Array:
@@ -332,19 +280,18 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
     The penalty is on weights times the spread of their features within spectra, so that units do
     not matter; a feature that never varies keeps its weight.
     """
+    stack = _stack(cases)
     scale = np.sqrt(np.mean([case.features.var(axis=0) for case in cases], axis=0))  # (F,)
     varies = scale > _LEAST
     unit = np.where(varies, scale, 1.0)
+    x = stack.features / unit  # (X, F)
+    truth = x[stack.is_right].sum(axis=0)
     z, z0 = centre * unit, centre * unit
     for _ in range(_NEWTON_STEPS):
-        gradient, hessian = shrinkage * (z - z0), shrinkage * np.eye(len(z))
-        for case in cases:
-            x = case.features / unit  # (C, F)
-            scores = x @ z
-            p = np.exp(scores - np.logaddexp.reduce(scores))
-            mean = p @ x
-            gradient = gradient + mean - x[case.is_right].sum(axis=0)
-            hessian = hessian + (x * p[:, None]).T @ x - np.outer(mean, mean)
+        expected = np.exp(_log_softmax(x @ z, stack))[:, None] * x  # (X, F)
+        mean = np.add.reduceat(expected, stack.starts)  # (B, F)
+        gradient = shrinkage * (z - z0) + mean.sum(axis=0) - truth
+        hessian = shrinkage * np.eye(len(z)) + expected.T @ x - mean.T @ mean
         step = np.linalg.solve(hessian, gradient)
         # The objective is steep only far out: a bounded step keeps Newton from overshooting there.
         step *= min(1.0, 5.0 / max(float(np.abs(step).max()), _LEAST))

@@ -45,6 +45,8 @@ class Generated:
         samples = len(self.bond_class)
         if self.log_likelihood.shape != (samples,):
             raise ValueError(f"log_likelihood {self.log_likelihood.shape}, expected ({samples},)")
+        if not np.isfinite(self.log_likelihood).all():
+            raise ValueError("a log-likelihood is not finite: the generator is broken")
         expected = (*self.bond_class.shape, 5)
         if self.bond_log_prob is not None and self.bond_log_prob.shape != expected:
             raise ValueError(f"bond_log_prob {self.bond_log_prob.shape}, expected {expected}")
@@ -80,6 +82,7 @@ class LoadedModel:
         sha256: Of the weights file; part of a journal's identity.
         max_heavy_atoms: Largest molecule the generator accepts.
         record: Training record of the checkpoint, for reports.
+        parameters: Trainable parameters by part of the network, for reports.
     """
 
     generator: Generator
@@ -88,6 +91,7 @@ class LoadedModel:
     sha256: str
     max_heavy_atoms: int = 100
     record: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, int] = field(default_factory=dict)
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:

@@ -1,0 +1,66 @@
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.inference.finished import FinishedRun
+from duallgd_cli.inference.journal import Journal
+from tests.unit.inference.test_journal import HEADER, case, fill
+
+CASES = [case(0), case(1, n_hypotheses=3), case(2, text="timeout"), case(3)]
+
+
+def run(path, header=HEADER):
+    """Resume a journal and finish it; its bytes."""
+    with Journal.resume(path, header) as journal:
+        fill(journal, *CASES)
+        if not journal.is_complete:
+            journal.finish({"cases": len(CASES), "ms1": 0})
+    return path.read_bytes()
+
+
+@given(st.lists(st.integers(min_value=0), min_size=1, max_size=3))
+def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(tears):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "j"
+        whole = run(path)
+        for tear in tears:
+            path.write_bytes(path.read_bytes()[: tear % (len(whole) + 1)])
+        assert run(path) == whole
+    finally:
+        shutil.rmtree(folder)
+
+
+@given(st.data())
+def test_garbage_after_the_last_whole_line_is_dropped(data):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "j"
+        whole = run(path)
+        ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]
+        kept = data.draw(st.sampled_from(ends))
+        # A crash of the machine may leave any bytes in the last block, but no whole further line.
+        garbage = data.draw(st.binary(max_size=40)).replace(b"\n", b"")
+        path.write_bytes(whole[:kept] + garbage)
+        assert run(path) == whole
+    finally:
+        shutil.rmtree(folder)
+
+
+@given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
+def test_cases_are_read_the_same_in_whatever_order_they_were_finished(stop, order):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "j"
+        with Journal.create(path, HEADER) as journal:
+            fill(journal, *(CASES[number] for number in order[:stop]))
+        run(path)
+        finished = FinishedRun([path])
+        assert [finished.case(number) for number in range(4)] == CASES
+        found = [(one.number, place) for one, place in finished.in_input_order()]
+        assert found == [(number, place) for number in range(4) for place in (0, 1)]
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,157 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli import config
+from duallgd_cli.errors import ConfigError
+from duallgd_cli.inference.prediction import Case, Outcome, Structure, Tallies
+from duallgd_cli.inference.ranking import (
+    FEATURES,
+    RankingModel,
+    candidate_confidence,
+    rank,
+    top10_confidence,
+)
+
+
+def structure(name, samples=1, **values):
+    """A structure with a made-up key; 14 letters of block, of which `name` are the first."""
+    block = name.ljust(14, "X")
+    key = f"{block}-UHFFFAOYSA-N"
+    values = {"alternatives": 0, "repaired": 0, "log_likelihood": -10.0} | values
+    return Structure(smiles=name, inchi=f"InChI={name}", inchikey=key, samples=samples, **values)
+
+
+def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100):
+    return Outcome(
+        status="ok",
+        formula=formula,
+        adduct=adduct,
+        n_heavy=10,
+        log_prior=log_prior,
+        structures=structures,
+        tallies=Tallies(sampled=sampled),
+    )
+
+
+def names(case, model=None):
+    return [candidate.smiles for candidate in rank(case, model or RankingModel())[0]]
+
+
+def test_the_more_frequent_molecule_comes_first():
+    case = Case(0, (), (outcome(structure("A", 3), structure("B", 50)),))
+
+    candidates, _ = rank(case, RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
+    assert [candidate.rank for candidate in candidates] == [1, 2]
+    assert [candidate.samples for candidate in candidates] == [50, 3]
+
+
+def test_ties_are_broken_by_inchikey_whatever_the_order():
+    first, second = structure("A"), structure("B")
+
+    assert names(Case(0, (), (outcome(second, first),))) == ["A", "B"]
+    assert names(Case(0, (), (outcome(first, second),))) == ["A", "B"]
+
+
+def test_agreement_with_the_fingerprint_outweighs_a_few_samples():
+    likely = structure("A", 1, fingerprint_tanimoto=0.9)
+    frequent = structure("B", 3, fingerprint_tanimoto=0.1)
+
+    assert names(Case(0, (), (outcome(likely, frequent),))) == ["A", "B"]
+
+
+def test_the_score_is_the_weighted_sum_of_the_extra_scores():
+    model = RankingModel(repaired_share=-2.0, fingerprint_log_likelihood=0.3)
+    shown = structure("A", 4, repaired=1, fingerprint_log_likelihood=-20.0)
+
+    (candidate,), _ = rank(Case(0, (), (outcome(shown),)), model)
+
+    total = sum(candidate.extra_scores[name] * getattr(model, name) for name in FEATURES)
+    assert candidate.score == pytest.approx(total)
+    assert candidate.extra_scores["repaired"] == 1
+    assert candidate.extra_scores["repaired_share"] == 0.25
+    assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
+
+
+def test_a_further_reading_counts_for_less_than_a_sample():
+    read, further = structure("B", 4), structure("A", 0, alternatives=4)
+
+    candidates, _ = rank(Case(0, (), (outcome(read, further),)), RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
+    assert candidates[1].samples == 0
+
+
+def test_hypotheses_are_pooled_by_their_priors():
+    likely = outcome(structure("A", 10), formula="C9H8O4", log_prior=np.log(0.9))
+    unlikely = outcome(structure("B", 20), formula="C8H4O5", log_prior=np.log(0.1))
+
+    candidates, _ = rank(Case(0, (), (unlikely, likely)), RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["A", "B"]
+    assert [candidate.formula for candidate in candidates] == ["C9H8O4", "C8H4O5"]
+
+
+def test_priors_need_not_be_normalised():
+    def scores(shift):
+        outcomes = (
+            outcome(structure("A"), log_prior=shift),
+            outcome(structure("B"), log_prior=shift),
+        )
+        return [candidate.score for candidate in rank(Case(0, (), outcomes), RankingModel())[0]]
+
+    assert scores(0.0) == pytest.approx(scores(-7.0))
+
+
+def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
+    alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
+    again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
+
+    (candidate,), _ = rank(Case(0, (), (alone, again)), RankingModel(log_likelihood=0.0))
+
+    assert candidate.samples == 40
+    assert candidate.adduct == "[M+Na]+"
+    assert candidate.score == pytest.approx(np.log(0.5 * 0.1 + 0.5 * 0.3))
+
+
+def test_a_case_without_structures_has_no_candidates():
+    assert rank(Case(0, (), (Outcome(status="timeout"),)), RankingModel()) == ((), 0.0)
+
+
+def test_confidence_falls_with_rank_and_never_sums_above_one():
+    eager = RankingModel(slope=1.0, intercept=5.0)
+    scores = np.array([0.0, -1.0, -2.0, -3.0])
+
+    confidence = candidate_confidence(scores, eager)
+
+    assert (np.diff(confidence) < 0).all()
+    assert confidence.sum() == pytest.approx(1)
+
+
+def test_ten_hold_the_right_one_at_least_as_likely_as_the_first_alone():
+    confidence = np.array([0.4, 0.1, 0.05])
+
+    assert top10_confidence(confidence, RankingModel()) == pytest.approx(0.55)
+    assert top10_confidence(confidence, RankingModel(top10_intercept=-9.0)) == 0.4
+
+
+def test_probabilities_stay_within_bounds_at_both_ends():
+    for intercept in (-800.0, 800.0):
+        model = RankingModel(intercept=intercept, top10_intercept=intercept)
+        confidence = candidate_confidence(np.array([0.0, -1.0]), model)
+        assert np.isfinite(confidence).all()
+        assert 0 <= top10_confidence(confidence, model) <= 1
+
+
+def test_the_model_is_kept_as_plain_values():
+    model = RankingModel(log_share=0.7, n_spectra=523)
+
+    assert config.parse(RankingModel, config.dump(model)) == model
+
+
+def test_a_calibration_that_would_turn_the_ranking_round_is_refused():
+    with pytest.raises(ConfigError, match="slope must not be negative"):
+        replace(RankingModel(), slope=-1.0)
