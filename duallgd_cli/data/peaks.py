@@ -1,0 +1,131 @@
+"""Annotated peaks, from a prediction, from prepared data or simulated, as one padded batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, parent_formula
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.data.prepared import PreparedSpectra
+from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+INSTRUMENTS: Final = ("", "orbitrap", "qtof")
+MAX_ROWS: Final = 128
+_NOISE_PPM: Final = 1.0
+_ENERGY_DROP: Final = 0.2
+_INSTRUMENT_DROP: Final = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class PeakRows:
+    """One spectrum as the encoder sees it; K rows.
+
+    Attributes:
+        subformula: (K, N_ELEMENTS).
+        numbers: Intensity, ppm, m/z, share and energy in eV (NaN if missing), float32 (K, 5).
+        carrier: (K,).
+        parent: Counts of the whole ion, (N_ELEMENTS,).
+        adduct: Index into `ADDUCTS`.
+        instrument: Index into `INSTRUMENTS`.
+    """
+
+    subformula: NDArray[np.float32]
+    numbers: NDArray[np.float32]
+    carrier: NDArray[np.int64]
+    parent: NDArray[np.float32]
+    adduct: int
+    instrument: int
+
+
+def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
+    """Rows of a spectrum to be predicted."""
+    hypothesis = annotated.hypothesis
+    columns = (
+        annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
+    )  # fmt: skip
+    instrument = hypothesis.feature.first.instrument
+    return PeakRows(
+        annotated.subformula.astype(np.float32).reshape(-1, N_ELEMENTS),
+        np.stack(columns, 1).astype(np.float32).reshape(-1, 5),
+        annotated.carrier.astype(np.int64),
+        parent_formula(hypothesis.formula, hypothesis.adduct).array.astype(np.float32),
+        hypothesis.adduct.index,
+        INSTRUMENTS.index(instrument) if instrument in INSTRUMENTS else 0,
+    )
+
+
+def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
+    """Rows of one or more prepared spectra of the same ion, the most intense `MAX_ROWS` kept."""
+    bounds = [(int(spectra.peak_offset[s]), int(spectra.peak_offset[s + 1])) for s in numbers]
+    index = np.concatenate([np.arange(a, b) for a, b in bounds])
+    if len(index) > MAX_ROWS:
+        keep = np.argsort(-spectra.intensity[index].astype(np.float32), kind="stable")[:MAX_ROWS]
+        index = index[np.sort(keep)]
+    first = numbers[0]
+    columns = (
+        spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
+    )  # fmt: skip
+    molecule = int(spectra.molecule[first])
+    change = np.asarray(ADDUCTS[int(spectra.adduct[first])].change, np.float32)
+    return PeakRows(
+        spectra.subformula_table[spectra.subformula_index[index]].astype(np.float32),
+        np.stack([column[index].astype(np.float32) for column in columns], 1),
+        spectra.carrier[index].astype(np.int64),
+        spectra.molecules.atom_counts[molecule].astype(np.float32) + change,
+        int(spectra.adduct[first]),
+        int(spectra.instrument[first]),
+    )
+
+
+def augment(rows: PeakRows, dropout: float, generator: np.random.Generator) -> PeakRows:
+    """A curated library spectrum made to look like one from a lab's own run.
+
+    Peaks go missing, intensities wobble, masses are off, energy or instrument are not recorded.
+
+    Args:
+        rows: As measured.
+        dropout: Largest share of rows that are dropped.
+        generator: Source of randomness.
+    """
+    keep = generator.random(len(rows.carrier)) >= generator.random() * dropout
+    numbers = rows.numbers[keep].copy()
+    numbers[:, 0] *= np.exp(generator.normal(0, 0.3, len(numbers)))
+    numbers[:, 0] /= max(float(numbers[:, 0].max(initial=0)), 1e-6)
+    numbers[:, 1] += generator.normal(0, _NOISE_PPM, len(numbers)) + generator.normal(0, _NOISE_PPM)
+    if generator.random() < _ENERGY_DROP:
+        numbers[:, 4] = np.nan
+    instrument = 0 if generator.random() < _INSTRUMENT_DROP else rows.instrument
+    return replace(
+        rows,
+        subformula=rows.subformula[keep],
+        numbers=numbers,
+        carrier=rows.carrier[keep],
+        instrument=instrument,
+    )
+
+
+def peak_batch(spectra: Sequence[PeakRows]) -> PeakBatch:
+    """Pad rows of several spectra to one batch."""
+    width = max(1, *(len(s.carrier) for s in spectra))
+    shape = (len(spectra), width)
+    subformula = np.zeros((*shape, N_ELEMENTS), np.float32)
+    numbers = np.zeros((*shape, 5), np.float32)
+    carrier = np.zeros(shape, np.int64)
+    mask = np.zeros(shape, bool)
+    for b, rows in enumerate(spectra):
+        k = len(rows.carrier)
+        subformula[b, :k], numbers[b, :k], carrier[b, :k] = (
+            rows.subformula, rows.numbers, rows.carrier,
+        )  # fmt: skip
+        mask[b, :k] = True
+    intensity, ppm, mz, share, energy = (torch.from_numpy(numbers[..., c].copy()) for c in range(5))
+    return PeakBatch(
+        torch.from_numpy(subformula), intensity, ppm, mz, share, torch.from_numpy(carrier), energy,
+        torch.from_numpy(mask), torch.from_numpy(np.stack([s.parent for s in spectra])),
+        torch.tensor([s.adduct for s in spectra]), torch.tensor([s.instrument for s in spectra]),
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""The encoder stage: predict the Morgan fingerprint from annotated peaks."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.simulation import simulate
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.training.settings import TrainingSettings
+
+_MERGED: Final = 3
+_VALIDATION_SPECTRA: Final = 1_000
+_THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
+
+
+class SpectrumSampler:
+    """Draws training spectra: a molecule first, then one or more of its spectra of one ion.
+
+    Args:
+        spectra: Prepared spectra.
+        fold: Name of the fold to draw from.
+    """
+
+    def __init__(self, spectra: PreparedSpectra, fold: str) -> None:
+        self.spectra = spectra
+        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index(fold))
+        order = members[np.argsort(spectra.molecule[members], kind="stable")]
+        self.molecules, start = np.unique(spectra.molecule[order], return_index=True)
+        self.members = np.split(order, start[1:])
+
+    def draw(self, generator: np.random.Generator) -> tuple[int, list[int]]:
+        """A molecule, and spectra that share its adduct and instrument with the first one."""
+        place = int(generator.integers(len(self.molecules)))
+        own = self.members[place]
+        first = int(own[generator.integers(len(own))])
+        s = self.spectra
+        alike = own[(s.adduct[own] == s.adduct[first]) & (s.instrument[own] == s.instrument[first])]
+        more = generator.permutation(alike[alike != first])
+        n_more = int(generator.integers(_MERGED + 1)) if generator.random() < 0.4 else 0
+        return int(self.molecules[place]), [first, *more[:n_more].tolist()]
+
+
+class EncoderStage:
+    """Batches and losses of fingerprint prediction.
+
+    Args:
+        spectra: Prepared spectra; fold train is trained on, fold val looked at.
+        structures: Molecules without spectra for simulated ones, or None.
+        settings: Of the run.
+        rank: This process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self,
+        spectra: PreparedSpectra,
+        structures: Molecules | None,
+        settings: TrainingSettings,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.spectra, self.structures, self.settings = spectra, structures, settings
+        self.rank, self.world_size = rank, world_size
+        self.sampler = SpectrumSampler(spectra, "train")
+        share = settings.data.simulated_share if structures is not None else 0.0
+        self.n_simulated = round(settings.data.spectra_per_batch * share)
+        if structures is not None:
+            fits = structures.n_heavy <= settings.data.max_atoms
+            train = structures.fold == FOLDS.index("train")
+            self.structure_rows = np.flatnonzero(fits & train & (structures.bond_offset[1:] > 0))
+        val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
+        chosen = np.random.default_rng(settings.seed).permutation(val)[:_VALIDATION_SPECTRA]
+        self.validation = np.sort(chosen)
+
+    def batches(self, first_step: int) -> Iterator[tuple[PeakBatch, Tensor]]:
+        """Peaks and true fingerprints (B, F), from a step on."""
+        step = first_step
+        while True:
+            yield self.batch(np.random.default_rng((self.settings.seed, step, self.rank)))
+            step += 1
+
+    def batch(self, generator: np.random.Generator) -> tuple[PeakBatch, Tensor]:
+        """One batch of measured and simulated spectra."""
+        rows: list[PeakRows] = []
+        bits: list[NDArray[np.uint16]] = []
+        for _ in range(self.settings.data.spectra_per_batch - self.n_simulated):
+            molecule, numbers = self.sampler.draw(generator)
+            measured = from_prepared(self.spectra, numbers)
+            rows.append(augment(measured, self.settings.data.peak_dropout, generator))
+            bits.append(self.spectra.molecules.fingerprint_bits(molecule))
+        if self.structures is not None:
+            for row in generator.choice(self.structure_rows, self.n_simulated).tolist():
+                rows.append(simulate(self.structures, row, generator))
+                bits.append(self.structures.fingerprint_bits(row))
+        return peak_batch(rows), dense_bits(bits)
+
+    def loss(
+        self, model: DualLGD, batch: tuple[PeakBatch, Tensor], step: int
+    ) -> tuple[Tensor, Tensor]:
+        """Summed binary cross entropy per spectrum, and the number of spectra."""
+        del step
+        peaks, target = batch
+        device = next(model.parameters()).device
+        logits = model.encoder(peaks.to(device)).float()
+        summed = binary_cross_entropy_with_logits(logits, target.to(device), reduction="sum")
+        return summed, torch.tensor(float(len(target)), device=device)
+
+    @torch.no_grad()
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Cross entropy and Tanimoto to the true fingerprint on single spectra of fold val."""
+        device = next(model.parameters()).device
+        probability, truth = [], []
+        for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):
+            peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in part])
+            probability.append(torch.sigmoid(model.encoder(peaks.to(device)).float()).cpu())
+            own = [
+                self.spectra.molecules.fingerprint_bits(int(self.spectra.molecule[s])) for s in part
+            ]
+            truth.append(dense_bits(own))
+        return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+
+
+def dense_bits(bits: list[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:
+    """On-bits as float 0/1, (B, n_bits)."""
+    dense = torch.zeros(len(bits), n_bits)
+    for b, index in enumerate(bits):
+        dense[b, torch.from_numpy(index.astype(np.int64))] = 1
+    return dense
+
+
+def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
+    """Cross entropy per spectrum and Tanimoto, soft and at several thresholds."""
+    clipped = probability.clamp(1e-6, 1 - 1e-6)
+    entropy = -(truth * clipped.log() + (1 - truth) * (1 - clipped).log()).sum(1)
+    figures = {"fp_bce": float(entropy.mean()), "fp_soft": _tanimoto(probability, truth)}
+    best = {t: _tanimoto((probability > t).float(), truth) for t in _THRESHOLDS}
+    threshold = max(best, key=lambda t: best[t])
+    return figures | {"fp_tanimoto": best[threshold], "fp_threshold": threshold}
+
+
+def _tanimoto(a: Tensor, b: Tensor) -> float:
+    common = (a * b).sum(1)
+    return float((common / (a.sum(1) + b.sum(1) - common).clamp_min(1e-6)).mean())
