@@ -3,6 +3,7 @@
 import gzip
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -114,8 +115,39 @@ MSP = b"NAME: a\nPRECURSORMZ: 181.0495\nNum Peaks: 2\n121.0284 1000\n163.039 250
 MS = b">compound a\n>parentmass 181.05\n>ms1\n181 5\n>collision 35\n121 5\n163 2\n" * 3
 TSV = b"identifier\tmzs\tintensities\tprecursor_mz\n" + b"a\t121.02,163.03\t1,0.5\t181.05\n" * 3
 
+_ARRAYS = "".join(
+    '<binaryDataArray encodedLength="12"><cvParam cvRef="MS" accession="MS:1000523" name="64-bit '
+    'float" value=""/><cvParam cvRef="MS" accession="MS:1000576" name="no compression" value=""/>'
+    f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value=""/>'
+    "<binary>AAAAAAAAWUA=</binary></binaryDataArray>"
+    for accession, name in (("MS:1000514", "m/z array"), ("MS:1000515", "intensity array"))
+)
+_SCAN = (
+    '<spectrum index="0" id="scan=1" defaultArrayLength="1">'
+    '<cvParam cvRef="MS" accession="MS:1000511" name="ms level" value="2"/>'
+    '<precursorList count="1"><precursor><selectedIonList count="1"><selectedIon><cvParam '
+    'cvRef="MS" accession="MS:1000744" name="selected ion m/z" value="181.05"/></selectedIon>'
+    '</selectedIonList><activation><cvParam cvRef="MS" accession="MS:1000045" name="collision '
+    f'energy" value="30"/></activation></precursor></precursorList>{_ARRAYS}</spectrum>'
+)
+MZML = f'<?xml version="1.0"?><mzML version="1.1.0"><run id="r"><spectrumList count="3">{_SCAN * 3}'
+MZML = f"{MZML}</spectrumList></run></mzML>".encode()
+_SCAN = (
+    '<scan num="1" msLevel="2" peaksCount="1" polarity="+"><precursorMz precursorCharge="1">181.05'
+    '</precursorMz><peaks precision="32" byteOrder="network" contentType="m/z-int">QsgAAELIAAA='
+    "</peaks></scan>"
+)
+MZXML = f'<?xml version="1.0"?><mzXML><msRun scanCount="3">{_SCAN * 3}</msRun></mzXML>'.encode()
 
-@given(st.sampled_from([MGF, MSP, MS, TSV]), st.data())
+
+@pytest.mark.parametrize("content", [MZML, MZXML])
+def test_the_undamaged_xml_is_read(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+
+    assert [s.mz.tolist() for s in read(str(tmp_path / "a"))] == [[100.0]] * 3
+
+
+@given(st.sampled_from([MGF, MSP, MS, TSV, MZML, MZXML]), st.data())
 def test_damaged_text_gives_rows_or_one_sentence(tmp_path_factory, content, data):
     edited = bytearray(content)
     for _ in range(data.draw(st.integers(1, 12))):

@@ -7,9 +7,10 @@ one record; broken XML ends the file, and that is said.
 import re
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, Final
+from functools import partial
+from typing import Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 from lxml import etree
@@ -38,6 +39,8 @@ BROKEN: Final = (
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
 _NOTHING: Final = np.zeros(0)
+_COMPRESSIONS: Final = frozenset({"no compression", "zlib compression"})
+_Array: TypeAlias = NDArray[np.float64]
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 
 
@@ -68,10 +71,16 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
     with _quiet():
         instrument = _mzxml_instrument(stream)
         reader = mzxml.MzXML(stream, **_OPTIONS)
+        # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
+        reader._decode_peaks = _leave
         # Not the reader's own order: it sorts by scan number and fails where two are equal.
         scans = pyteomics_xml.XML.iterfind(reader, "scan")
     for info in _one_by_one(scans):
-        yield _mzxml_record(info, instrument)
+        yield _mzxml_record(info, instrument, reader)
+
+
+def _leave(info: Mapping[str, Any]) -> None:
+    """Decode nothing."""
 
 
 def _quiet() -> AbstractContextManager[object]:
@@ -130,7 +139,7 @@ def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
     precursors = _list(info, "precursorList", "precursor")
     metadata |= _mzml_precursor(precursors[0]) if precursors else {}
     notes = (f"the first of {len(precursors)} precursors is used",) if len(precursors) > 1 else ()
-    return _with_arrays(metadata, info, notes, "profile spectrum" in info)
+    return _with_arrays(metadata, partial(_mzml_peaks, info), notes, "profile spectrum" in info)
 
 
 def _mzml_polarity(info: Mapping[str, Any]) -> str:
@@ -185,7 +194,7 @@ def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
     return [item for item in items if isinstance(item, Mapping)]
 
 
-def _mzxml_record(info: Mapping[str, Any], instrument: str) -> Record:
+def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Record:  # noqa: ANN401
     precursors = info.get("precursorMz") or [{}]
     precursor = precursors[0] if isinstance(precursors[0], Mapping) else {}
     precursor_mz = precursor.get("precursorMz", precursors[0] if not precursor else "")
@@ -202,15 +211,43 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str) -> Record:
         "instrument": instrument,
     }
     is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
-    return _with_arrays(metadata, info, (), is_profile)
+    with_peaks = partial(_mzxml_peaks, info.get("peaks"), reader)
+    return _with_arrays(metadata, with_peaks, (), is_profile)
+
+
+def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN401
+    first = peaks[0] if isinstance(peaks, list) and peaks else peaks
+    if not isinstance(first, Mapping) or not first.get("peaks"):
+        return _NOTHING, _NOTHING
+    compression, dtype = reader._determine_compression(first), reader._determine_dtype(first)
+    pairs = reader.decode_data_array(first["peaks"], compression, dtype)
+    return pairs["m/z array"].astype(np.float64), pairs["intensity array"].astype(np.float64)
+
+
+def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
+    # What pyteomics understood it has taken out; it would read the rest as plain numbers.
+    names = [*info, *(info["name"] if isinstance(info.get("name"), list) else ())]
+    unknown = [name for name in names if "compression" in name and name not in _COMPRESSIONS]
+    if unknown:
+        raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
+    return _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
+
+
+def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
+    if array is None or not array.data:
+        return _NOTHING
+    return np.asarray(array.decode(), dtype=np.float64)
 
 
 def _with_arrays(
-    metadata: dict[str, str], info: Mapping[str, Any], notes: tuple[str, ...], is_profile: bool
+    metadata: Mapping[str, str],
+    peaks: Callable[[], tuple[_Array, _Array]],
+    notes: tuple[str, ...],
+    is_profile: bool,
 ) -> Record:
     fields = {key: value for key, value in metadata.items() if value}
     try:
-        mz, intensity = _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
+        mz, intensity = peaks()
     except BROKEN as error:
         trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
         return unreadable_record(fields, trouble)
@@ -221,10 +258,3 @@ def _with_arrays(
         mz, intensity = pick_peaks(mz, intensity)
         notes = (*notes, PROFILE_WARNING)
     return Record(fields, mz, intensity, "", notes)
-
-
-def _decoded(array: Any) -> NDArray[np.float64]:  # noqa: ANN401  pyteomics is untyped
-    if array is None or not getattr(array, "data", True):
-        return _NOTHING
-    values = array.decode() if hasattr(array, "decode") else array
-    return np.asarray(values, dtype=np.float64)

@@ -291,6 +291,16 @@ def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
     assert "has no formula for '404'" in unknown.message
 
 
+def test_a_feature_that_the_table_does_not_know_keeps_its_own_formula(tmp_path):
+    source = table(tmp_path, "feature_id,formula\n1,C9H8O4\n", "t.csv")
+
+    (found,) = source.propose(feature_of(formula="C9H8O4", feature_id="2", scans="1"))
+
+    assert found.notes == ("formula from the file, since the table has none",)
+    assert source.propose(feature_of(feature_id="2", scans="1")).status == "no_formula"
+    assert len(source.propose(feature_of(scans="1"))) == 1
+
+
 def test_ranks_stand_in_for_missing_scores(tmp_path):
     source = table(
         tmp_path,

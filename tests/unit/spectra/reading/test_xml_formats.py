@@ -180,6 +180,28 @@ def test_an_mzml_without_spectra_is_unreadable(tmp_path):
         parsed(tmp_path, mzml([]))
 
 
+def test_numpress_is_refused_rather_than_misread(tmp_path):
+    packed = array(MZ, "m/z array", "MS:1000514", False).replace(
+        cv("MS:1000576", "no compression"),
+        cv("MS:1002312", "MS-Numpress linear prediction compression"),
+    )
+    other = array(INTENSITY, "intensity array", "MS:1000515", False)
+
+    first, second = parsed(tmp_path, mzml([scan(1, arrays=packed + other), scan(2)]))
+
+    assert "MS-Numpress linear prediction compression is not supported" in first.failure.message
+    assert second.mz.size == 3
+
+
+def test_spectra_without_peaks_stop_nothing(tmp_path):
+    empty = array([], "m/z array", "MS:1000514", False)
+    empty += array([], "intensity array", "MS:1000515", False)
+    no_text = empty.replace("<binary></binary>", "<binary/>")
+    scans = [scan(1, arrays=empty), scan(2, arrays=no_text), scan(3, arrays=""), scan(4)]
+
+    assert [s.mz.size for s in parsed(tmp_path, mzml(scans))] == [0, 0, 0, 3]
+
+
 def peaks_of_mzxml(precision, compress):
     values = np.array([MZ, INTENSITY]).T.reshape(-1).astype(f">f{precision // 8}").tobytes()
     text = base64.b64encode(zlib.compress(values) if compress else values).decode()
@@ -227,3 +249,10 @@ def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
 
     assert first.spectrum_id == second.spectrum_id == "scan=2"
     assert isinstance(third, Unreadable)
+
+
+@pytest.mark.parametrize("peaks", ['<peaks precision="32" byteOrder="network"/>', "<peaks/>", " "])
+def test_mzxml_scans_without_peaks_stop_nothing(tmp_path, peaks):
+    first, second = parsed(tmp_path, mzxml(mzxml_scan(1, peaks=peaks) + mzxml_scan(2)), "a.mzXML")
+
+    assert (first.mz.size, second.mz.size) == (0, 3)
