@@ -73,7 +73,7 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     molecule = int(spectra.molecule[first])
     change = np.asarray(ADDUCTS[int(spectra.adduct[first])].change, np.float32)
     return PeakRows(
-        spectra.subformula_table[spectra.subformula_index[index]].astype(np.float32),
+        spectra.subformula[index].astype(np.float32),
         np.stack([column[index].astype(np.float32) for column in columns], 1),
         spectra.carrier[index].astype(np.int64),
         spectra.molecules.atom_counts[molecule].astype(np.float32) + change,

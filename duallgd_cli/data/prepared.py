@@ -92,16 +92,12 @@ class Molecules:
 
 @dataclass(frozen=True, eq=False)
 class PreparedSpectra:
-    """Annotated spectra of prepared molecules; see `spectra.types.AnnotatedSpectrum`.
-
-    Sub-formulas repeat, so a peak row holds an index into the table of distinct ones.
-    """
+    """Annotated spectra of prepared molecules; see `spectra.types.AnnotatedSpectrum`."""
 
     molecules: Molecules
     molecule: NDArray[np.int32]
     peak_offset: NDArray[np.int64]
-    subformula_table: NDArray[np.uint8]
-    subformula_index: NDArray[np.uint32]
+    subformula: NDArray[np.uint8]
     intensity: NDArray[np.float16]
     ppm: NDArray[np.float16]
     mz: NDArray[np.float32]

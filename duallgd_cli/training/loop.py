@@ -127,8 +127,8 @@ class _Run:
         loss = float(total / number)
         if not math.isfinite(loss):
             raise DivergenceError(
-                f"the loss became {loss} at step {self.step}; lower optimiser.learning_rate and run "
-                f"again: the last good state is in {self.out}"
+                f"the loss became {loss} at step {self.step}; lower optimiser.learning_rate and "
+                f"run again: the last good state is in {self.out}"
             )
         self.optimiser.zero_grad(set_to_none=True)
         (summed / number).backward()  # type: ignore[no-untyped-call]
