@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SODIUM_MASS_DA
 from duallgd_cli.chem.formula import Formula
 
 HERE = Path(__file__).resolve().parent
-SELFTEST = HERE.parent / "duallgd_cli" / "cli" / "selftest.mgf"
+SELFTEST = HERE.parent / "duallgd_cli" / "inference" / "selftest.mgf"
 PPM_ERROR = 2.0
 CHEMICAL_NOISE = 3
 
@@ -158,6 +158,39 @@ FORMULA_TABLE = (
     ("sulfamethoxazole", "C12H12ClNO3", 0.07),
     ("citric acid", "C6H8O7", 1.0),
 )
+# Each of these must become a row that says why there are no candidates.
+SELFTEST_REFUSED = """
+BEGIN IONS
+TITLE=no formula
+PEPMASS=152.07060
+ADDUCT=[M+H]+
+110.0600 1000
+END IONS
+
+BEGIN IONS
+TITLE=formula of another mass
+PEPMASS=152.07060
+ADDUCT=[M+H]+
+FORMULA=C8H10N4O2
+110.0600 1000
+END IONS
+
+BEGIN IONS
+TITLE=doubly charged
+PEPMASS=152.07060
+ADDUCT=[M+2H]2+
+FORMULA=C8H9NO2
+110.0600 1000
+END IONS
+
+BEGIN IONS
+TITLE=platinum
+PEPMASS=300.95000
+ADDUCT=[M+H]+
+FORMULA=H6Cl2N2Pt
+110.0600 1000
+END IONS
+"""
 SELFTEST_MOLECULES = ("caffeine", "ibuprofen", "paracetamol", "acetylcholine")
 
 
@@ -277,7 +310,7 @@ def main() -> None:
         HERE / "spectra.mgf": mgf(SPECTRA, WITHOUT_FORMULA),
         HERE / "formulas.csv": formula_table(),
         HERE / "spectra.mzML": mzml([made for made in SPECTRA if made.molecule == "caffeine"]),
-        SELFTEST: mgf(short),
+        SELFTEST: mgf(short) + SELFTEST_REFUSED,
     }
     for path, text in files.items():
         path.write_text(text, encoding="utf-8", newline="\n")

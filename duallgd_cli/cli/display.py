@@ -99,7 +99,6 @@ def configure_logging(quiet: bool, json_log: bool) -> None:
     root = logging.getLogger("duallgd_cli")
     root.handlers[:] = [_JsonHandler() if json_log else _TextHandler()]
     root.setLevel(logging.ERROR if quiet else logging.INFO)
-    root.propagate = False
 
 
 def is_interactive(quiet: bool, json_log: bool) -> bool:

@@ -1,0 +1,41 @@
+"""`duallgd selftest`: does this installation work, from file to ranked structures?"""
+
+from typing import Annotated
+
+import typer
+
+EPILOG = """
+**Examples**
+
+- `duallgd selftest`
+
+- `duallgd selftest --weights my.safetensors --device cuda`
+"""
+
+
+def selftest(
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Weights file or name. By default those that come with duallgd."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+) -> None:
+    """Predict a few bundled spectra and check what must be true of the results.
+
+    Takes seconds. The spectra are made from chemistry, not measured: this tests the installation,
+    not the accuracy. Exits with 1 if a check fails.
+    """
+    from duallgd_cli.inference import api
+    from duallgd_cli.inference import selftest as bundled
+    from duallgd_cli.runtime import Runtime
+
+    model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
+    typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
+    checks = bundled.selftest(model)
+    for check in checks:
+        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name} ({check.found})")
+    failed = sum(not check.passed for check in checks)
+    typer.echo(f"{len(checks) - failed} of {len(checks)} checks passed")
+    if failed:
+        raise typer.Exit(1)
