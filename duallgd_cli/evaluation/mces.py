@@ -39,12 +39,24 @@ class Interval:
     Attributes:
         lower: The distance is at least this.
         upper: The distance is at most this; infinity if no mapping was found.
-        limit_s: Time limit of the search that ran out, 0 if it ran to its end.
+        limit_s: Longest time limit of a search that ran out, 0 if none did.
     """
 
     lower: float
     upper: float
     limit_s: float = 0.0
+
+    def __and__(self, other: "Interval") -> "Interval":
+        """What two searches together know."""
+        return Interval(
+            max(self.lower, other.lower),
+            min(self.upper, other.upper),
+            max(self.limit_s, other.limit_s),
+        )
+
+    def settles(self, cutoff: float) -> bool:
+        """Whether it is proven that the distance is above the cutoff, or which one it is."""
+        return self.lower == self.upper or self.lower > cutoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +128,13 @@ class Search:
         first, second = sorted(pair)
         key = (first, second)
         self.needed.add(key)
-        found = self.solved.get(key) or self.known.get(key)
-        if found is None or not _answers(found, cutoff, self.limit_s):
-            found = _solve(key, bound, cutoff, self.limit_s)
+        found = self.solved.get(key) or self.known.get(key) or Interval(bound, float("inf"))
+        if not found.settles(cutoff) and found.limit_s < self.limit_s:
+            found &= _solve(key, bound, cutoff, self.limit_s)
             self.solved[key] = found
-        if found.limit_s and found.lower <= cutoff:
+        if not found.settles(cutoff):
             self.timeouts.add(key)
         return found.upper if found.upper <= cutoff else None
-
-
-def _answers(found: Interval, cutoff: float, limit_s: float) -> bool:
-    exact = found.lower == found.upper
-    return exact or found.lower > cutoff or found.limit_s >= limit_s
 
 
 def _solve(key: tuple[str, str], bound: float, cutoff: float, limit_s: float) -> Interval:
@@ -148,7 +155,7 @@ def _solve(key: tuple[str, str], bound: float, cutoff: float, limit_s: float) ->
     value = _distance_of(_mapping(program), *graphs)
     if program.status == pulp.LpStatusOptimal and program.sol_status == pulp.LpSolutionOptimal:
         return Interval(value, value)
-    _log.info("no proven distance within %.0f s for %s and %s", limit_s, *key)
+    _log.debug("no proven distance within %.0f s for %s and %s", limit_s, *key)
     return Interval(bound, value, limit_s)
 
 

@@ -225,7 +225,8 @@ def _score_one(entry: Entry, scorer: Scorer, cache: MCESCache | None) -> _Result
     row = _plain(truth, candidates, scorer.top_k) | _counts(truth, candidates)
     parts: dict[str, tuple[list[float], Search]] = {}
     if scorer.mces:
-        parts["mces"] = _minima(truth, candidates, Convention(), scorer, cache)
+        known = _known(cache, truth, candidates)
+        parts["mces"] = _minima(truth, candidates, Convention(), scorer, known)
     if scorer.reference:
         kept = _reference_order(candidates)
         canonical = canonical_tautomer(truth.smiles) or truth
@@ -234,7 +235,8 @@ def _score_one(entry: Entry, scorer: Scorer, cache: MCESCache | None) -> _Result
         if scorer.mces:
             # Reference: the search starts from twice the number of bonds of the truth.
             convention = Convention(_REFERENCE_THRESHOLD, ceiling=2.0 * truth.n_bonds)
-            parts["reference_mces"] = _minima(canonical, tautomers, convention, scorer, cache)
+            known |= _known(cache, canonical, tautomers) | parts["mces"][1].solved
+            parts["reference_mces"] = _minima(canonical, tautomers, convention, scorer, known)
     return _with_distances(row, parts, scorer.top_k)
 
 
@@ -303,9 +305,9 @@ def _minima(
     candidates: Sequence[Molecule | None],
     convention: Convention,
     scorer: Scorer,
-    cache: MCESCache | None,
+    known: dict[Pair, Interval],
 ) -> tuple[list[float], Search]:
-    search = Search(scorer.mces_limit_s, known=_known(cache, truth, candidates))
+    search = Search(scorer.mces_limit_s, known=known)
     smiles = [found.smiles if found else None for found in candidates]
     return search.minima(truth.smiles, smiles, scorer.top_k, convention), search
 

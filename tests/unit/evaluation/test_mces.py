@@ -153,12 +153,22 @@ def test_a_mapping_found_before_the_time_ran_out_counts_and_is_counted():
     assert search.timeouts == {("CCO", "COC")}
 
 
+def test_a_search_that_ran_out_takes_nothing_from_what_an_earlier_one_proved():
+    proven, ran_out = Interval(15.5, float("inf")), Interval(9.0, 40.0, limit_s=10.0)
+
+    together = proven & ran_out
+
+    assert together == ran_out & proven == Interval(15.5, 40.0, limit_s=10.0)
+    assert together.settles(15.0)
+    assert not together.settles(20.0)
+
+
 def test_more_time_than_before_tries_again():
     known = {("CCO", "COC"): Interval(1.0, 15.0, limit_s=1.0)}
     search = Search(limit_s=10.0, known=known)
 
     assert search.minima("COC", ["CCO"], [1], Convention()) == [2.0]
-    assert search.solved == {("CCO", "COC"): Interval(2.0, 2.0)}
+    assert search.solved == {("CCO", "COC"): Interval(2.0, 2.0, limit_s=1.0)}
     assert not search.timeouts
 
 

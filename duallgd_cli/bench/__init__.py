@@ -1,0 +1,1 @@
+"""Benchmarks: accuracy on public data sets, speed, and ablations."""

@@ -1,0 +1,110 @@
+"""Readable tables of an evaluation on the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from duallgd_cli.bench.published import Published
+
+_PERCENT: Final = frozenset({"accuracy", "reference_accuracy", "oracle_accuracy"})
+_SHORT: Final = {"accuracy": "acc", "mces": "MCES", "tanimoto": "Tan"}
+# Piped output has no width of its own; tables then take what they need.
+_WIDTH_WITHOUT_TERMINAL: Final = 120
+
+
+def show(found: Mapping[str, Any], published: Sequence[Published] = ()) -> None:
+    """Print the tables of a results.json, with published rows beside ours.
+
+    Args:
+        found: Contents of results.json.
+        published: Rows for the same benchmark; none for any other data.
+    """
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    console.print(_metrics(found))
+    for sentence in _remarks(found):
+        console.print(sentence, markup=False)
+    if published:
+        console.print(_beside(found, published))
+    if found["groups"]:
+        console.print(_groups(found))
+
+
+def _metrics(found: Mapping[str, Any]) -> Table:
+    caption = f"{found['spectra']} spectra of {found['molecules']} molecules"
+    table = Table(title=found["title"], caption=caption, title_justify="left")
+    table.add_column("mean (95 % interval)", no_wrap=True)
+    table.add_column("over spectra", justify="right", no_wrap=True)
+    table.add_column("over molecules", justify="right", no_wrap=True)
+    for name, estimates in found["metrics"].items():
+        cells = [_with_interval(name, estimates[kind]) for kind in ("per_spectrum", "per_molecule")]
+        table.add_row(name.replace("_", " "), *cells)
+    return table
+
+
+def _remarks(found: Mapping[str, Any]) -> list[str]:
+    sentences = [f"Track: {found['track']}."]
+    statuses = ", ".join(f"{count} {status}" for status, count in found["statuses"].items())
+    sentences.append(f"Predictions: {statuses}; a spectrum without candidates counts as wrong.")
+    for name, work in found["mces_work"].items():
+        sentences.append(
+            f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
+            f"{found['scoring']['mces_limit_s']:g} s and count as the worst they may be."
+        )
+    return sentences + list(found["remarks"])
+
+
+def _beside(found: Mapping[str, Any], published: Sequence[Published]) -> Table:
+    table = Table(title="Published rows, as their authors state them", title_justify="left")
+    for head in ("method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10"):
+        table.add_column(head, justify="left" if head == "method" else "right")
+    table.add_column("assumes")
+    for row in published:
+        values = (*row.accuracy, *row.mces, *row.tanimoto)
+        cells = ["-" if value is None else f"{value:.2f}" for value in values]
+        table.add_row(f"{row.method} ({row.source})", *cells, row.assumes)
+    names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
+    ours = [
+        _number(name, found["metrics"][name]["per_spectrum"]["mean"])
+        if name in found["metrics"]
+        else "-"
+        for name in names
+    ]
+    table.add_row("this run", *ours, "; ".join([found["track"], *found["remarks"]]), style="bold")
+    return table
+
+
+def _groups(found: Mapping[str, Any]) -> Table:
+    table = Table(title="Groups of spectra, means over spectra", title_justify="left")
+    table.add_column("group", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    names = list(found["groups"][0]["estimates"])
+    for name in names:
+        kind, _, k = name.partition("@")
+        table.add_column(f"{_SHORT.get(kind, kind)}@{k}", justify="right", no_wrap=True)
+    previous = ""
+    for group in found["groups"]:
+        if group["by"] != previous:
+            table.add_section()
+            table.add_row(f"[bold]{group['by'].replace('_', ' ')}[/]")
+            previous = group["by"]
+        means = [_number(name, group["estimates"][name]["mean"]) for name in names]
+        table.add_row(f"  {escape(group['label'])}", str(group["spectra"]), *means)
+    return table
+
+
+def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
+    mean, low, high = (_number(name, estimate[part]) for part in ("mean", "low", "high"))
+    return f"{mean} ({low} to {high})"
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if name.partition("@")[0] in _PERCENT:
+        return f"{100 * value:.1f}%"
+    return f"{value:.3f}" if "tanimoto" in name else f"{value:.2f}"
