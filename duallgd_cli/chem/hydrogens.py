@@ -87,13 +87,16 @@ class _Range(NamedTuple):
         )
 
 
-def complete(skeleton: Skeleton, hydrogens: int, charge: int) -> list[Completion] | Rejection:
+def complete(
+    skeleton: Skeleton, hydrogens: int, charge: int, tiers: Sequence[int] = TIERS
+) -> list[Completion] | Rejection:
     """Find the hydrogens, charges and Kekule forms that give a hydrogen count and net charge.
 
     Args:
         skeleton: Atoms and bonds, in any order; the order only breaks ties.
         hydrogens: Hydrogens of the molecule.
         charge: Net charge of the molecule.
+        tiers: Kinds of states to try one after the other, the usual ones first.
 
     Returns:
         Answers, cheapest first, at least one; or why there is none.
@@ -101,7 +104,7 @@ def complete(skeleton: Skeleton, hydrogens: int, charge: int) -> list[Completion
     if not skeleton.is_connected:
         return Rejection("disconnected")
     reason = "hydrogens"
-    for tier in TIERS:
+    for tier in tiers:
         atom_states = states(skeleton, tier)
         if not all(atom_states):
             reason = "valence"

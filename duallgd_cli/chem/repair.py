@@ -5,43 +5,68 @@ a Kekule form or imply the wrong number of hydrogens. A best-first search change
 those first that the model finds plausible and that mend a broken rule, until all rules hold. It
 knows the formula and the model's output, nothing else.
 
-N is the number of heavy atoms, M the number of their pairs, C the number of bond classes.
+N is the number of heavy atoms, M the number of their pairs, P the number of pairs that a search may
+change, C the number of bond classes.
 """
 
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, INDEX, N_BOND_CLASSES, N_HEAVY
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, N_BOND_CLASSES
+from duallgd_cli.chem.faults import (
+    MAX_AROMATIC,
+    MAX_SUM,
+    ONE_PI,
+    OPEN_PI,
+    atom_tables,
+    pi_share,
+    possible_atoms,
+)
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.kekule import match
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of, components, pairs
-from duallgd_cli.chem.valence import plain_states
+from duallgd_cli.chem.skeleton import Skeleton, bonds_of, pairs
+from duallgd_cli.chem.valence import PROTON_MOVED, USUAL
 
-# How many nats of log-probability a search pays to mend one broken rule, and how many bond
-# matrices it may look at. The first search finds likely molecules, the later ones find some.
-_ATTEMPTS: Final = ((2.0, 40), (6.0, 30), (40.0, 100))
 _CHILDREN: Final = 10
-_MAX_SUM: Final = 32
-_MAX_AROMATIC: Final = 6
 _LEAST_LOG_PROB: Final = -30.0
-# Faults of atoms that are possible but seldom meant.
-_LONE_AROMATIC_BOND: Final = 0.5
-_CHARGE: Final = 0.25
-_UNUSUAL_CHARGE: Final = 1.0
 
 _ORDER: Final = np.array([0, 1, 2, 3, 1])
 _IS_AROMATIC: Final = np.array([0, 0, 0, 0, 1])
 # Change of order sum and of aromatic bonds from an old class (rows) to a new one (columns).
 _ORDER_CHANGE: Final = _ORDER[None, :] - _ORDER[:, None]
 _AROMATIC_CHANGE: Final = _IS_AROMATIC[None, :] - _IS_AROMATIC[:, None]
+
+
+class _Attempt(NamedTuple):
+    """How one search goes about it.
+
+    Attributes:
+        rule_nats: How many nats of log-probability mending a broken rule is worth.
+        effort: How many bond matrices it may look at.
+        pairs_per_atom: How many pairs it may change, as a multiple of N.
+        tolerance: Parts of rules that an answer may break, such as aromatic bonds outside rings.
+    """
+
+    rule_nats: float
+    effort: int
+    pairs_per_atom: int
+    tolerance: float
+
+
+# The first search finds likely molecules, the next ones find some molecule.
+_ATTEMPTS: Final = (
+    _Attempt(2.0, 40, 6, 0.9),
+    _Attempt(8.0, 30, 6, 0.9),
+    _Attempt(40.0, 60, 100, 0.9),
+    _Attempt(40.0, 40, 100, 100.0),
+)
 
 
 @dataclass(slots=True)
@@ -52,6 +77,8 @@ class _State:
         bond_class: Shape (M,).
         order_sum: Sum of bond orders of each atom, aromatic bonds as one, shape (N,).
         n_aromatic: Aromatic bonds of each atom, shape (N,).
+        bonded: Bit mask of each atom's neighbours.
+        ring: Bit mask of each atom's neighbours by aromatic bonds.
         nats: Negative log-probability.
         edits: Changed pairs and their new classes.
     """
@@ -59,30 +86,28 @@ class _State:
     bond_class: NDArray[np.int64]
     order_sum: NDArray[np.int64]
     n_aromatic: NDArray[np.int64]
+    bonded: list[int]
+    ring: list[int]
     nats: float
     edits: dict[int, int]
 
 
 @dataclass(slots=True)
 class _Structure:
-    """What of a state only a walk over its graph can tell.
+    """What of a state only a walk over its graph can tell, as bit masks of atoms.
 
     Attributes:
-        fragment: Number of the fragment of each atom, shape (N,).
-        n_fragments: How many fragments there are.
-        unpaired: 1 for atoms of ring systems without a Kekule form, else 0, shape (N,).
-        n_unpaired: How many such ring systems there are.
+        fragments: The connected fragments.
+        unpaired: Aromatic ring systems without a Kekule form.
     """
 
-    fragment: NDArray[np.int64]
-    n_fragments: int
-    unpaired: NDArray[np.int64]
-    n_unpaired: int
+    fragments: list[int]
+    unpaired: list[int]
 
     @property
     def faults(self) -> int:
         """Rules broken by the graph as a whole."""
-        return self.n_fragments - 1 + self.n_unpaired
+        return len(self.fragments) - 1 + len(self.unpaired)
 
 
 def repair(
@@ -101,9 +126,12 @@ def repair(
     """
     if _is_molecule(formula, bond_class):
         return bond_class.astype(np.int8)
-    for rule_nats, effort in _ATTEMPTS:
-        search = _Search(formula, bond_log_prob, rule_nats)
-        for state, structure in islice(search.states(bond_class.astype(np.int64)), effort):
+    if not formula.has_even_electrons:
+        return None
+    start = bond_class.astype(np.int64)
+    for attempt in _ATTEMPTS:
+        search = _Search(formula, start, bond_log_prob, attempt)
+        for state, structure in islice(search.states(), attempt.effort):
             possible = structure.faults == 0 and search.is_possible(state)
             if possible and _is_molecule(formula, state.bond_class):
                 return state.bond_class.astype(np.int8)
@@ -113,28 +141,35 @@ def repair(
 def _is_molecule(formula: Formula, bond_class: NDArray[np.integer]) -> bool:
     bonds = bonds_of(formula.n_heavy, bond_class)
     skeleton = Skeleton.of(formula.atom_class.tolist(), bonds)
-    return not isinstance(complete(skeleton, formula.hydrogens, formula.charge), Rejection)
+    answer = complete(skeleton, formula.hydrogens, formula.charge, (USUAL, PROTON_MOVED))
+    return not isinstance(answer, Rejection)
 
 
 class _Search:
     """Best-first search over single changes of a bond matrix."""
 
     def __init__(
-        self, formula: Formula, bond_log_prob: NDArray[np.float32], rule_nats: float
+        self,
+        formula: Formula,
+        start: NDArray[np.int64],
+        bond_log_prob: NDArray[np.float32],
+        attempt: _Attempt,
     ) -> None:
-        self._rule_nats = rule_nats
         self._element = formula.atom_class
-        self._low, self._high = pairs(formula.n_heavy)
-        self._every_pair = np.arange(self._low.size)
+        self._elements = self._element.tolist()
+        self._ends = pairs(formula.n_heavy)
+        self._attempt = attempt
+        self._start = start
         # A class that the model excludes stays within reach, at a finite price.
         self._nats = -np.maximum(bond_log_prob.astype(np.float64), _LEAST_LOG_PROB)
-        self._tables = _tables(formula.charge > 0)
-        self._possible = _possible()
+        self._open = self._open_pairs(attempt.pairs_per_atom * formula.n_heavy)
+        self._low, self._high = (end[self._open] for end in self._ends)
+        self._tables = atom_tables(formula.charge > 0)
         self._wanted = formula.hydrogens - formula.charge
 
-    def states(self, bond_class: NDArray[np.int64]) -> Iterator[tuple[_State, _Structure]]:
+    def states(self) -> Iterator[tuple[_State, _Structure]]:
         """States, most promising first: the lowest sum of improbability and broken rules."""
-        start = self._start(bond_class)
+        start = self._first()
         # Energy, order of arrival, state, and the edit still to be made (or what is known of it).
         waiting: list[tuple[float, int, _State, tuple[int, int] | _Structure]] = [
             (0.0, 0, start, self._structure(start))
@@ -142,13 +177,13 @@ class _Search:
         seen: set[frozenset[tuple[int, int]]] = set()
         arrivals = 0
         while waiting:
-            energy, _, state, pending = heapq.heappop(waiting)
+            _, _, state, pending = heapq.heappop(waiting)
             if isinstance(pending, tuple):
-                state = self._edited(state, *pending)
-                key = frozenset(state.edits.items())
+                key = frozenset((state.edits | {pending[0]: pending[1]}).items())
                 if key in seen:
                     continue
                 seen.add(key)
+                state = self._edited(state, *pending)
                 pending = self._structure(state)
                 energy = self._energy(state, pending)
                 if waiting and energy > waiting[0][0]:
@@ -162,21 +197,37 @@ class _Search:
 
     def is_possible(self, state: _State) -> bool:
         """Whether every atom alone, and the hydrogen count, are possible."""
-        fault, least, most = self._tables[:, self._element, state.order_sum, state.n_aromatic].sum(
-            axis=1
-        )
-        return bool(fault < 1 and least <= self._wanted <= most)
+        fault, least, most = self._of_atoms(state).sum(axis=1)
+        if fault > self._attempt.tolerance or not least <= self._wanted <= most:
+            return False
+        sums, aromatic = _clipped(state)
+        return bool(possible_atoms()[self._element, sums, aromatic].all())
 
-    def _start(self, bond_class: NDArray[np.int64]) -> _State:
+    def _open_pairs(self, count: int) -> NDArray[np.int64]:
+        """Pairs that may change: the bonded ones, and those with the cheapest changes."""
+        every = np.arange(self._start.size)
+        price = self._nats - self._nats[every, self._start][:, None]
+        price[every, self._start] = np.inf
+        cheapest = np.where(self._start == BOND_NONE, price.min(axis=1), -np.inf)
+        return np.sort(np.argsort(cheapest, kind="stable")[:count])
+
+    def _first(self) -> _State:
         n = self._element.size
-        ends = np.concatenate([self._low, self._high])
-        order = np.tile(_ORDER[bond_class], 2)
-        aromatic = np.tile(bond_class == BOND_AROMATIC, 2)
+        ends = np.concatenate(self._ends)
+        order = np.tile(_ORDER[self._start], 2)
+        aromatic = np.tile(self._start == BOND_AROMATIC, 2)
+        bonded, ring = [0] * n, [0] * n
+        for low, high, kind in bonds_of(n, self._start):
+            for masks in (bonded, ring) if kind == BOND_AROMATIC else (bonded,):
+                masks[low] |= 1 << high
+                masks[high] |= 1 << low
         return _State(
-            bond_class,
+            self._start,
             np.bincount(ends, order, n).astype(np.int64),
             np.bincount(ends, aromatic, n).astype(np.int64),
-            float(self._nats[self._every_pair, bond_class].sum()),
+            bonded,
+            ring,
+            float(self._nats[np.arange(self._start.size), self._start].sum()),
             {},
         )
 
@@ -184,29 +235,31 @@ class _Search:
         old = int(state.bond_class[pair])
         bond_class = state.bond_class.copy()
         bond_class[pair] = new
+        low, high = int(self._ends[0][pair]), int(self._ends[1][pair])
         order_sum, n_aromatic = state.order_sum.copy(), state.n_aromatic.copy()
-        ends = [self._low[pair], self._high[pair]]
-        order_sum[ends] += _ORDER_CHANGE[old, new]
-        n_aromatic[ends] += _AROMATIC_CHANGE[old, new]
-        nats = state.nats + self._nats[pair, new] - self._nats[pair, old]
-        return _State(bond_class, order_sum, n_aromatic, nats, {**state.edits, pair: new})
+        bonded, ring = state.bonded, state.ring
+        if BOND_NONE in (old, new):
+            bonded = _toggled(bonded, low, high)
+        if BOND_AROMATIC in (old, new):
+            ring = _toggled(ring, low, high)
+        for end in (low, high):
+            order_sum[end] += _ORDER_CHANGE[old, new]
+            n_aromatic[end] += _AROMATIC_CHANGE[old, new]
+        nats = state.nats + float(self._nats[pair, new] - self._nats[pair, old])
+        edits = state.edits | {pair: new}
+        if new == self._start[pair]:
+            del edits[pair]
+        return _State(bond_class, order_sum, n_aromatic, bonded, ring, nats, edits)
 
     def _of_atoms(self, state: _State) -> NDArray[np.float64]:
         """Fault, least and most contribution of each atom, shape (3, N)."""
-        sums, aromatic = self._clipped(state)
+        sums, aromatic = _clipped(state)
         return self._tables[:, self._element, sums, aromatic]
-
-    def _clipped(self, state: _State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row and column of each atom in the tables."""
-        return (
-            np.minimum(state.order_sum, _MAX_SUM - 1),
-            np.minimum(state.n_aromatic, _MAX_AROMATIC - 1),
-        )
 
     def _energy(self, state: _State, structure: _Structure) -> float:
         fault, least, most = self._of_atoms(state).sum(axis=1)
         gap = max(0.0, least - self._wanted, self._wanted - most) / 2
-        return float(state.nats + self._rule_nats * (fault + gap + structure.faults))
+        return float(state.nats + self._attempt.rule_nats * (fault + gap + structure.faults))
 
     def _children(
         self, state: _State, structure: _Structure
@@ -216,140 +269,98 @@ class _Search:
         after = self._tables[
             :,
             self._element[:, None, None],
-            np.clip(state.order_sum[:, None, None] + _ORDER_CHANGE, 0, _MAX_SUM - 1),
-            np.clip(state.n_aromatic[:, None, None] + _AROMATIC_CHANGE, 0, _MAX_AROMATIC - 1),
+            np.clip(state.order_sum[:, None, None] + _ORDER_CHANGE, 0, MAX_SUM - 1),
+            np.clip(state.n_aromatic[:, None, None] + _AROMATIC_CHANGE, 0, MAX_AROMATIC - 1),
         ]  # (3, N, C old, C new)
         change = after - now[:, :, None, None]
-        old = state.bond_class
-        by_pair = change[:, self._low, old] + change[:, self._high, old]  # (3, M, C)
+        old = state.bond_class[self._open]
+        by_pair = change[:, self._low, old] + change[:, self._high, old]  # (3, P, C)
         fault, least, most = by_pair + now.sum(axis=1)[:, None, None]
         gap = np.maximum(np.maximum(least - self._wanted, self._wanted - most), 0.0) / 2
         broken = fault + gap + structure.faults
-        if structure.n_fragments > 1:
-            joins = (old == 0) & (structure.fragment[self._low] != structure.fragment[self._high])
-            broken[joins, 1:] -= 1
-        if structure.n_unpaired:
-            mends = structure.unpaired[self._low] | structure.unpaired[self._high]
-            broken -= mends[:, None]
-        nats = state.nats + self._nats - self._nats[self._every_pair, old][:, None]
-        energy = nats + self._rule_nats * broken
-        energy[self._every_pair, old] = np.inf
+        self._credit(broken, old, structure)
+        nats = self._nats[self._open]
+        energy = nats + self._attempt.rule_nats * broken
+        row = np.arange(old.size)
+        energy += (state.nats - nats[row, old])[:, None]
+        energy[row, old] = np.inf
         flat = energy.ravel()
-        best = np.argsort(flat)[: min(_CHILDREN, flat.size - old.size)]
-        return [(float(flat[b]), divmod(int(b), N_BOND_CLASSES)) for b in best]
+        best = np.argsort(flat)[: min(_CHILDREN, flat.size - old.size)].tolist()
+        return [
+            (float(flat[b]), (int(self._open[b // N_BOND_CLASSES]), b % N_BOND_CLASSES))
+            for b in best
+        ]
+
+    def _credit(
+        self, broken: NDArray[np.float64], old: NDArray[np.int64], structure: _Structure
+    ) -> None:
+        """Take off the graph's faults that a change mends, or might mend, in place."""
+        if len(structure.fragments) > 1:
+            fragment = self._labels(structure.fragments)
+            joins = (old == BOND_NONE) & (fragment[self._low] != fragment[self._high])
+            broken[joins, 1:] -= 1
+        if structure.unpaired:
+            inside = self._labels(structure.unpaired) > 0
+            broken[inside[self._low] | inside[self._high]] -= 1
+
+    def _labels(self, groups: list[int]) -> NDArray[np.int64]:
+        """Number of the group that each atom is in, from 1; 0 for none; shape (N,)."""
+        label = np.zeros(self._element.size, dtype=np.int64)
+        for number, group in enumerate(groups, start=1):
+            label[_members(group)] = number
+        return label
 
     def _structure(self, state: _State) -> _Structure:
-        skeleton = Skeleton.of(
-            self._element.tolist(), bonds_of(self._element.size, state.bond_class)
-        )
-        fragments = components(skeleton.neighbours)
-        fragment = np.zeros(self._element.size, dtype=np.int64)
-        for number, members in enumerate(fragments):
-            fragment[members] = number
-        unpaired = np.zeros(self._element.size, dtype=np.int64)
-        broken = _unpaired_systems(skeleton)
-        for members in broken:
-            unpaired[members] = 1
-        return _Structure(fragment, len(fragments), unpaired, len(broken))
-
-
-def _unpaired_systems(skeleton: Skeleton) -> list[list[int]]:
-    """Aromatic ring systems that have no Kekule form, whatever hydrogens they are given."""
-    if not any(skeleton.n_aromatic):
-        return []
-    aromatic = [
-        [(n, bond) for n, bond in row if bond == BOND_AROMATIC] for row in skeleton.neighbours
-    ]
-    broken = []
-    for members in components(aromatic):
-        if len(members) < 2:
-            continue
-        place = {atom: index for index, atom in enumerate(members)}
-        neighbours = [sum(1 << place[n] for n, _ in aromatic[atom]) for atom in members]
+        everything = (1 << len(self._elements)) - 1
+        fragments = list(_groups(everything, state.bonded))
+        rings = sum(1 << atom for atom, mask in enumerate(state.ring) if mask)
+        if not rings:
+            return _Structure(fragments, [])
         required = optional = 0
-        for index, atom in enumerate(members):
-            choices = _pi_choices(skeleton.element[atom], skeleton.order_sum[atom])
-            required |= (choices == _ONE) << index
-            optional |= (choices == _EITHER) << index
-        if match(required, neighbours, optional) is None:
-            broken.append(members)
-    return broken
-
-
-_ZERO, _ONE, _EITHER = range(3)
-
-
-@cache
-def _pi_choices(element: int, order_sum: int) -> int:
-    """Whether an aromatic atom's share in the pi system is none, one, or open."""
-    shares = {state.pi for state in plain_states(element, order_sum, aromatic=True)}
-    if shares == {0, 1} or not shares:
-        return _EITHER
-    return _ONE if shares == {1} else _ZERO
-
-
-@cache
-def _tables(is_cation: bool) -> NDArray[np.float64]:
-    """Faults, and least and greatest hydrogens minus charge, of every kind of atom.
-
-    Returns:
-        Shape (3, elements, _MAX_SUM order sums, _MAX_AROMATIC aromatic bonds).
-    """
-    table = np.zeros((3, N_HEAVY, _MAX_SUM, _MAX_AROMATIC))
-    for element in range(N_HEAVY):
-        for n_aromatic in range(_MAX_AROMATIC):
-            for order_sum in range(_MAX_SUM):
-                table[:, element, order_sum, n_aromatic] = _entry(
-                    element, order_sum, n_aromatic, is_cation
-                )
-    return table
-
-
-@cache
-def _possible() -> NDArray[np.bool_]:
-    """Whether an atom can have these bonds, shape (elements, _MAX_SUM, _MAX_AROMATIC)."""
-    return np.array(
-        [
-            [
-                [bool(plain_states(element, n, k > 0)) for k in range(_MAX_AROMATIC)]
-                for n in range(_MAX_SUM)
-            ]
-            for element in range(N_HEAVY)
+        sums = state.order_sum.tolist()
+        for atom in _members(rings):
+            share = pi_share(self._elements[atom], sums[atom])
+            required |= (share == ONE_PI) << atom
+            optional |= (share == OPEN_PI) << atom
+        unpaired = [
+            system
+            for system in _groups(rings, state.ring)
+            if match(required & system, state.ring, optional & system) is None
         ]
-    )
+        return _Structure(fragments, unpaired)
 
 
-def _entry(
-    element: int, order_sum: int, n_aromatic: int, is_cation: bool
-) -> tuple[float, float, float]:
-    states = plain_states(element, order_sum, n_aromatic > 0)
-    if not states:
-        return _impossible(element, order_sum, n_aromatic, is_cation)
-    if not is_cation:
-        # A neutral molecule seldom has a charge where the atom can do without one.
-        states = tuple(s for s in states if s.charge == 0) or states
-    price = _CHARGE if is_cation or element == INDEX["N"] else _UNUSUAL_CHARGE
-    fault = price * min(abs(state.charge) for state in states)
-    if n_aromatic == 1:
-        fault += _LONE_AROMATIC_BOND
-    contributions = [state.hydrogens - state.charge for state in states]
-    return fault, min(contributions), max(contributions)
+def _clipped(state: _State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Row and column of each atom in the tables."""
+    return np.minimum(state.order_sum, MAX_SUM - 1), np.minimum(state.n_aromatic, MAX_AROMATIC - 1)
 
 
-def _impossible(
-    element: int, order_sum: int, n_aromatic: int, is_cation: bool
-) -> tuple[float, float, float]:
-    """Entry of an atom whose bonds do not fit it: judged by the nearest order sum that does."""
-    # No halogen is aromatic at all: judge it as if its bonds were single.
-    kinds = [n_aromatic, 0] if n_aromatic else [0]
-    for kind in kinds:
-        nearest = [
-            (abs(order_sum - n), n) for n in range(_MAX_SUM) if plain_states(element, n, kind > 0)
-        ]
-        if nearest:
-            break
-    distance, possible = min(nearest)
-    fault, _, most = _entry(element, possible, kind, is_cation)
-    # Bonds beyond the valence count as hydrogens that others lack: mending restores the count.
-    contribution = most + possible - order_sum
-    return fault + max(distance, 1), contribution, contribution
+def _toggled(masks: list[int], low: int, high: int) -> list[int]:
+    """The masks with the bond between two atoms made where absent, cut where present."""
+    changed = masks.copy()
+    changed[low] ^= 1 << high
+    changed[high] ^= 1 << low
+    return changed
+
+
+def _members(mask: int) -> list[int]:
+    """Atoms of a bit mask, ascending."""
+    atoms = []
+    while mask:
+        low = mask & -mask
+        atoms.append(low.bit_length() - 1)
+        mask ^= low
+    return atoms
+
+
+def _groups(atoms: int, neighbours: list[int]) -> Iterator[int]:
+    """Connected groups of atoms, as bit masks."""
+    while atoms:
+        group = frontier = atoms & -atoms
+        while frontier:
+            low = frontier & -frontier
+            new = neighbours[low.bit_length() - 1] & ~group
+            group |= new
+            frontier = (frontier ^ low) | new
+        yield group
+        atoms &= ~group
