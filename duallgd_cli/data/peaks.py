@@ -15,7 +15,7 @@ from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
-MAX_ROWS: Final = 128
+MAX_ROWS: Final = 64
 _NOISE_PPM: Final = 1.0
 _ENERGY_DROP: Final = 0.2
 _INSTRUMENT_DROP: Final = 0.1
@@ -43,16 +43,17 @@ class PeakRows:
 
 
 def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
-    """Rows of a spectrum to be predicted."""
+    """Rows of a spectrum to be predicted, the most intense `MAX_ROWS` kept."""
     hypothesis = annotated.hypothesis
     columns = (
         annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
     )  # fmt: skip
     instrument = hypothesis.feature.first.instrument
+    kept = _most_intense(annotated.intensity)
     return PeakRows(
-        annotated.subformula.astype(np.float32).reshape(-1, N_ELEMENTS),
-        np.stack(columns, 1).astype(np.float32).reshape(-1, 5),
-        annotated.carrier.astype(np.int64),
+        annotated.subformula[kept].astype(np.float32).reshape(-1, N_ELEMENTS),
+        np.stack(columns, 1)[kept].astype(np.float32).reshape(-1, 5),
+        annotated.carrier[kept].astype(np.int64),
         parent_formula(hypothesis.formula, hypothesis.adduct).array.astype(np.float32),
         hypothesis.adduct.index,
         INSTRUMENTS.index(instrument) if instrument in INSTRUMENTS else 0,
@@ -63,9 +64,7 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     """Rows of one or more prepared spectra of the same ion, the most intense `MAX_ROWS` kept."""
     bounds = [(int(spectra.peak_offset[s]), int(spectra.peak_offset[s + 1])) for s in numbers]
     index = np.concatenate([np.arange(a, b) for a, b in bounds])
-    if len(index) > MAX_ROWS:
-        keep = np.argsort(-spectra.intensity[index].astype(np.float32), kind="stable")[:MAX_ROWS]
-        index = index[np.sort(keep)]
+    index = index[_most_intense(spectra.intensity[index])]
     first = numbers[0]
     columns = (
         spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
@@ -80,6 +79,11 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
         int(spectra.adduct[first]),
         int(spectra.instrument[first]),
     )
+
+
+def _most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
+    order = np.argsort(-intensity.astype(np.float32), kind="stable")
+    return np.sort(order[:MAX_ROWS])
 
 
 def augment(rows: PeakRows, dropout: float, generator: np.random.Generator) -> PeakRows:

@@ -56,7 +56,7 @@ class EncoderSettings:
         layers: Transformer layers.
         width: Channels of a peak token.
         heads: Attention heads.
-        dropout: Dropout in attention and feed-forward parts while training.
+        dropout: Dropout of each residual branch and of the summary while training.
         fingerprint_bits: Length of the predicted fingerprint.
     """
 

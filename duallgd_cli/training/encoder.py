@@ -105,13 +105,13 @@ class EncoderStage:
     def loss(
         self, model: DualLGD, batch: tuple[PeakBatch, Tensor], step: int
     ) -> tuple[Tensor, Tensor]:
-        """Summed binary cross entropy per spectrum, and the number of spectra."""
+        """Summed binary cross entropy, and the number of bits that are set."""
         del step
         peaks, target = batch
         device = next(model.parameters()).device
         logits = model.encoder(peaks.to(device)).float()
         summed = binary_cross_entropy_with_logits(logits, target.to(device), reduction="sum")
-        return summed, torch.tensor(float(len(target)), device=device)
+        return summed, target.sum().to(device)
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:

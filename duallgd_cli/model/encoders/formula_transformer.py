@@ -75,7 +75,6 @@ class _Layer(nn.Module):
         super().__init__()
         width = settings.width
         self.heads = settings.heads
-        self.drop_rate = settings.dropout
         self.attention_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -87,12 +86,9 @@ class _Layer(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        rate = self.drop_rate if self.training else 0.0
-        mixed = scaled_dot_product_attention(
-            query, key, value, attn_mask=mask[:, None, None, :], dropout_p=rate
-        )
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
         tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
-        hidden = self.dropout(relu(self.up(self.feed_norm(tokens))))
+        hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
 
 
