@@ -149,6 +149,7 @@ class _TextHandler(logging.Handler):
 
 class _JsonHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message as an event."""
+        """Write a message as an event, with the values that `extra={"json": ...}` gives it."""
+        values = {"event": "message", **getattr(record, "json", {})}
         level, text = record.levelname.lower(), record.getMessage()
-        write_json("message", level=level, logger=record.name, message=text)
+        write_json(**values, level=level, logger=record.name, message=text)

@@ -52,7 +52,7 @@ def predict(
     ] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(min=1, help="Candidates written per spectrum.", rich_help_panel=_OUTPUT),
+        typer.Option(help="Candidates written per spectrum.", rich_help_panel=_OUTPUT),
     ] = None,
     formula_col: Annotated[
         str | None,
@@ -100,13 +100,11 @@ def predict(
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Molecules drawn per spectrum.", rich_help_panel=_SAMPLING),
+        typer.Option(help="Molecules drawn per spectrum.", rich_help_panel=_SAMPLING),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=500, help="Denoising steps per molecule.", rich_help_panel=_SAMPLING
-        ),
+        typer.Option(help="Denoising steps per molecule, 1 to 500.", rich_help_panel=_SAMPLING),
     ] = None,
     schedule: Annotated[
         str | None,
@@ -141,7 +139,6 @@ def predict(
     threads: Annotated[
         int | None,
         typer.Option(
-            min=1,
             help="CPU threads. By default the physical cores at hand.",
             rich_help_panel=_MACHINE,
         ),

@@ -35,7 +35,8 @@ def report(summary: "RunSummary", strict: bool) -> None:
     """
     from duallgd_cli.errors import UnreadableError
 
-    logger.info("%s", sentence(summary))
+    counts = {"event": "summary", "counts": dict(summary.counts), "output": summary.output}
+    logger.info("%s", sentence(summary), extra={"json": counts})
     if summary.nothing_readable:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
     if strict and summary.n_ok < summary.n_spectra:

@@ -19,7 +19,7 @@ def selftest(
         typer.Option(help="Weights file or name. By default those that come with duallgd."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
 ) -> None:
     """Predict a few bundled spectra and check what must be true of the results.
 

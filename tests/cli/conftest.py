@@ -1,0 +1,64 @@
+"""The command in this process, with a stand-in for the model."""
+
+import io
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from duallgd_cli import __main__
+from duallgd_cli.inference import api
+from tests.stub_model import stub_model
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self):
+        return [line.split(",") for line in self.out.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def keep_logging():
+    logger = logging.getLogger("duallgd_cli")
+    handlers, level = logger.handlers[:], logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def duallgd(monkeypatch, capsys, tmp_path):
+    """Run ``duallgd`` with arguments in an empty folder; the model is a stand-in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
+
+    def run(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "argv", ["duallgd", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as stopped:
+            __main__.main()
+        captured = capsys.readouterr()
+        return Done(stopped.value.code or 0, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def spectra():
+    return EXAMPLES / "spectra.mgf"
+
+
+@pytest.fixture
+def formulas():
+    return EXAMPLES / "formulas.csv"

@@ -1,0 +1,44 @@
+"""The example files are what their script makes, and the script makes sense."""
+
+import pytest
+
+from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from examples import make_examples
+
+
+def test_the_files_are_those_that_the_script_writes(tmp_path, monkeypatch):
+    committed = {
+        name: (make_examples.HERE / name).read_text(encoding="utf-8")
+        for name in ("spectra.mgf", "spectra.mzML", "formulas.csv")
+    }
+    committed["selftest.mgf"] = make_examples.SELFTEST.read_text(encoding="utf-8")
+    monkeypatch.setattr(make_examples, "HERE", tmp_path)
+    monkeypatch.setattr(make_examples, "SELFTEST", tmp_path / "selftest.mgf")
+
+    make_examples.main()
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == committed
+
+
+@pytest.mark.parametrize("made", make_examples.SPECTRA, ids=lambda made: made.molecule)
+def test_the_precursor_is_the_molecule_as_its_adduct(made):
+    expected = precursor_mz(Formula.parse(made.formula), BY_NAME[made.adduct])
+
+    assert make_examples.ion_mz(made.precursor) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("made", make_examples.SPECTRA, ids=lambda made: made.molecule)
+def test_every_fragment_is_part_of_its_precursor(made):
+    parent = Formula.parse(made.precursor.removesuffix("+Na"))
+
+    for ion in made.peaks.split()[::2]:
+        fragment = Formula.parse(ion.removesuffix("+Na"))
+        assert all(f <= p for f, p in zip(fragment.counts, parent.counts, strict=True)), ion
+
+
+def test_nothing_in_the_files_says_what_they_are():
+    text = (make_examples.HERE / "spectra.mgf").read_text().upper()
+
+    for word in ("SMILES", "INCHI", *(made.molecule.upper() for made in make_examples.SPECTRA)):
+        assert word not in text

@@ -1,0 +1,215 @@
+"""`duallgd predict` and `duallgd merge`, as a person at a terminal or a pipeline meets them."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from duallgd_cli.cli import display
+
+COLUMNS = (
+    "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
+    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message"
+)
+FEW = ("--samples", "4", "--top-k", "2")
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas, tmp_path):
+    done = duallgd("predict", spectra, "--formulas", formulas, "-o", "out.csv", *FEW)
+
+    text = (tmp_path / "out.csv").read_text()
+    rows = rows_of(text)
+    assert done.code == 0
+    assert done.out == ""
+    assert "12 of 12 spectra with candidates, 24 candidates" in done.err
+    assert text.splitlines()[0] == COLUMNS
+    assert {row["index"] for row in rows} == {str(index) for index in range(12)}
+    assert {row["status"] for row in rows} == {"ok"}
+    assert json.loads((tmp_path / "out.csv.run.json").read_text())["counts_by_status"] == {"ok": 12}
+
+
+def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spectra):
+    done = duallgd("predict", "-", "-o", "-", *FEW, stdin=spectra.read_bytes())
+
+    rows = rows_of(done.out)
+    assert done.code == 0
+    assert done.out.splitlines()[0] == COLUMNS
+    assert len(rows) == 2 * 10 + 2  # two features have no formula of their own
+    assert sorted({row["status"] for row in rows}) == ["no_formula", "ok"]
+    assert "10 of 12 spectra with candidates (2 no_formula)" in done.err
+
+
+def test_piped_input_goes_to_standard_output_if_nobody_says_otherwise(duallgd, spectra, tmp_path):
+    done = duallgd("predict", "-", *FEW, stdin=spectra.read_bytes())
+
+    assert done.out.splitlines()[0] == COLUMNS
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_output_is_named_after_the_first_input_in_the_working_folder(
+    duallgd, spectra, tmp_path
+):
+    duallgd("predict", spectra, "--format", "jsonl", *FEW)
+
+    lines = (tmp_path / "spectra.structures.jsonl").read_text().splitlines()
+    assert len(lines) == 12
+    assert all(json.loads(line)["status"] for line in lines)
+
+
+def test_quiet_says_nothing(duallgd, spectra):
+    done = duallgd("predict", spectra, "-o", "out.csv", "--quiet", *FEW)
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_json_log_is_json_on_every_line_and_counts_at_the_end(duallgd, spectra):
+    done = duallgd("predict", spectra, "-o", "out.csv", "--json-log", *FEW)
+
+    events = [json.loads(line) for line in done.err.splitlines()]
+    assert {"stage", "progress", "summary"} <= {event["event"] for event in events}
+    assert events[-1]["counts"] == {"no_formula": 2, "ok": 10}
+
+
+def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
+    duallgd, spectra, formulas, tmp_path
+):
+    skipped = duallgd("predict", spectra, "-o", "out.csv", "--strict", *FEW)
+    complete = duallgd(
+        "predict", spectra, "--formulas", formulas, "-o", "all.csv", "--strict", *FEW
+    )
+
+    assert skipped.code == 1
+    assert len(rows_of((tmp_path / "out.csv").read_text())) == 22
+    assert complete.code == 0
+
+
+def test_shards_merge_into_what_one_run_gives(duallgd, spectra, tmp_path):
+    duallgd("predict", spectra, "-o", "whole.csv", *FEW)
+    for number in (3, 1, 2):
+        duallgd("predict", spectra, "-o", "out.csv", "--shard", f"{number}/3", *FEW)
+
+    done = duallgd("merge", "out.csv", "-o", "out.csv")
+
+    assert done.code == 0
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_merge_names_the_shard_that_is_missing(duallgd, spectra):
+    duallgd("predict", spectra, "-o", "out.csv", "--shard", "1/2", *FEW)
+
+    done = duallgd("merge", "out.csv", "-o", "out.csv")
+
+    assert done.code == 2
+    assert "2/2" in done.err
+
+
+def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_path):
+    duallgd("predict", spectra, "-o", "out.csv", *FEW)
+
+    done = duallgd("merge", "out.csv", "-o", "out.sdf")
+
+    assert done.code == 0
+    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 20
+
+
+def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spectra, tmp_path):
+    duallgd("predict", spectra, "-o", "out.csv", *FEW)
+    first = (tmp_path / "out.csv").read_bytes()
+
+    again = duallgd("predict", spectra, "-o", "out.csv", "--resume", *FEW)
+    other = duallgd("predict", spectra, "-o", "out.csv", "--resume", "--samples", "5")
+
+    assert "taken from the journal" in again.err
+    assert (tmp_path / "out.csv").read_bytes() == first
+    assert other.code == 2
+    assert "samples" in other.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["absent.mgf"], 66, "absent.mgf does not exist"),
+        (["{formulas}"], 65, "not recognised"),
+        (["{spectra}", "--set", "sampling.stepz=3"], 2, "did you mean steps"),
+        (["{spectra}", "--config", "absent.yaml"], 2, "absent.yaml"),
+        (["{spectra}", "--device", "abacus"], 2, "'abacus' is unknown"),
+        (["{spectra}", "--shard", "9/8"], 2, "9/8 does not exist"),
+        (["{spectra}", "--group-by", "mood"], 2, "feature, none"),
+        (["{spectra}", "-o", "out.docx"], 2, ".docx"),
+        (["{spectra}", "-o", "no/such/folder/out.csv"], 2, "no/such/folder"),
+        (["{spectra}", "{spectra}"], 2, "named twice"),
+        (["{spectra}", "--formula", "C9H8O4", "--formulas", "{formulas}"], 2, "exclude"),
+        (["{spectra}", "--formulas", "absent.csv"], 66, "absent.csv"),
+        (["{spectra}", "--steps", "501"], 2, "steps must be 1 to 500, not 501"),
+        (["{spectra}", "--threads", "0"], 2, "threads must be at least 1"),
+        (["{spectra}", "--top-k", "0"], 2, "top_k must be at least 1"),
+        (["{spectra}", "--temperature", "0"], 2, "temperature"),
+        (["{spectra}", "--precursor-ppm", "-5"], 2, "precursor_ppm"),
+        (["{spectra}", "--resume", "-o", "-"], 2, "--journal"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_its_exit_code(
+    duallgd, spectra, formulas, arguments, code, message
+):
+    named = [word.format(spectra=spectra, formulas=formulas) for word in arguments]
+
+    done = duallgd("predict", *named)
+
+    assert done.code == code, done.err
+    assert message in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_settings_come_from_a_file_then_options_then_assignments(duallgd, spectra, tmp_path):
+    (tmp_path / "my.yaml").write_text("top_k: 1\nseed: 5\nsampling:\n  samples: 3\n  steps: 7\n")
+
+    duallgd(
+        *("predict", spectra, "-o", "out.csv", "--config", "my.yaml", "--seed", "6"),
+        *("--ppm", "4", "--set", "sampling.steps=9"),
+    )
+
+    settings = json.loads((tmp_path / "out.csv.run.json").read_text())["settings"]
+    assert (settings["top_k"], settings["seed"]) == (1, 6)
+    assert (settings["sampling"]["samples"], settings["sampling"]["steps"]) == (3, 9)
+    assert settings["annotation"]["orbitrap_ppm"] == settings["annotation"]["qtof_ppm"] == 4
+
+
+def test_a_terminal_sees_a_bar_with_the_total(duallgd, spectra, monkeypatch):
+    terminal = Console(stderr=True, force_terminal=True, width=120)
+    monkeypatch.setattr(display, "console", lambda: terminal)
+
+    done = duallgd("predict", spectra, "-o", "out.csv", *FEW)
+
+    assert "12/12" in done.err
+    assert "s each" in done.err
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_ends_quietly(spectra):
+    program = (
+        "from duallgd_cli.inference import api\n"
+        "from tests.stub_model import stub_model\n"
+        "api.load = lambda *a, **k: stub_model()\n"
+        "from duallgd_cli.__main__ import main\n"
+        "main()\n"
+    )
+    command = f"{sys.executable} -c '{program}' predict {spectra} -o - --samples 2 | head -n 1"
+
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": str(spectra.parents[1]), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+
+    assert done.stdout.startswith("spectrum_id,")
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
