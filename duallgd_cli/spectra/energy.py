@@ -12,7 +12,7 @@ MAX_ENERGY_EV: Final = 1000.0
 
 _ORBITRAP: Final = re.compile(
     r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
-    r"\bft-?icr|icr\b|\bitft\b|\bqft\b|\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
+    r"\bft-?icr|icr\b|\bhcd\b|\bitft\b|\bqft\b|\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
     re.IGNORECASE,
 )
 _TOF: Final = re.compile(

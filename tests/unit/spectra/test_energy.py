@@ -73,6 +73,7 @@ def test_a_normalised_energy_needs_the_precursor():
         ("Q Exactive Plus Orbitrap Thermo Scientific", "orbitrap"),
         ("Exploris 240 Thermo Scientific", "orbitrap"),
         ("Bruker Apex QE 12T FT-ICR", "orbitrap"),
+        ("HCD", "orbitrap"),  # the vendor's word for its own collision cell
         ("QTOF", "qtof"),
         ("LC-ESI-QTOF", "qtof"),
         ("TripleTOF 5600 SCIEX", "qtof"),

@@ -1,0 +1,85 @@
+"""Keys, missing values, levels and polarities."""
+
+import importlib.util
+import logging
+
+import pytest
+
+from duallgd_cli.spectra.reading import fields
+
+
+def test_the_keys_of_matchms_and_our_own_lead_to_one_name():
+    known = fields.synonyms()
+
+    for key in ("precursortype", "precursor_type", "adduct type"):
+        assert known[key] == "adduct"
+    for key in ("precursormz", "precursor_mass", "precursor m/z"):
+        assert known[key] == "precursor_mz"
+    for key in ("ionmode", "ion_mode", "polarity"):
+        assert known.get(key, key) == "ionmode"
+
+
+def test_without_the_table_of_matchms_our_own_keys_remain_and_it_is_said(monkeypatch, caplog):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    with caplog.at_level(logging.WARNING):
+        known = fields.synonyms.__wrapped__()
+
+    assert known["polarity"] == "ionmode"
+    assert "key table of matchms was not found" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["", " ", "N/A", "na", "NaN", "null", "None", "-", "unknown"])
+def test_words_for_nothing_are_missing(value):
+    assert fields.canonical({"formula": value}) == {}
+
+
+def test_the_first_value_that_says_something_counts():
+    found = fields.canonical({"precursormz": "N/A", "precursor_mz": "5", "precursor m/z": "6"})
+
+    assert found == {"precursor_mz": "5"}
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ({}, 2),
+        ({"ms_level": "1"}, 1),
+        ({"ms_level": "MS1"}, 1),
+        ({"ms_level": "MS"}, 1),
+        ({"ms_level": "MS2"}, 2),
+        ({"ms_level": "2.0"}, 2),
+        ({"ms_level": "3"}, 3),
+        ({"ms_level": "MSn"}, 2),
+        ({"spectype": "CORRELATED MS", "ms_level": "2"}, 1),
+    ],
+)
+def test_ms_levels(given, level):
+    assert fields.level_of(given) == level
+
+
+@pytest.mark.parametrize(
+    ("text", "polarity"),
+    [
+        *(("Positive", 1), ("POS", 1), ("p", 1), ("+", 1), ("NEGATIVE", -1), ("n", -1), ("-", -1)),
+        *(("1-", -1), ("[M+?]+", 1), ("[M-?]-", -1), ("ESI", 0), ("", 0), ("[M+H]+", 0)),
+    ],
+)
+def test_polarities(text, polarity):
+    assert fields.polarity_of(text) == polarity
+
+
+@pytest.mark.parametrize(
+    ("given", "adduct"),
+    [
+        ({"adduct": "[M+H]+"}, "[M+H]+"),
+        ({"ion": "ESI", "adduct_guess": "M+Na"}, "M+Na"),
+        ({"ion": "MALDI"}, ""),
+        ({"ion": "1+"}, ""),
+        ({"ion": "[M+?]+"}, ""),
+        ({"ion": "[2M+H]+"}, "[2M+H]+"),
+        ({"adduct": "MH+"}, "MH+"),
+    ],
+)
+def test_adducts_are_told_from_polarities_and_ion_sources(given, adduct):
+    assert fields.adduct_of(given) == adduct
