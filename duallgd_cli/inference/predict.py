@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UnreadableError
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.inference.finished import ENDING, FinishedRun
 from duallgd_cli.inference.generation import LoadedModel
 from duallgd_cli.inference.inputs import Inputs, formula_source, table_identity
@@ -49,6 +49,7 @@ def predict(
     watched = progress or Silent()
     kind = resolve_format(request.output, request.format)
     check_writable(request.output)
+    _refuse_to_overwrite(request)
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         run = _Run(request, model, watched, inputs, formula_source_of(request, model))
@@ -144,6 +145,12 @@ class _Run:
         case = task.done(result())
         journal.append(case, task.place, task.of)
         self.progress.finished(case, 0 if task.place else len(case.members))
+
+
+def _refuse_to_overwrite(request: PredictRequest) -> None:
+    places = {Path(name).resolve() for name in request.inputs if name != STANDARD_STREAM}
+    if request.output != STANDARD_STREAM and Path(request.output).resolve() in places:
+        raise UsageError(f"output {request.output} would overwrite an input; name another file")
 
 
 @contextmanager
