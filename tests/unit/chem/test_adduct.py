@@ -84,10 +84,13 @@ def test_every_common_spelling_means_its_adduct(name, spellings):
 
 @pytest.mark.parametrize(
     "text",
-    (
-        " |M|[M]|[M+2H]2+|[2M+H]+|[M+H]-|[M-H]+|[M+H]2+|[M]+.|[M+.]+|[M]+*|[M-2H+Na]-|[M+ACN+H]+|"
-        "[M+Li]+|[M+2Na-H]+|[M]-|M-|positive|[M+?]+|M+H]+]|[M++H]+|[M+H][M-H]|H|1+|[M+Xx]+"
-    ).split("|"),
+    [
+        *("", "M", "[M]", "H", "1+", "positive", "[M+?]+"),
+        *("[M+2H]2+", "[M+H]2+", "[2M+H]+", "[M+H]-", "[M-H]+", "[M]-", "M-"),
+        *("[M]+.", "[M+.]+", "[M]+*"),
+        *("[M-2H+Na]-", "[M+2Na-H]+", "[M+ACN+H]+", "[M+Li]+", "[M+Xx]+"),
+        *("M+H]+]", "[M++H]+", "[M+H][M-H]"),
+    ],
 )
 def test_anything_else_is_no_supported_adduct(text):
     assert parse_adduct(text) is None
