@@ -123,7 +123,7 @@ def _fragment_counts(
     one_hot = np.zeros((len(element), N_ELEMENTS), np.float32)
     one_hot[np.arange(len(element)), element] = 1
     one_hot[:, N_HEAVY] = hydrogens
-    return np.rint(inside.astype(np.float32) @ one_hot)
+    return np.rint(inside.astype(np.float32) @ one_hot).astype(np.float32)
 
 
 def _hydrogen_shift(

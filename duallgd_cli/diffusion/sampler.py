@@ -3,7 +3,7 @@
 Letters: S samples of one hypothesis, M pairs, C bond classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +35,19 @@ class Samples:
     log_likelihood: Tensor
     bond_log_prob: Tensor
 
+    def cpu(self) -> "Samples":
+        """The same on the CPU."""
+        return Samples(self.bond_class.cpu(), self.log_likelihood.cpu(), self.bond_log_prob.cpu())
+
+    @staticmethod
+    def join(parts: Sequence["Samples"]) -> "Samples":
+        """Chunks one after the other."""
+        return Samples(
+            torch.cat([part.bond_class for part in parts]),
+            torch.cat([part.log_likelihood for part in parts]),
+            torch.cat([part.bond_log_prob for part in parts]),
+        )
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -61,45 +74,55 @@ class Noise:
         return whole.float() / _INT24
 
 
+@dataclass(frozen=True, eq=False)
+class SamplingTask:
+    """What is the same for all chunks of one hypothesis.
+
+    Attributes:
+        plan: Steps to visit.
+        marginal: Bond-class frequencies, (C,), on the device to run on.
+        alpha_bar: Cumulative signal share, (T + 1,), likewise.
+        noise: Numbers for all S samples.
+        temperature: Divides the clean-bond logits.
+    """
+
+    plan: JumpPlan
+    marginal: Tensor
+    alpha_bar: Tensor
+    noise: Noise
+    temperature: float = 1.0
+
+
 @torch.inference_mode()
 def sample(
     denoise: Denoise,
-    plan: JumpPlan,
-    marginal: Tensor,
-    alpha_bar: Tensor,
-    noise: Noise,
+    task: SamplingTask,
     rows: slice,
-    *,
-    temperature: float = 1.0,
     check: Callable[[], None] = lambda: None,
 ) -> Samples:
     """Draw a chunk of samples; the last jump takes the mode.
 
     Args:
         denoise: The network, with its condition bound.
-        plan: Steps to visit.
-        marginal: Bond-class frequencies, (C,), on the device to run on.
-        alpha_bar: Cumulative signal share, (T + 1,), likewise.
-        noise: Numbers for all S samples.
-        rows: Which of them this chunk draws.
-        temperature: Divides the clean-bond logits.
+        task: Plan, process and noise.
+        rows: Which of the S samples this chunk draws.
         check: Called before every evaluation; may raise to stop.
 
     Returns:
         The chunk's samples.
     """
-    device = marginal.device
-    uniform = noise.uniform(0)[rows].to(device)
+    marginal, alpha_bar = task.marginal, task.alpha_bar
+    uniform = task.noise.uniform(0)[rows].to(marginal.device)
     bond = draw_classes(marginal.expand(*uniform.shape, -1), uniform)
     remembered: list[Tensor] = []
-    for number, (t, s) in enumerate(plan.jumps(), 1):
+    for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
-        log_prob = torch.log_softmax(denoise(bond, t).float() / temperature, -1)
+        log_prob = torch.log_softmax(denoise(bond, t).float() / task.temperature, -1)
         remembered = [*remembered[1 - _REMEMBERED :], log_prob]
         if s == 0:
             bond = log_prob.argmax(-1)
             break
         posterior = skipped_posterior(log_prob.exp(), bond, alpha_bar[s], alpha_bar[t], marginal)
-        bond = draw_classes(posterior, noise.uniform(number)[rows].to(device))
+        bond = draw_classes(posterior, task.noise.uniform(number)[rows].to(marginal.device))
     chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in remembered]
     return Samples(bond, torch.stack(chosen).mean(0), remembered[-1])

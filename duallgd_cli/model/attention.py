@@ -23,8 +23,10 @@ def softmax_attention(
     Returns:
         (B, M, H D).
     """
-    split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
-    mixed = scaled_dot_product_attention(*split, attn_mask=mask[:, None, None, :])
+    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
+    mixed = scaled_dot_product_attention(
+        split[0], split[1], split[2], attn_mask=mask[:, None, None, :]
+    )
     return mixed.transpose(1, 2).flatten(2)
 
 

@@ -13,7 +13,7 @@ def _head_of(inner_width: int, heads: int) -> Tensor:
     head's channels; it keeps every tensor contiguous.
     """
     width = inner_width // heads
-    return torch.eye(heads).repeat_interleave(width, 0) * width**-0.5
+    return torch.eye(heads).repeat_interleave(width, 0).mul(width**-0.5)
 
 
 class AtomsFromPairs(nn.Module):

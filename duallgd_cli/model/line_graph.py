@@ -83,7 +83,7 @@ class _Incident(torch.autograd.Function):
         return pairs.index_select(1, incident)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]  # noqa: ANN401
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         low, high = ctx.saved_tensors
         return grad.index_select(1, low) + grad.index_select(1, high), None, None, None
 
@@ -97,7 +97,7 @@ class _Endpoints(torch.autograd.Function):
         return atoms.index_select(1, both)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]  # noqa: ANN401
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
         (endpoint,) = ctx.saved_tensors
         return (
             grad.index_select(1, endpoint.flatten()).unflatten(1, endpoint.shape).sum(2),
@@ -117,21 +117,25 @@ def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
         (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.
     """
     n = graph.n_atoms
-    flat: Tensor = _Incident.apply(pairs, graph.incident, graph.at_first, graph.at_second)
-    return flat.unflatten(1, (n, n - 1))
+    flat: Tensor = _Incident.apply(  # type: ignore[no-untyped-call]
+        pairs, graph.incident, graph.at_first, graph.at_second
+    )
+    return torch.unflatten(flat, 1, (n, n - 1))
 
 
 def endpoint_atoms(atoms: Tensor, graph: LineGraph) -> Tensor:
     """States of the two atoms of every pair, (B, N, C) to (B, M, 2, C)."""
-    flat: Tensor = _Endpoints.apply(atoms, graph.both, graph.endpoint)
-    return flat.unflatten(1, (-1, 2))
+    flat: Tensor = _Endpoints.apply(  # type: ignore[no-untyped-call]
+        atoms, graph.both, graph.endpoint
+    )
+    return torch.unflatten(flat, 1, (-1, 2))
 
 
 def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
     """Symmetric matrix with a zero diagonal, (B, M, C) to (B, N, N, C)."""
     padded = torch.nn.functional.pad(pairs, (0, 0, 0, 1))
     n = graph.n_atoms
-    return padded.index_select(1, graph.square).unflatten(1, (n, n))
+    return torch.unflatten(padded.index_select(1, graph.square), 1, (n, n))
 
 
 def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
@@ -139,7 +143,7 @@ def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
     n = graph.n_atoms
     other = torch.arange(n, device=atom_mask.device).expand(n, n)
     off_diagonal = ~torch.eye(n, dtype=torch.bool, device=atom_mask.device)
-    return atom_mask[:, other[off_diagonal]].unflatten(1, (n, n - 1))
+    return torch.unflatten(atom_mask[:, other[off_diagonal]], 1, (n, n - 1))
 
 
 def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:

@@ -131,7 +131,7 @@ class _Run:
                 f"run again: the last good state is in {self.out}"
             )
         self.optimiser.zero_grad(set_to_none=True)
-        (summed / number).backward()  # type: ignore[no-untyped-call]
+        (summed / number).backward()
         self.group.sum_gradients(self.model)
         clip = self.settings.optimiser.clip
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))

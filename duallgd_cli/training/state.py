@@ -27,7 +27,7 @@ def save_state(
     seconds: float,
 ) -> None:
     """Write weights, moments and average; the file is replaced only when complete."""
-    tensors = {f"model/{name}": p for name, p in model.named_parameters()}
+    tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
     tensors |= {f"average/{name}": value for name, value in average.items()}
     for name, parameter in model.named_parameters():
         for moment, value in optimiser.state.get(parameter, {}).items():

@@ -1,0 +1,46 @@
+"""Where weights are found: a path, a name in the known folders, or the ones that are shipped."""
+
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.runtime import weights_from_environment
+
+DEFAULT_NAME: Final = "duallgd"
+_SUFFIX: Final = ".safetensors"
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+# Inside an installed wheel, then beside the package in a checkout.
+_SHIPPED: Final = (_PACKAGE / "weights", _PACKAGE.parent / "weights")
+
+
+def resolve_weights(given: str | Path | None) -> Path:
+    """The weights file that is meant.
+
+    Args:
+        given: A file, a folder with one weights file, a name such as ``duallgd``, or None for
+            $DUALLGD_WEIGHTS and else the weights that come with the package.
+
+    Raises:
+        WeightsError: Nothing of that name; the message lists the places that were looked at.
+    """
+    wanted = str(given) if given is not None else weights_from_environment() or DEFAULT_NAME
+    path = Path(wanted)
+    if path.is_dir():
+        return _only_file(path)
+    if path.is_file():
+        return path
+    places = [folder / f"{Path(wanted).name}{_SUFFIX}" for folder in (Path("weights"), *_SHIPPED)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None or len(path.parts) > 1 or path.suffix == _SUFFIX:
+        looked = ", ".join(str(p) for p in ([path] if len(path.parts) > 1 else [path, *places]))
+        raise WeightsError(f"no weights {wanted!r}; looked at {looked}; give a file with --weights")
+    return found
+
+
+def _only_file(folder: Path) -> Path:
+    files = sorted(folder.glob(f"*{_SUFFIX}"))
+    if len(files) != 1:
+        raise WeightsError(
+            f"{folder} holds {len(files)} {_SUFFIX} files; give one of them with --weights"
+        )
+    return files[0]

@@ -1,0 +1,194 @@
+"""The trained network behind the seam of `inference.generation`.
+
+S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from duallgd_cli.checkpoint.format import load as load_checkpoint
+from duallgd_cli.checkpoint.format import sha256
+from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.data.peaks import from_annotated, peak_batch
+from duallgd_cli.diffusion.jumps import parse_schedule
+from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
+from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.inference.generation import Generated, LoadedModel, OutOfTimeError
+from duallgd_cli.inference.ranking import RankingModel
+from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.denoiser import Context
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+# Working memory of one atom pair in a forward pass, all layers' live tensors together.
+BYTES_PER_PAIR: Final = 8_192
+# On a CPU larger chunks fall out of the cache and get slower per candidate.
+_CPU_PAIRS: Final = 12_288
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGenerator:
+    """Draws bond matrices with a network.
+
+    Attributes:
+        model: On the runtime's device, in evaluation mode.
+        runtime: Device and precision.
+    """
+
+    model: DualLGD
+    runtime: Runtime
+
+    def generate(
+        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+    ) -> Generated:
+        """Draw `settings.samples` bond matrices; see `inference.generation.Generator`."""
+        deadline = Deadline.after(settings.timeout_s)
+        fingerprint = self.fingerprint(annotated)
+        formula = annotated.hypothesis.formula
+        drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+        return Generated(
+            bond_class=drawn.bond_class.numpy().astype(np.int8),
+            log_likelihood=drawn.log_likelihood.numpy(),
+            bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
+            fingerprint=fingerprint.numpy(),
+            notes=notes,
+        )
+
+    @torch.inference_mode()
+    def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
+        """Predicted probability of each Morgan bit, float32 (F,) on the CPU."""
+        peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+        with self.runtime.lower_precision():
+            logits = self.model.encoder(peaks)
+        return torch.sigmoid(logits.float())[0].cpu()
+
+    @torch.inference_mode()
+    def draw(
+        self,
+        formula: Formula,
+        fingerprint: Tensor,
+        settings: SamplingSettings,
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
+
+        Chunks follow from the formula and the settings alone. When CUDA runs out of memory the
+        chunk is halved, and the notes say so.
+        """
+        device = self.runtime.device
+        process = self.model.settings.diffusion
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
+        with self.runtime.lower_precision():
+            context = self.model.denoiser.context(condition.to(device))
+        n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
+        task = SamplingTask(
+            plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
+            marginal=torch.tensor(process.marginal, device=device),
+            alpha_bar=alpha_bar(process.n_steps).to(device),
+            noise=Noise(seed, settings.samples, n_pairs),
+            temperature=settings.temperature,
+        )
+        chunk = chunk_size(n_pairs, settings, device)
+        parts: list[Samples] = []
+        notes: list[str] = []
+        done = 0
+        while done < settings.samples:
+            rows = slice(done, min(done + chunk, settings.samples))
+            denoise = self._denoiser(context, rows.stop - rows.start)
+            try:
+                parts.append(sample(denoise, task, rows, check).cpu())
+            except torch.OutOfMemoryError:
+                if chunk == 1:
+                    raise
+                chunk //= 2
+                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+                continue
+            done = rows.stop
+        return Samples.join(parts), tuple(notes)
+
+    def _denoiser(self, context: Context, samples: int) -> Callable[[Tensor, int], Tensor]:
+        repeated = context.expand(samples)
+
+        def denoise(bond_class: Tensor, t: int) -> Tensor:
+            steps = torch.full((samples,), t, device=bond_class.device)
+            with self.runtime.lower_precision():
+                return self.model.denoiser(bond_class, steps, repeated)  # type: ignore[no-any-return]
+
+        return denoise
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a spectrum's time is up, on the monotonic clock; infinity where it has no limit."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float | None) -> "Deadline":
+        """From now on; None never ends."""
+        return cls(float("inf") if seconds is None else time.monotonic() + seconds)
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when the time is up."""
+        if time.monotonic() > self.at:
+            raise OutOfTimeError
+
+
+def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
+    """Load weights for prediction.
+
+    Args:
+        weights: A file or a name; None takes the shipped ones.
+        runtime: Where to run.
+
+    Raises:
+        WeightsError: Missing, broken or of another shape.
+    """
+    path = resolve_weights(weights)
+    checkpoint = load_checkpoint(path)
+    model = checkpoint.build().to(runtime.device)
+    return LoadedModel(
+        generator=ModelGenerator(model, runtime),
+        ranking=parse(RankingModel, checkpoint.ranking),
+        name=path.name,
+        sha256=sha256(path),
+        record=checkpoint.record,
+        parameters={name: _count(part) for name, part in model.named_children()},
+    )
+
+
+def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -> Condition:
+    """What the denoiser is told: a function of the formula and the predicted fingerprint alone."""
+    bit, log_prob = keep_bits(fingerprint[None], memory_bits)
+    atom_class = torch.from_numpy(formula.atom_class)[None]
+    return Condition(
+        atom_class=atom_class,
+        atom_mask=torch.ones_like(atom_class, dtype=torch.bool),
+        formula=torch.from_numpy(formula.array.astype(np.float32))[None],
+        charge=torch.tensor([float(formula.charge)]),
+        bit=bit,
+        bit_log_prob=log_prob,
+    )
+
+
+def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -> int:
+    """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
+    pairs = settings.max_memory_mib * (1 << 20) // BYTES_PER_PAIR
+    if device.type == "cpu":
+        pairs = min(pairs, _CPU_PAIRS)
+    return max(1, min(settings.samples, pairs // n_pairs))
+
+
+def _count(part: nn.Module) -> int:
+    return sum(p.numel() for p in part.parameters())
