@@ -142,16 +142,15 @@ def read_matrices(matrices: Matrices) -> list[Reading]:
         OutOfTimeError: `matrices.timeout_s` passed; looked at before each matrix.
     """
     started = time.monotonic()
+    reader = _Reader(matrices.formula)
     readings = []
     for place, bond_class in enumerate(matrices.bond_class):
         passed = time.monotonic() - started
         if matrices.timeout_s is not None and passed > matrices.timeout_s:
             raise OutOfTimeError
-        reading = _read(matrices.formula, bond_class)
+        reading = reader.read(bond_class)
         if reading.reason and matrices.bond_log_prob is not None:
-            reading = _read_repaired(
-                matrices.formula, bond_class, matrices.bond_log_prob[place], reading
-            )
+            reading = reader.read_repaired(bond_class, matrices.bond_log_prob[place], reading)
         readings.append(reading)
     return readings
 
@@ -218,42 +217,46 @@ def fingerprint_agreement(
     return log_likelihood, shared / (float(p[~on].sum()) + int(on.sum()))
 
 
-def _read(formula: Formula, bond_class: NDArray[np.int8]) -> Reading:
-    result = assemble(formula, bond_class)
-    if isinstance(result, Rejection):
-        return Reading((), reason=result.reason)
-    try:
-        return Reading(_named(result))
-    except MoleculeError:
-        return Reading((), reason="no InChI")
+class _Reader:
+    """Turns matrices of one formula into molecules and names each molecule once.
 
+    Naming takes longer than assembling, and the same molecule is drawn with many atom labellings.
+    """
 
-def _read_repaired(
-    formula: Formula,
-    bond_class: NDArray[np.int8],
-    bond_log_prob: NDArray[np.float16],
-    rejected: Reading,
-) -> Reading:
-    repaired = repair(formula, bond_class, bond_log_prob.astype(np.float32))
-    if repaired is None:
-        return rejected
-    reading = _read(formula, repaired)
-    return replace(reading, repaired=True) if reading.molecules else rejected
+    def __init__(self, formula: Formula) -> None:
+        self._formula = formula
+        self._named: dict[str, Named] = {}
 
+    def read(self, bond_class: NDArray[np.int8]) -> Reading:
+        """What a matrix is as it stands."""
+        result = assemble(self._formula, bond_class)
+        if isinstance(result, Rejection):
+            return Reading((), reason=result.reason)
+        try:
+            return Reading(self._names(result))
+        except MoleculeError:
+            return Reading((), reason="no InChI")
 
-def _named(assembled: Assembled) -> tuple[Named, ...]:
-    named = []
-    for mol in assembled.molecules:
-        inchi = identity.inchi(mol)
-        named.append(
-            Named(
-                smiles=identity.canonical_smiles(mol),
-                inchi=inchi,
-                inchikey=identity.inchikey_of(inchi),
-                bits=identity.fingerprint(mol),
-            )
-        )
-    return tuple(named)
+    def read_repaired(
+        self, bond_class: NDArray[np.int8], bond_log_prob: NDArray[np.float16], rejected: Reading
+    ) -> Reading:
+        """What a rejected matrix is after repair, or the rejection where that fails."""
+        repaired = repair(self._formula, bond_class, bond_log_prob.astype(np.float32))
+        if repaired is None:
+            return rejected
+        reading = self.read(repaired)
+        return replace(reading, repaired=True) if reading.molecules else rejected
+
+    def _names(self, assembled: Assembled) -> tuple[Named, ...]:
+        found = []
+        for mol in assembled.molecules:
+            smiles = identity.canonical_smiles(mol)
+            if smiles not in self._named:
+                inchi = identity.inchi(mol)
+                bits = identity.fingerprint(mol)
+                self._named[smiles] = Named(smiles, inchi, identity.inchikey_of(inchi), bits)
+            found.append(self._named[smiles])
+        return tuple(found)
 
 
 def _by_block(molecules: Sequence[Named]) -> list[Named]:
