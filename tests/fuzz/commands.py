@@ -1,0 +1,46 @@
+"""Broken files through the whole command in this process: exit codes and sentences."""
+
+import contextlib
+import io
+import random
+import sys
+from collections import Counter
+
+from duallgd_cli import __main__
+from duallgd_cli.inference import api
+from tests.fuzz.reading import assert_sentence, broken_file
+from tests.stub_model import stub_model
+
+EXIT_CODES = {0, 2, 65}
+_ENDINGS = ("csv", "tsv", "jsonl", "sdf")
+
+
+def fuzz_command(count, seed, folder):
+    """Run `duallgd predict` on `count` broken files; how often it exited with each code."""
+    codes = Counter()
+    original, api.load = api.load, lambda *_, **__: stub_model()
+    try:
+        for number in range(count):
+            path = broken_file(number, f"command {seed}", folder)
+            ending = random.Random(number).choice(_ENDINGS)
+            code, err = _run("predict", path, "-o", folder / f"out.{ending}", "--samples", "2")
+            assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
+            if code:
+                assert_sentence(err.splitlines()[-1])
+            codes[f"exit code {code}"] += 1
+    finally:
+        api.load = original
+    return codes
+
+
+def _run(*arguments):
+    err = io.StringIO()
+    argv, sys.argv = sys.argv, ["duallgd", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stderr(err):
+            __main__.main()
+    except SystemExit as stopped:
+        return stopped.code or 0, err.getvalue()
+    finally:
+        sys.argv = argv
+    raise AssertionError("the command did not exit")

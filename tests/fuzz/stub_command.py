@@ -1,0 +1,20 @@
+"""`duallgd` with a stand-in for the model: ``python -m tests.fuzz.stub_command DELAY_S ARGUMENTS``.
+
+A process of its own, so that it can be killed; DELAY_S is what every spectrum takes.
+"""
+
+import sys
+
+from duallgd_cli import __main__
+from duallgd_cli.inference import api
+from tests.stub_model import stub_model
+
+
+def main():
+    delay_s = float(sys.argv.pop(1))
+    api.load = lambda *_, **__: stub_model(delay_s)
+    __main__.main()
+
+
+if __name__ == "__main__":
+    main()

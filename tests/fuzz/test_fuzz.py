@@ -1,0 +1,42 @@
+"""A small share of ``make fuzz`` in every test run."""
+
+import pytest
+
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Spectrum
+from tests.fuzz.commands import fuzz_command
+from tests.fuzz.corpus import sound_files
+from tests.fuzz.kills import kill_and_resume
+from tests.fuzz.reading import fuzz_reading
+
+
+@pytest.mark.parametrize("name", sound_files())
+def test_the_files_to_be_broken_are_sound(name, tmp_path):
+    (tmp_path / name).write_bytes(sound_files()[name])
+
+    spectra = list(read(str(tmp_path / name)))
+
+    assert len(spectra) >= 2
+    assert all(isinstance(item, Spectrum) for item in spectra)
+
+
+@pytest.mark.slow
+def test_broken_files_give_rows_or_one_sentence(tmp_path):
+    seen = fuzz_reading(400, "tests", tmp_path)
+
+    assert seen["ok"] > 100
+    assert seen["unreadable"] > 10
+
+
+@pytest.mark.slow
+def test_broken_files_never_break_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    codes = fuzz_command(40, "tests", tmp_path)
+
+    assert codes["exit code 0"] > 10
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
+    assert len(kill_and_resume(2, "tests", tmp_path)) == 2
