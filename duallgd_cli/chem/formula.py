@@ -126,8 +126,10 @@ def _split_charge(body: str) -> tuple[str, int]:
     if head.endswith("]") and head.startswith("["):
         digits, sign = (match[1] or match[4]), (match[2] or match[3])
         return head[1:-1], int(digits or 1) * (1 if sign == "+" else -1)
-    # Without brackets digits before the sign belong to the last element: C5H14NO+ has charge one.
     sign = match[2] or match[3]
+    if body[match.start()] == "^":
+        return head, int(match[1] or 1) * (1 if sign == "+" else -1)
+    # Without brackets digits before the sign belong to the last element: C5H14NO+ has charge one.
     head += (match[1] or "") if match[2] else ""
     return head.rstrip("^"), int(match[4] or 1) * (1 if sign == "+" else -1)
 

@@ -103,22 +103,22 @@ def complete(
     """
     if not skeleton.is_connected:
         return Rejection("disconnected")
-    reason = "hydrogens"
+    reason = ""
     for tier in tiers:
         atom_states = states(skeleton, tier)
         if not all(atom_states):
-            reason = "valence"
             continue
         total = _range_of(atom_states)
         if not total.admits(hydrogens, charge):
-            reason = "hydrogens"
+            reason = reason or "hydrogens"
             continue
         units = _units(skeleton, atom_states, _Spare.of(total, hydrogens, charge))
         chosen = _Search(units).cheapest(hydrogens, charge) if units else []
         if chosen:
             return [_completion(len(atom_states), units, options) for options in chosen]
-        reason = "hydrogens" if units else "kekule"
-    return Rejection(reason)
+        # What stands in the way of a usual molecule tells more than what exotic atoms would need.
+        reason = reason or ("hydrogens" if units else "kekule")
+    return Rejection(reason or "valence")
 
 
 class _Spare(NamedTuple):

@@ -205,9 +205,10 @@ def _misfit(mol: Chem.Mol, skeleton: Skeleton) -> int:
 
 
 def _is_exact(mol: Chem.Mol, formula: Formula) -> bool:
-    return rdMolDescriptors.CalcMolFormula(mol) == str(formula) and not len(
-        mol.GetAtomsMatchingQuery(_RADICAL)
-    )
+    if len(mol.GetAtomsMatchingQuery(_RADICAL)):
+        return False
+    # Comparing texts is fast, but RDKit orders the elements of carbon-free formulas in its own way.
+    return rdMolDescriptors.CalcMolFormula(mol) == str(formula) or formula_of(mol) == formula
 
 
 def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
@@ -219,7 +220,10 @@ def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
         by_smiles.setdefault(canonical_smiles(mol), mol)
     by_block: dict[str, Chem.Mol] = {}
     for mol in by_smiles.values():
-        by_block.setdefault(inchikey_block(mol), mol.GetMol())
+        try:
+            by_block.setdefault(inchikey_block(mol), mol.GetMol())
+        except MoleculeError:  # nothing that InChI cannot name is compared or ranked
+            continue
         if len(by_block) == limit:
             break
     return tuple(by_block.values())

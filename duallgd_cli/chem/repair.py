@@ -111,14 +111,15 @@ class _Structure:
 
 
 def repair(
-    formula: Formula, bond_class: NDArray[np.integer], bond_log_prob: NDArray[np.float32]
+    formula: Formula, bond_class: NDArray[np.integer], bond_log_prob: NDArray[np.floating]
 ) -> NDArray[np.int8] | None:
     """Find a likely bond matrix near a sampled one that is a molecule of the formula.
 
     Args:
         formula: Formula that the molecule must have; its atom order is that of the pairs.
         bond_class: Sampled bond classes, shape (M,).
-        bond_log_prob: The model's log-probability of each class of each pair, shape (M, C).
+        bond_log_prob: The model's log-probability of each class of each pair, any float type,
+            shape (M, C).
 
     Returns:
         Bond classes, shape (M,), for which hydrogens, charges and a Kekule form exist; the sampled
@@ -152,7 +153,7 @@ class _Search:
         self,
         formula: Formula,
         start: NDArray[np.int64],
-        bond_log_prob: NDArray[np.float32],
+        bond_log_prob: NDArray[np.floating],
         attempt: _Attempt,
     ) -> None:
         self._element = formula.atom_class

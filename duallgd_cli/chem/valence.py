@@ -232,7 +232,8 @@ def _price_anion(atom: _Atom, state: State) -> tuple[int, int]:
         beside = atom.site in (Site.BESIDE_CATION, Site.BESIDE_AROMATIC_NITROGEN)
         return (USUAL, 2) if beside else (PROTON_MOVED, 7)
     if atom.element == CARBON:
-        return (PROTON_MOVED, 8) if atom.site == Site.BESIDE_CATION else (EXOTIC, 12)
+        beside = atom.site in (Site.BESIDE_CATION, Site.BESIDE_AROMATIC_NITROGEN)
+        return (PROTON_MOVED, 8) if beside else (EXOTIC, 12)
     return (USUAL, 0) if state.hydrogens == 0 else (EXOTIC, 12)
 
 

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from rdkit import Chem
+from rdkit.Chem import rdFingerprintGenerator
+
+from duallgd_cli.chem import identity
+from duallgd_cli.errors import MoleculeError
+
+
+def mol(smiles):
+    return identity.parse_smiles(smiles)
+
+
+def test_stereochemistry_is_dropped_on_reading():
+    assert identity.canonical_smiles(mol("C[C@H](N)C(=O)O")) == "CC(N)C(=O)O"
+    assert identity.canonical_smiles(mol("C/C=C/C")) == "CC=CC"
+
+
+def test_explicit_hydrogens_are_folded_in():
+    assert mol("[H]C([H])([H])[H]").GetNumAtoms() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("C1CC", "does not parse"),
+        ("C(C)(C)(C)(C)C", "valence"),
+        ("c1cccc1", "kekulize"),
+        ("", "empty"),
+        ("water", "does not parse"),
+    ],
+)
+def test_a_text_that_is_no_molecule_is_refused_with_the_reason(text, reason):
+    with pytest.raises(MoleculeError, match=reason):
+        identity.parse_smiles(text)
+
+
+def test_rdkit_stays_silent_about_what_becomes_an_error(capfd):
+    with pytest.raises(MoleculeError):
+        identity.parse_smiles("C(C)(C)(C)(C)C")
+    identity.inchi(mol("C[C@H](N)C(=O)O"))
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_rdkit_still_speaks_outside(capfd):
+    mol("C")
+    Chem.MolFromSmiles("C1CC")
+
+    assert "SMILES Parse Error" in capfd.readouterr().err
+
+
+def test_inchi_and_key_are_the_standard_ones():
+    aspirin = mol("CC(=O)Oc1ccccc1C(=O)O")
+
+    assert identity.inchi(aspirin).startswith("InChI=1S/C9H8O4/c1-6(10)13-8-5-3-2-4-7(8)9(11)12")
+    assert identity.inchikey(aspirin) == "BSYNRYMUTXBXSQ-UHFFFAOYSA-N"
+    assert identity.inchikey_block(aspirin) == "BSYNRYMUTXBXSQ"
+
+
+def test_inchi_ignores_stereochemistry_that_a_caller_left_in():
+    with_stereo = Chem.MolFromSmiles("C[C@H](N)C(=O)O")
+
+    assert identity.inchikey(with_stereo) == identity.inchikey(mol("CC(N)C(=O)O"))
+
+
+def test_tautomers_of_a_mobile_hydrogen_share_the_first_block():
+    assert identity.inchikey_block(mol("Cc1cn[nH]c1C#N")) == identity.inchikey_block(
+        mol("Cc1c[nH]nc1C#N")
+    )
+
+
+def test_what_inchi_refuses_is_an_error():
+    with pytest.raises(MoleculeError, match="has no InChI"):
+        identity.inchi(Chem.MolFromSmiles("*C"))
+
+
+@pytest.mark.parametrize("n_bits", [2048, 4096])
+def test_fingerprints_are_the_set_morgan_bits(n_bits):
+    caffeine = mol("Cn1c(=O)c2c(ncn2C)n(C)c1=O")
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=n_bits)
+
+    bits = identity.fingerprint(caffeine, n_bits)
+
+    assert bits.dtype == np.uint16
+    np.testing.assert_array_equal(bits, np.flatnonzero(generator.GetFingerprintAsNumPy(caffeine)))
+    np.testing.assert_array_equal(
+        np.flatnonzero(identity.fingerprints([caffeine], n_bits)[0]), bits
+    )
+
+
+def test_dense_fingerprints_have_one_row_a_molecule():
+    dense = identity.fingerprints([mol("CCO"), mol("CCO"), mol("c1ccccc1")])
+
+    assert dense.shape == (3, identity.FINGERPRINT_BITS)
+    assert dense.dtype == np.bool_
+    np.testing.assert_array_equal(dense[0], dense[1])
+
+
+def test_similarity_is_shared_over_all_bits():
+    a, b = np.array([1, 5, 9], np.uint16), np.array([5, 9, 11, 12], np.uint16)
+
+    assert identity.tanimoto(a, b) == pytest.approx(2 / 5)
+    assert identity.tanimoto(a, a) == 1.0
+    assert identity.tanimoto(a, a[:0]) == 0.0
+    assert identity.tanimoto(a[:0], a[:0]) == 1.0

@@ -1,0 +1,141 @@
+import csv
+import itertools
+import lzma
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
+from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of, pair_index
+from duallgd_cli.chem.repair import repair
+from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
+
+MOLECULES = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+    "CC(N)Cc1c[nH]c2ccccc12",
+    "O=[N+]([O-])c1ccc(Cl)cc1",
+    "C[N+](C)(C)CC(=O)[O-]",
+    "CS(=O)(=O)Nc1ccc(F)cc1Br",
+    "OCC1OC(O)C(O)C(O)C1O",
+)
+
+
+def certain(bond_class, nats=6.0):
+    """Log-probabilities of a model that is sure of the true classes, whatever was sampled."""
+    logits = np.zeros((bond_class.size, 5))
+    logits[np.arange(bond_class.size), bond_class] = nats
+    return (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_a_molecule_is_left_alone(smiles):
+    parts = disassembled(smiles)
+
+    fixed = repair(parts.formula, parts.bond_class, certain(parts.bond_class))
+
+    np.testing.assert_array_equal(fixed, parts.bond_class)
+    assert fixed.dtype == np.int8
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_one_wrong_bond_is_put_right_where_the_model_knows_better(smiles):
+    parts = disassembled(smiles)
+    rng = np.random.default_rng(0)
+
+    for pair in rng.choice(parts.bond_class.size, 10, replace=False):
+        sample = parts.bond_class.copy()
+        sample[pair] = BOND_DOUBLE if sample[pair] == BOND_NONE else BOND_NONE
+        fixed = repair(parts.formula, sample, certain(parts.bond_class))
+        np.testing.assert_array_equal(fixed, parts.bond_class)
+
+
+def test_fragments_are_joined_at_the_likeliest_place():
+    formula = Formula.parse("C4H10")
+    chain = [(0, 1), (1, 2), (2, 3)]
+    bond_class = np.zeros(6, dtype=np.int8)
+    for low, high in chain:
+        bond_class[pair_index(4, low, high)] = BOND_SINGLE
+    sample = bond_class.copy()
+    sample[pair_index(4, 1, 2)] = BOND_NONE
+
+    fixed = repair(formula, sample, certain(bond_class))
+
+    np.testing.assert_array_equal(fixed, bond_class)
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+@pytest.mark.parametrize("n_flips", [1, 3, 6])
+def test_a_repaired_matrix_is_a_molecule_of_the_formula(smiles, n_flips):
+    parts = disassembled(smiles)
+    rng = np.random.default_rng(n_flips)
+    sample, log_prob = damaged(parts.bond_class, n_flips, rng)
+
+    fixed = repair(parts.formula, sample, log_prob)
+
+    assert fixed is not None
+    result = assemble(parts.formula, fixed)
+    assert isinstance(result, Assembled)
+    assert {formula_of(mol) for mol in result.molecules} == {parts.formula}
+
+
+def test_repair_does_not_depend_on_the_order_of_like_atoms():
+    rng = np.random.default_rng(4)
+    for smiles in MOLECULES:
+        parts = disassembled(smiles)
+        n = parts.atom_class.size
+        sample, log_prob = damaged(parts.bond_class, 4, rng)
+        order = np.lexsort((rng.random(n), parts.atom_class))
+        # Shuffling the pair numbers tells where each pair's probabilities go.
+        _, moved = shuffled(parts.atom_class, np.arange(sample.size) + 1, order)
+        one = repair(parts.formula, sample, log_prob)
+        other = repair(parts.formula, sample[moved - 1], log_prob[moved - 1])
+
+        assert (one is None) == (other is None)
+        if one is not None:
+            names = [assemble(parts.formula, fixed).molecules[0] for fixed in (one, other)]
+            assert canonical_smiles(names[0]) == canonical_smiles(names[1])
+
+
+def test_impossible_probabilities_do_not_stop_it():
+    parts = disassembled("CCO")
+    log_prob = np.full((3, 5), -np.inf, dtype=np.float16)
+    log_prob[:, 0] = 0.0
+
+    fixed = repair(parts.formula, np.zeros(3, dtype=np.int8), log_prob)
+
+    assert fixed is not None
+    assert isinstance(assemble(parts.formula, fixed), Assembled)
+
+
+@pytest.mark.parametrize("formula", ["C2H5", "C2H20", "CF2Br2ClH"])
+def test_a_formula_that_no_molecule_has_gives_nothing(formula):
+    formula = Formula.parse(formula)
+    n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
+    uniform = np.full((n_pairs, 5), np.log(0.2), dtype=np.float32)
+
+    assert repair(formula, np.zeros(n_pairs, dtype=np.int8), uniform) is None
+
+
+def test_a_single_atom_has_nothing_to_repair():
+    none, no_probabilities = np.zeros(0, dtype=np.int8), np.zeros((0, 5), dtype=np.float32)
+
+    assert repair(Formula.parse("CH4"), none, no_probabilities).shape == (0,)
+    assert repair(Formula.parse("CH6"), none, no_probabilities) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_flips", "share"), [(1, 0.99), (3, 0.98), (6, 0.96)])
+def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips, share):
+    rng = np.random.default_rng(n_flips)
+    with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
+        rows = list(itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 20_000, 50))
+    repaired = 0
+    for row in rows:
+        parts = disassemble(parse_smiles(row["smiles"]))
+        fixed = repair(parts.formula, *damaged(parts.bond_class, n_flips, rng))
+        repaired += fixed is not None and isinstance(assemble(parts.formula, fixed), Assembled)
+
+    assert repaired / len(rows) >= share

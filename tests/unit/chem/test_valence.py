@@ -1,0 +1,109 @@
+import pytest
+
+from duallgd_cli.chem.elements import (
+    BOND_AROMATIC,
+    BOND_DOUBLE,
+    BOND_SINGLE,
+    BOND_TRIPLE,
+    INDEX,
+    N_HEAVY,
+)
+from duallgd_cli.chem.skeleton import Skeleton
+from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, plain_states, states
+
+
+def skeleton(symbols, bonds):
+    return Skeleton.of([INDEX[s] for s in symbols], bonds)
+
+
+def usual(found):
+    return {(state.charge, state.hydrogens) for state in found}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "order_sum", "expected"),
+    [
+        ("C", 3, (0, 1)),
+        ("N", 2, (0, 1)),
+        ("N", 4, (1, 0)),
+        ("O", 1, (0, 1)),
+        ("P", 5, (0, 0)),
+        ("S", 4, (0, 0)),
+        ("S", 6, (0, 0)),
+        ("S", 3, (1, 0)),
+        ("F", 1, (0, 0)),
+        ("I", 3, (0, 0)),
+        ("B", 3, (0, 0)),
+        ("B", 4, (-1, 0)),
+        ("Si", 3, (0, 1)),
+        ("Se", 2, (0, 0)),
+    ],
+)
+def test_the_usual_state_is_the_textbook_one(symbol, order_sum, expected):
+    found = plain_states(INDEX[symbol], order_sum, aromatic=False)
+
+    assert (found[0].charge, found[0].hydrogens) == expected
+
+
+@pytest.mark.parametrize(
+    ("symbol", "order_sum"), [("C", 5), ("N", 5), ("O", 4), ("F", 2), ("S", 7)]
+)
+def test_too_many_bonds_leave_no_state(symbol, order_sum):
+    assert plain_states(INDEX[symbol], order_sum, aromatic=False) == ()
+
+
+def test_an_aromatic_nitrogen_is_pyridine_or_pyrrole_like():
+    found = plain_states(INDEX["N"], 2, aromatic=True)
+
+    assert {(state.pi, state.hydrogens) for state in found} == {(1, 0), (0, 1)}
+
+
+def test_an_aromatic_carbon_takes_part_in_the_pi_system_unless_it_has_a_double_bond_outside():
+    assert {s.pi for s in plain_states(INDEX["C"], 2, aromatic=True)} == {1}
+    assert {s.pi for s in plain_states(INDEX["C"], 4, aromatic=True)} == {0}
+
+
+def test_the_oxygens_of_a_nitro_group_are_settled_by_it():
+    nitro = skeleton("CNOO", [(0, 1, BOND_SINGLE), (1, 2, BOND_DOUBLE), (1, 3, BOND_SINGLE)])
+
+    _, nitrogen, double, single = states(nitro, USUAL)
+
+    assert usual(nitrogen) == {(1, 0)}
+    assert usual(double) == {(0, 0)}
+    assert usual(single) == {(-1, 0)}
+
+
+def test_an_isocyanide_carbon_is_an_anion():
+    isocyanide = skeleton("CCN", [(0, 2, BOND_SINGLE), (1, 2, BOND_TRIPLE)])
+
+    assert usual(states(isocyanide, USUAL)[1]) == {(-1, 0)}
+
+
+def test_carboxylic_acids_lose_their_proton_before_alcohols():
+    acid = skeleton("CCOOO", [(0, 1, 1), (1, 2, BOND_DOUBLE), (1, 3, 1), (0, 4, 1)])
+    found = states(acid, PROTON_MOVED)
+
+    def price(atom):
+        return next(state.cost for state in found[atom] if state.charge == -1)
+
+    assert price(3) < price(4)
+
+
+def test_an_aromatic_nh_is_likelier_in_a_five_membered_ring():
+    pyrrole = skeleton("CCCCN", [(i, (i + 1) % 5, BOND_AROMATIC) for i in range(5)])
+    pyridine = skeleton("CCCCCN", [(i, (i + 1) % 6, BOND_AROMATIC) for i in range(6)])
+
+    def price(ring):
+        return next(state.cost for state in states(ring, USUAL)[-1] if state.hydrogens)
+
+    assert price(pyrrole) < price(pyridine)
+
+
+@pytest.mark.parametrize("element", range(N_HEAVY))
+def test_higher_tiers_only_add_states(element):
+    atom = Skeleton.of([element, 0, 0], [(0, 1, BOND_SINGLE), (0, 2, BOND_SINGLE)])
+
+    few, more, most = (set(states(atom, tier)[0]) for tier in (USUAL, PROTON_MOVED, EXOTIC))
+
+    assert few <= more <= most
+    assert most or element == INDEX["F"]
