@@ -1,21 +1,18 @@
 """Spectra with known structures, as public data sets lay them out."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import csv
+import lzma
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from duallgd_cli.data.prepare_structures import open_text
 from duallgd_cli.data.prepared import FOLDS
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import DuallgdError, MissingInputError, UnreadableError, UsageError
 from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
-
-TABLE_COLUMNS: Final = ("mzs", "intensities", "smiles", "adduct")
-_MISSING: Final = frozenset({"", "nan", "none", "n/a", "na"})
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.types import Feature, Spectrum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,14 +24,14 @@ class LabelledSpectrum:
         smiles: Of the molecule.
         adduct_text: As written.
         fold: train, val, test or dev.
-        line: Line or number of the record in its source, from 1.
+        number: Of the record in its source, from 1.
     """
 
     feature: Feature
     smiles: str
     adduct_text: str
     fold: str
-    line: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,109 +39,132 @@ class RejectedSpectrum:
     """A record that did not become training data.
 
     Attributes:
-        line: Line or number of the record in its source, from 1.
+        number: Of the record in its source, from 1.
         spectrum_id: Identifier as written, else "".
         reason: A short phrase, the same for all records with this trouble.
         detail: What was found in this one.
     """
 
-    line: int
+    number: int
     spectrum_id: str
     reason: str
     detail: str
 
 
-Record = LabelledSpectrum | RejectedSpectrum
+Labelled = LabelledSpectrum | RejectedSpectrum
 
 
-def read_labelled(source: Path) -> Iterator[Record]:
-    """Read labelled spectra from a table in the MassSpecGym layout.
+def read_labelled_file(source: Path) -> Iterator[Labelled]:
+    """Read a table in the MassSpecGym layout, or any spectrum file whose records name a SMILES.
 
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: It is of no known layout.
-    """
-    yield from read_table(source)
+    The energy is taken from collision_energy_text where there is such a column, since a prediction
+    starts from text as well. A record without a fold belongs to train.
 
-
-def read_table(source: Path) -> Iterator[Record]:
-    """Read a table in the MassSpecGym column layout, plain or compressed.
-
-    Columns mzs, intensities, smiles and adduct are needed; identifier, precursor_mz,
-    instrument_type, collision_energy (eV), collision_energy_text (as recorded, preferred) and fold
-    are used where present.
+    Args:
+        source: TSV, MGF or MSP, plain, .gz or .xz.
 
     Raises:
         MissingInputError: No such file.
-        UnreadableError: A needed column is missing.
+        UnreadableError: It is no spectrum file.
     """
-    with open_text(source) as stream:
-        names = [name.strip().lower() for name in next(stream, "").rstrip("\r\n").split("\t")]
-        missing = [name for name in TABLE_COLUMNS if name not in names]
-        if missing:
-            raise UnreadableError(
-                f"{source} has no column {', '.join(missing)}; expected tab-separated columns as "
-                "in MassSpecGym"
-            )
-        for line, text in enumerate(stream, 2):
-            values = text.rstrip("\r\n").split("\t")
-            if len(values) != len(names):
-                detail = f"{len(values)} fields, expected {len(names)}"
-                yield RejectedSpectrum(line, values[0][:64], "wrong number of fields", detail)
-                continue
-            yield _from_row(dict(zip(names, values, strict=True)), source, line)
+    if not source.is_file():
+        raise MissingInputError(f"{source} does not exist; check the path")
+    with lzma.open(source) if source.suffix == ".xz" else nullcontext() as raw:
+        for item in read(str(source), keep_structures=True, raw=cast("BinaryIO | None", raw)):
+            number = item.source.index + 1
+            if isinstance(item, Unreadable):
+                reason = item.failure.message
+                yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
+            else:
+                yield _labelled(item, number)
 
 
-def _from_row(row: Mapping[str, str], source: Path, line: int) -> Record:
-    spectrum_id = row.get("identifier", "") or f"{source.stem}:{line}"
-    try:
-        mz, intensity = numbers(row["mzs"]), numbers(row["intensities"])
-    except ValueError as error:
-        return RejectedSpectrum(line, spectrum_id, "unreadable peaks", str(error))
-    if mz.size != intensity.size:
-        detail = f"{mz.size} m/z and {intensity.size} intensities"
-        return RejectedSpectrum(line, spectrum_id, "unreadable peaks", detail)
-    fold = row.get("fold", "train").strip().lower()
+def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
+    """Read the NPLIB1 layout: ``labels.tsv``, ``spec_files/NAME.ms`` and a split table.
+
+    Args:
+        folder: Holds ``labels.tsv`` with columns spec, smiles and ionization.
+        split: Table with columns name and split; found in the folder if None and there is one.
+
+    Raises:
+        MissingInputError: A table is missing.
+        UnreadableError: A table lacks a column.
+        UsageError: There are several split tables and none was chosen.
+    """
+    labels = _table(folder / "labels.tsv", ("spec", "smiles"))
+    rows = _table(split or _only_split(folder), ("name", "split"))
+    folds = {row["name"]: row["split"].strip().lower() for row in rows}
+    for number, label in enumerate(labels, 1):
+        yield _nplib1_record(folder, label, folds, number)
+
+
+def _labelled(spectrum: Spectrum, number: int) -> Labelled:
+    smiles = spectrum.metadata.get("smiles", "").strip()
+    fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
+    if spectrum.ms_level != 2:
+        detail = f"MS level {spectrum.ms_level}"
+        return RejectedSpectrum(number, spectrum.spectrum_id, "not an MS2 spectrum", detail)
+    if not smiles:
+        return RejectedSpectrum(number, spectrum.spectrum_id, "no structure", "no field SMILES")
     if fold not in FOLDS:
-        return RejectedSpectrum(line, spectrum_id, "unknown fold", fold)
-    instrument = instrument_class(row.get("instrument_type", ""))
-    precursor_mz = number(row.get("precursor_mz", ""))
-    order = np.argsort(mz, kind="stable")
-    spectrum = Spectrum(
-        source=Source(source.name, line - 2),
-        spectrum_id=spectrum_id,
-        mz=mz[order],
-        intensity=intensity[order],
-        precursor_mz=precursor_mz,
-        adduct_text=row["adduct"],
-        collision_energy_ev=_energy_ev(row, precursor_mz, instrument),
-        instrument=instrument,
-    )
-    return LabelledSpectrum(Feature((spectrum,)), row["smiles"], row["adduct"], fold, line)
+        return RejectedSpectrum(number, spectrum.spectrum_id, "unknown fold", fold)
+    bare = replace(spectrum, metadata={})
+    return LabelledSpectrum(Feature((bare,)), smiles, spectrum.adduct_text, fold, number)
 
 
-def _energy_ev(row: Mapping[str, str], precursor_mz: float | None, instrument: str) -> float | None:
-    """Energy from the text as recorded; from the number of the column only where there is none."""
-    text = row.get("collision_energy_text", "").strip()
-    if text.lower() in _MISSING:
-        energy = number(row.get("collision_energy", ""))
-        text = "" if energy is None else f"{energy} eV"
-    return collision_energy_ev(text, precursor_mz, instrument)
-
-
-def numbers(text: str) -> NDArray[np.float64]:
-    """Comma-separated numbers.
-
-    Raises:
-        ValueError: One of them is no number.
-    """
-    return np.array(text.split(","), dtype=np.float64) if text.strip() else np.zeros(0)
-
-
-def number(text: str) -> float | None:
-    """A finite positive number, or None where a field is missing or holds anything else."""
+def _nplib1_record(
+    folder: Path, label: Mapping[str, str], folds: Mapping[str, str], number: int
+) -> Labelled:
+    name, fold = label["spec"], folds.get(label["spec"], "")
+    if fold not in FOLDS:
+        return RejectedSpectrum(number, name, "in no fold", f"split table says {fold!r}")
     try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 < value < float("inf") else None
+        items = list(read(str(folder / "spec_files" / f"{name}.ms")))
+    except DuallgdError as error:
+        return RejectedSpectrum(number, name, "unreadable", str(error))
+    instrument = instrument_class(label.get("instrument") or "")
+    spectra = [
+        _with_instrument(item, name, instrument)
+        for item in items
+        if isinstance(item, Spectrum) and item.ms_level == 2
+    ]
+    if not spectra:
+        return RejectedSpectrum(number, name, "no usable peaks", "no MS2 block in its file")
+    adduct = label.get("ionization") or spectra[0].adduct_text
+    return LabelledSpectrum(Feature(tuple(spectra)), label["smiles"], adduct, fold, number)
+
+
+def _with_instrument(spectrum: Spectrum, name: str, instrument: str) -> Spectrum:
+    """The spectrum named as its label is, its energy read with the instrument of the label."""
+    instrument = spectrum.instrument or instrument
+    energy_ev = collision_energy_ev(
+        spectrum.collision_energy_text, spectrum.precursor_mz, instrument
+    )
+    return replace(
+        spectrum,
+        spectrum_id=name,
+        instrument=instrument,
+        collision_energy_ev=energy_ev,
+        metadata={},
+    )
+
+
+def _only_split(folder: Path) -> Path:
+    found = sorted([*folder.glob("split*.tsv"), *folder.glob("splits/*.tsv")])
+    if not found:
+        raise MissingInputError(f"{folder} holds no split table; name one")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UsageError(f"{folder} holds several split tables ({names}); name one")
+    return found[0]
+
+
+def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    if not path.is_file():
+        raise MissingInputError(f"{path} does not exist; expected the NPLIB1 layout")
+    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
+        reader = csv.DictReader(stream, delimiter="\t")
+        missing = [name for name in columns if name not in (reader.fieldnames or ())]
+        if missing:
+            raise UnreadableError(f"{path} has no column {', '.join(missing)}")
+        return list(reader)

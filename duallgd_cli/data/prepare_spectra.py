@@ -18,11 +18,14 @@ from duallgd_cli.chem.adduct import ADDUCTS, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.data.labelled_spectra import (
+    Labelled,
     LabelledSpectrum,
-    Record,
     RejectedSpectrum,
-    read_labelled,
+    read_labelled_file,
+    read_nplib1,
 )
+from duallgd_cli.data.massbank_records import is_release
+from duallgd_cli.data.prepare_massbank import read_massbank
 from duallgd_cli.data.prepare_structures import PreparedMolecule, offsets, pack, prepare_molecule
 from duallgd_cli.data.prepared import FOLDS, file_sha256, write
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
@@ -62,7 +65,7 @@ class PreparedSpectrum:
         energy_ev: One energy for the spectrum, NaN if missing or several.
         precursor_mz: As read, or the theoretical one where missing.
         fold: Index into `FOLDS`.
-        line: Of its record.
+        number: Of its record.
         rows: Per-peak arrays by name, all of length K.
         n_peaks: Peaks looked at.
         n_explained: Peaks with a sub-formula.
@@ -76,7 +79,7 @@ class PreparedSpectrum:
     energy_ev: float
     precursor_mz: float
     fold: int
-    line: int
+    number: int
     rows: dict[str, NDArray[Any]]
     n_peaks: int
     n_explained: int
@@ -89,19 +92,20 @@ def prepare_spectra(
     settings: PreparationSettings = PreparationSettings(),
     *,
     holdout: frozenset[str] = frozenset(),
-    limit: int | None = None,
+    split: Path | None = None,
     workers: int = 1,
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
     """Prepare labelled spectra for training.
 
     Args:
-        source: A table in the MassSpecGym layout, an NPLIB1 folder, or a MassBank release.
+        source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), an NPLIB1 folder,
+            or a MassBank release.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
         settings: Cleaning and annotation.
         holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
             left out and counted, those of other folds stay.
-        limit: Read only so many records.
+        split: Fold table of an NPLIB1 folder that holds several.
         workers: Processes.
         advance: Told how many records were done, for a progress display.
 
@@ -114,7 +118,7 @@ def prepare_spectra(
     """
     spectra: list[PreparedSpectrum] = []
     rejected: list[RejectedSpectrum] = []
-    for results in _work(islice(read_labelled(source), limit), settings, workers):
+    for results in _work(read_labelled(source, split), settings, workers):
         for result in results:
             kept = _unless_held_out(result, holdout)
             if isinstance(kept, RejectedSpectrum):
@@ -145,8 +149,26 @@ def prepare_spectra(
     return manifest
 
 
+def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]:
+    """Read a data set whose layout is recognised by its form; see `prepare_spectra`.
+
+    Raises:
+        MissingInputError: No such file or folder.
+        UnreadableError: Of no known layout.
+    """
+    if (source / "labels.tsv").is_file():
+        return read_nplib1(source, split)
+    if is_release(source):
+        return read_massbank(source)
+    if source.is_dir():
+        raise UnreadableError(
+            f"{source} holds neither labels.tsv (NPLIB1 layout) nor MassBank records MSBNK-*.txt"
+        )
+    return read_labelled_file(source)
+
+
 def prepare_record(
-    record: Record, settings: PreparationSettings
+    record: Labelled, settings: PreparationSettings
 ) -> PreparedSpectrum | RejectedSpectrum:
     """Turn one record into training data, or say why it is none."""
     if isinstance(record, RejectedSpectrum):
@@ -156,7 +178,7 @@ def prepare_record(
         hypothesis = _hypothesis_of(record, molecule, settings)
     except _RefusedError as refusal:
         reason, detail = refusal.args
-        return RejectedSpectrum(record.line, record.feature.first.spectrum_id, reason, detail)
+        return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
     return _prepared(record, molecule, annotate(hypothesis, settings.annotation))
 
 
@@ -230,7 +252,7 @@ def _prepared(
         energy_ev=float("nan") if energy is None else energy,
         precursor_mz=measured or precursor_mz(hypothesis.formula, hypothesis.adduct),
         fold=FOLDS.index(record.fold),
-        line=record.line,
+        number=record.number,
         rows={
             "subformula": found.subformula.astype(np.uint8),
             "intensity": found.intensity.astype(np.float16),
@@ -254,7 +276,7 @@ def _unless_held_out(
     key = result.molecule.inchikey
     if key not in holdout:
         return result
-    return RejectedSpectrum(result.line, result.spectrum_id, ON_HOLDOUT, key)
+    return RejectedSpectrum(result.number, result.spectrum_id, ON_HOLDOUT, key)
 
 
 def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]]:
@@ -312,12 +334,12 @@ def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
 def _write_report(path: Path, rejected: Sequence[RejectedSpectrum]) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(["line", "spectrum_id", "reason", "detail"])
-        writer.writerows((r.line, r.spectrum_id, r.reason, r.detail) for r in rejected)
+        writer.writerow(["number", "spectrum_id", "reason", "detail"])
+        writer.writerows((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
 
 
 def _work(
-    records: Iterator[Record], settings: PreparationSettings, workers: int
+    records: Iterator[Labelled], settings: PreparationSettings, workers: int
 ) -> Iterator[list[PreparedSpectrum | RejectedSpectrum]]:
     chunks = iter(lambda: list(islice(records, _CHUNK)), [])
     prepare = partial(_prepare_chunk, settings=settings)
@@ -329,6 +351,6 @@ def _work(
 
 
 def _prepare_chunk(
-    records: list[Record], settings: PreparationSettings
+    records: list[Labelled], settings: PreparationSettings
 ) -> list[PreparedSpectrum | RejectedSpectrum]:
     return [prepare_record(record, settings) for record in records]
