@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from duallgd_cli.cli import merge, predict, version
+from duallgd_cli.cli import evaluate, info, merge, predict, selftest, version
 
 app = typer.Typer(
     name="duallgd",
@@ -21,6 +21,9 @@ app = typer.Typer(
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
+app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
+app.command("info", epilog=info.EPILOG)(info.info)
+app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)
 app.command("version")(version.version)
 
 
