@@ -19,7 +19,13 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.prepared import FOLDS, file_sha256, write
-from duallgd_cli.errors import DuallgdError, FormulaError, MissingInputError, UnreadableError
+from duallgd_cli.errors import (
+    DuallgdError,
+    FormulaError,
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+)
 
 MAX_HEAVY_ATOMS: Final = 100
 _CHUNK: Final = 2_000
@@ -93,9 +99,7 @@ def prepare_structures(
             elif result.inchikey in holdout:
                 rejected.append(Rejected(row.line, row.smiles, "on the hold-out list"))
             elif result.inchikey in done:
-                rejected.append(
-                    Rejected(row.line, row.smiles, "InChIKey block seen above")
-                )
+                rejected.append(Rejected(row.line, row.smiles, "InChIKey block seen above"))
             else:
                 done[result.inchikey] = (result, FOLDS.index(row.fold))
         advance(len(results))
@@ -227,6 +231,11 @@ def _prepare_row(row: StructureRow) -> PreparedMolecule | Rejected:
         return prepare_molecule(parse_smiles(row.smiles))
     except FormulaError:
         return Rejected(row.line, row.smiles, "unsupported element")
+    except MoleculeError as error:
+        message = str(error)
+        # What does not parse is counted under one reason, whatever RDKit says of it.
+        reason = "not a molecule" if "is not a molecule" in message else message
+        return Rejected(row.line, row.smiles, reason)
     except DuallgdError as error:
         return Rejected(row.line, row.smiles, str(error))
 
