@@ -1,5 +1,6 @@
 """The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
 
+import logging
 import tempfile
 import time
 from collections import deque
@@ -26,6 +27,8 @@ from duallgd_cli.inference.writers import check_writable, resolve_format, write
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.reading import Unreadable
 
+logger = logging.getLogger(__name__)
+
 
 def predict(
     request: PredictRequest, model: LoadedModel, progress: Progress | None = None
@@ -50,6 +53,10 @@ def predict(
     kind = resolve_format(request.output, request.format)
     check_writable(request.output)
     _refuse_to_overwrite(request)
+    if not model.ranking.n_spectra:
+        logger.warning(
+            "the ranking of weights %s was never fitted: confidence is nominal", model.name
+        )
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         run = _Run(request, model, watched, inputs, formula_source_of(request, model))

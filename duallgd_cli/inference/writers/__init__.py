@@ -84,7 +84,8 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Always the same name, so that what a killed run leaves is replaced by the next.
+    temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:
             for piece in pieces:

@@ -23,6 +23,7 @@ from duallgd_cli.inference.generation import Generated, OutOfTimeError
 from duallgd_cli.inference.outputs import merge
 from duallgd_cli.inference.predict import predict
 from duallgd_cli.inference.progress import Silent
+from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.inference.settings import PredictRequest, PredictSettings, Shard
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import StubGenerator, stub_model
@@ -443,6 +444,17 @@ def test_one_formula_for_all_is_checked_against_every_precursor(spectra, tmp_pat
     status = {row["index"]: row["status"] for row in rows(tmp_path / "out.csv")}
     assert status["0"] == "ok"
     assert status["1"] == "formula_mismatch"
+
+
+def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path, caplog):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    fitted = replace(stub_model(), ranking=RankingModel(n_spectra=500))
+
+    predict(request(made, tmp_path / "a.csv"), fitted)
+    assert not caplog.records
+    predict(request(made, tmp_path / "b.csv"), stub_model())
+
+    assert "never fitted" in caplog.text
 
 
 def test_progress_hears_of_every_spectrum(spectra, tmp_path):
