@@ -21,10 +21,11 @@ ALLOWED = {
     "runtime": set(),
     "chem": set(),
     "spectra": {"chem"},
-    "data": {"spectra", "chem", "config"},
+    # The types of the network's input are the network's; data/ builds them.
+    "data": {"spectra", "chem", "config", "model"},
     "model": {"config"},
     "diffusion": {"config"},
-    "checkpoint": {"model", "config"},
+    "checkpoint": {"model", "config", "runtime"},
     "evaluation": {"chem"},
     "training": _CORE,
     "inference": _CORE,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from duallgd_cli.cli import evaluate, info, merge, predict, selftest, version
+from duallgd_cli.cli import data, evaluate, info, merge, predict, selftest, train, version
 
 app = typer.Typer(
     name="duallgd",
@@ -21,6 +21,8 @@ app = typer.Typer(
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
+app.command("train", epilog=train.EPILOG)(train.train)
+app.add_typer(data.app, name="data")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("info", epilog=info.EPILOG)(info.info)
 app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)

@@ -144,11 +144,8 @@ class MoleculeCollator:
         for b, (index, value) in enumerate(bits):
             bit[b, : len(index)] = index
             log_prob[b, : len(index)] = value
-        return Condition(
-            *self.formula(rows, size),
-            bit=torch.from_numpy(bit),
-            bit_log_prob=torch.from_numpy(log_prob),
-        )
+        spoilt = torch.from_numpy(bit), torch.from_numpy(log_prob)
+        return Condition(*self.formula(rows, size), *spoilt)
 
     def formula(self, rows: NDArray[np.int64], size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """atom_class, atom_mask, formula and charge of a `Condition`."""

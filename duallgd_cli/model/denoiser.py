@@ -161,7 +161,8 @@ class Denoiser(nn.Module):
             if number < len(self.fusions):
                 y = self.fusions[number](y, atoms, pairs, masks)
         hidden = relu(self.readout_hidden(self.readout_norm(pairs)))
-        return self.readout(hidden).float() + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
+        logits: Tensor = self.readout(hidden).float()
+        return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
     def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
         """Pair tokens (equation 1), symmetric in the two atoms: their sum and their product."""

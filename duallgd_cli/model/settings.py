@@ -61,7 +61,7 @@ class EncoderSettings:
     """
 
     layers: int = 4
-    width: int = 192
+    width: int = 128
     heads: int = 8
     dropout: float = 0.1
     fingerprint_bits: int = 4096

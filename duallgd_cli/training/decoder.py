@@ -72,9 +72,7 @@ class DecoderStage:
         graph = self.collator.graphs(rows, size, generator)
         condition = self.collator.condition(rows, size, generator).to(device)
         n_steps = model.settings.diffusion.n_steps
-        # One stratum of the steps for each graph: less variance than independent draws.
-        strata = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
-        t = torch.from_numpy(1 + np.floor(strata * n_steps).astype(np.int64)).clamp_max(n_steps)
+        t = noise_steps(len(rows), n_steps, generator)
         uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
         return bond_loss(model.denoiser, model, graph, condition, t.to(device), uniform.to(device))
 
@@ -99,6 +97,12 @@ class DecoderStage:
                 )
                 total += torch.stack([summed, count]).cpu()
         return {f"nll_{t}": float(total[0] / total[1]) for t, total in totals.items()}
+
+
+def noise_steps(n_graphs: int, n_steps: int, generator: np.random.Generator) -> Tensor:
+    """Steps t in 1..T, int64 (B,); one stratum for each graph, which varies less than a draw."""
+    strata = (generator.permutation(n_graphs) + generator.random(n_graphs)) / n_graphs
+    return torch.from_numpy(1 + np.floor(strata * n_steps).astype(np.int64)).clamp_max(n_steps)
 
 
 def bond_loss(

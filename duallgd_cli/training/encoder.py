@@ -38,7 +38,10 @@ class SpectrumSampler:
 
     def draw(self, generator: np.random.Generator) -> tuple[int, list[int]]:
         """A molecule, and spectra that share its adduct and instrument with the first one."""
-        place = int(generator.integers(len(self.molecules)))
+        return self.draw_from(int(generator.integers(len(self.molecules))), generator)
+
+    def draw_from(self, place: int, generator: np.random.Generator) -> tuple[int, list[int]]:
+        """Likewise for the molecule at one place of `molecules`."""
         own = self.members[place]
         first = int(own[generator.integers(len(own))])
         s = self.spectra

@@ -67,6 +67,7 @@ def train(
     out: Path,
     group: Group,
     hooks: Hooks,
+    stop_after: int | None = None,
 ) -> Checkpoint:
     """Train until the last step, going on from ``state.safetensors`` if it is there.
 
@@ -77,6 +78,7 @@ def train(
         out: Folder for ``metrics.jsonl``, ``state.safetensors`` and ``model.safetensors``.
         group: Processes that train together.
         hooks: Callbacks.
+        stop_after: Stop at this step although the schedule goes on; None runs to its end.
 
     Returns:
         The checkpoint with averaged weights, as written to ``model.safetensors``.
@@ -89,7 +91,7 @@ def train(
     run = _Run(model, settings, out, group, hooks)
     try:
         batches = stage.batches(run.step)
-        while run.step < settings.steps:
+        while run.step < min(settings.steps, stop_after or settings.steps):
             run.advance(stage, next(batches))
     except KeyboardInterrupt:
         run.save()

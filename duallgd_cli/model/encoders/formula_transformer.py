@@ -65,7 +65,7 @@ class FormulaTransformer(nn.Module):
         score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
         weight = torch.softmax(score, 1).to(tokens.dtype)  # (B, K+1, H)
         split = tokens.unflatten(-1, (self.heads, -1))
-        return (weight.unsqueeze(-1) * split).sum(1).flatten(1)
+        return torch.flatten((weight.unsqueeze(-1) * split).sum(1), 1)
 
 
 class _Layer(nn.Module):

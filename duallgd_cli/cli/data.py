@@ -1,0 +1,85 @@
+"""`duallgd data`: structures and labelled spectra to prepared folders; needs rdkit, once."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+EPILOG: Final = (
+    "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
+    "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt`"
+)
+
+app = typer.Typer(
+    no_args_is_help=True, help="Prepare structures and labelled spectra for training."
+)
+
+_OUTPUT = Annotated[Path, typer.Option("-o", "--output", help="Folder for the prepared arrays.")]
+_HOLDOUT = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Text file of InChIKey first blocks that must not be trained on; repeatable."
+    ),
+]
+_WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes; all cores if absent.")]
+
+
+@app.command("structures", epilog=EPILOG)
+def structures(
+    source: Annotated[Path, typer.Argument(help="TSV, CSV, SMI or SDF, plain, .gz or .xz.")],
+    output: _OUTPUT,
+    holdout: _HOLDOUT = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read only so many rows.")] = None,
+    workers: _WORKERS = None,
+) -> None:
+    """Structures for decoder pretraining: one per InChIKey first block."""
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.holdout import read_holdout
+    from duallgd_cli.data.prepare_structures import prepare_structures
+    from duallgd_cli.runtime import available_cores
+
+    with counting("structures") as advance:
+        manifest = prepare_structures(
+            source,
+            output,
+            holdout=read_holdout(holdout or []),
+            limit=limit,
+            workers=workers or available_cores(),
+            advance=advance,
+        )
+    typer.echo(f"{manifest['molecules']} molecules in {output}; see report.tsv there", err=True)
+
+
+@app.command("spectra", epilog=EPILOG)
+def spectra(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Table in the MassSpecGym layout, NPLIB1 folder, or a MassBank release."
+        ),
+    ],
+    output: _OUTPUT,
+    holdout: _HOLDOUT = None,
+    split: Annotated[Path | None, typer.Option(help="Fold table of an NPLIB1 folder.")] = None,
+    workers: _WORKERS = None,
+) -> None:
+    """Labelled spectra for training the encoder and for the joint stage."""
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.holdout import read_holdout
+    from duallgd_cli.data.prepare_spectra import prepare_spectra
+    from duallgd_cli.runtime import available_cores
+
+    with counting("records") as advance:
+        manifest = prepare_spectra(
+            source,
+            output,
+            holdout=read_holdout(holdout or []),
+            split=split,
+            workers=workers or available_cores(),
+            advance=advance,
+        )
+    typer.echo(
+        f"{manifest['spectra']} spectra of {manifest['molecules']} molecules in {output}; "
+        "see report.tsv there",
+        err=True,
+    )

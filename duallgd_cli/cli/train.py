@@ -1,0 +1,77 @@
+"""`duallgd train`: prepared data to weights."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+EPILOG: Final = (
+    "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
+    "`duallgd train --stage joint --data prepared/massbank --structures prepared/structures "
+    "--init-denoiser runs/decoder/model.safetensors --init-encoder runs/encoder/model.safetensors "
+    "-o runs/joint` · the same command again goes on with an interrupted run"
+)
+
+
+def train(
+    data: Annotated[Path, typer.Option(help="Folder made by 'duallgd data'.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder of the run; resumed if it holds one.")
+    ],
+    stage: Annotated[str | None, typer.Option(help="decoder, encoder or joint.")] = None,
+    structures: Annotated[
+        Path | None, typer.Option(help="Prepared structures beside spectra.")
+    ] = None,
+    init_denoiser: Annotated[
+        Path | None, typer.Option(help="Weights file whose denoiser to start from.")
+    ] = None,
+    init_encoder: Annotated[
+        Path | None, typer.Option(help="Weights file whose encoder to start from.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="YAML file, or a preset: tiny, pretrain, nplib1, massspecgym."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="One setting, such as training.steps=5000; repeatable."),
+    ] = None,
+    stop_after: Annotated[
+        int | None, typer.Option(min=1, help="Stop at this step of the schedule.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto, float32 or bfloat16 (also pays on CPUs that have it).")
+    ] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train the denoiser, the spectrum encoder, or both together.
+
+    Needs torch and numpy alone, so prepared data can be carried to another machine. Every figure
+    goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
+    """
+    from duallgd_cli.cli.training_display import training_display
+    from duallgd_cli.runtime import Runtime
+    from duallgd_cli.training.presets import run_settings
+    from duallgd_cli.training.run import TrainingRequest, run_training
+
+    chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
+    settings = run_settings(config, chosen)
+    init = {"denoiser": init_denoiser, "encoder": init_encoder}
+    request = TrainingRequest(
+        settings=settings,
+        out=output,
+        data=data,
+        structures=structures,
+        init={name: _weights(path) for name, path in init.items() if path is not None},
+        stop_after=stop_after,
+    )
+    runtime = Runtime.resolve(device=device, precision=precision, compile="off", threads=threads)
+    with training_display(settings.training.steps, quiet or not runtime.is_main) as on_step:
+        run_training(request, runtime, on_step)
+
+
+def _weights(path: Path) -> Path:
+    """A weights file, or the one in a run's folder."""
+    return path / "model.safetensors" if path.is_dir() else path

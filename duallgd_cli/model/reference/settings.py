@@ -1,0 +1,128 @@
+"""Sizes and variants of the reference network; stored in every converted checkpoint."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from duallgd_cli.config import require
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceDenoiserSettings:
+    """The reference denoiser. Defaults are the released configuration.
+
+    Attributes:
+        layers: Number of dual-stream layers.
+        atom_inputs: Features of an atom.
+        condition_width: Channels of the projected fingerprint, the first part of the global input.
+        global_inputs: Features of the whole graph, the second part of the global input.
+        atom_width: Channels of an atom, d_x.
+        edge_width: Channels of an atom pair in either stream, d_e.
+        global_width: Channels of the global state, d_y.
+        atom_hidden: Hidden channels of the perceptron that reads atoms.
+        edge_hidden: Hidden channels of those that read bonds and write logits.
+        global_hidden: Hidden channels of those that read and write the global state.
+        atom_feed: Hidden channels of the atoms' feed-forward network.
+        edge_feed: Likewise of the edges'.
+        global_feed: Likewise of the global state's; the paper says 2048, its counts say 1024.
+        pair_feed: Likewise of the bond stream's.
+        heads: Heads of every attention.
+        n_features: Random features of a head of the bond stream; 0 where the kernel needs none.
+        kernel: Attention of the bond stream: FAVOR+ with positive features, with sines and
+            cosines, linear attention with elu + 1, or exact softmax.
+        synchronisation: Cross-attention between the streams: both directions, atoms from pairs
+            alone, pairs from atoms alone, none, or both without the incidence mask.
+        readout: Logits from the bond stream, or from the edges of the atom stream.
+        streams: Both streams, or the atom stream alone ("without line graph").
+        dropout: Share of channels dropped while training.
+    """
+
+    layers: int = 5
+    atom_inputs: int = 16
+    condition_width: int = 2048
+    global_inputs: int = 13
+    atom_width: int = 256
+    edge_width: int = 64
+    global_width: int = 1024
+    atom_hidden: int = 256
+    edge_hidden: int = 128
+    global_hidden: int = 2048
+    atom_feed: int = 256
+    edge_feed: int = 128
+    global_feed: int = 1024
+    pair_feed: int = 256
+    heads: int = 8
+    n_features: int = 128
+    kernel: Literal["positive", "waves", "elu", "softmax"] = "positive"
+    synchronisation: Literal["both", "atoms", "pairs", "none", "unmasked"] = "both"
+    readout: Literal["pairs", "edges"] = "pairs"
+    streams: Literal["both", "atoms"] = "both"
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "atom_width", "edge_width", "global_width", "heads"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require(self.atom_width % self.heads == 0, "heads must divide atom_width")
+        require(self.edge_width % self.heads == 0, "heads must divide edge_width")
+        random = self.kernel in ("positive", "waves") and self.streams == "both"
+        require(not random or self.n_features >= 1, f"kernel {self.kernel} needs n_features")
+        require(
+            self.streams == "both" or self.readout == "edges", "one stream reads out from edges"
+        )
+        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceEncoderSettings:
+    """The reference's spectrum encoder (MIST). Defaults are those of the smaller release.
+
+    Attributes:
+        layers: Transformer layers.
+        width: Channels of a peak: 256 for NPLIB1, 512 for MassSpecGym.
+        heads: Attention heads.
+        fragment_bits: Outputs of the fragment head, which nothing uses: 512 or 2048.
+        fingerprint_sizes: Bits of the growing fingerprint predictions, each twice the one before.
+        dropout: Share of channels dropped while training.
+    """
+
+    layers: int = 2
+    width: int = 256
+    heads: int = 8
+    fragment_bits: int = 512
+    fingerprint_sizes: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        require(self.layers >= 1, "layers must be at least 1")
+        require(self.width % self.heads == 0, "heads must divide width")
+        sizes = self.fingerprint_sizes
+        doubled = all(b == 2 * a for a, b in zip(sizes, sizes[1:], strict=False))
+        require(len(sizes) >= 1 and doubled, "each fingerprint size must be twice the one before")
+        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSettings:
+    """Everything that fixes the reference network and the meaning of its input.
+
+    Attributes:
+        denoiser: The dual-stream denoiser.
+        encoder: The spectrum encoder.
+        n_steps: Number of noise steps T.
+        marginal: Share of each bond class among ordered atom pairs of the training set.
+        max_atoms: Largest number of atoms in its data, which divides the atom count it reads.
+        atom_symbols: Element of each atom class, in its order.
+    """
+
+    denoiser: ReferenceDenoiserSettings = field(default_factory=ReferenceDenoiserSettings)
+    encoder: ReferenceEncoderSettings = field(default_factory=ReferenceEncoderSettings)
+    n_steps: int = 500
+    marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
+    max_atoms: int = 150
+    atom_symbols: tuple[str, ...] = ("C", "O", "P", "N", "S", "Cl", "F", "H")
+
+    def __post_init__(self) -> None:
+        require(self.n_steps >= 1, "n_steps must be at least 1")
+        require(self.max_atoms >= 1, "max_atoms must be at least 1")
+        require(
+            len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
+        )

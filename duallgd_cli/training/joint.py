@@ -1,0 +1,102 @@
+"""The joint stage: encoder and denoiser end to end on measured spectra.
+
+Every other step goes on with structures and spoilt fingerprints, so that the denoiser does not
+forget the many molecules that have no spectrum.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
+from duallgd_cli.data.peaks import augment, from_prepared, peak_batch
+from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.training.decoder import DecoderStage, bond_loss, noise_steps
+from duallgd_cli.training.encoder import EncoderStage, SpectrumSampler, dense_bits
+from duallgd_cli.training.settings import TrainingSettings
+
+Batch = tuple[NDArray[np.int64], int]
+_FINGERPRINT_WEIGHT: Final = 0.02
+
+
+class JointStage:
+    """Spectrum-conditioned generation with a fingerprint loss beside the bond loss.
+
+    Args:
+        spectra: Prepared spectra.
+        structures: Molecules without spectra, or None to train on spectra alone.
+        settings: Of the run.
+        rank: This process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self,
+        spectra: PreparedSpectra,
+        structures: Molecules | None,
+        settings: TrainingSettings,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.spectra, self.settings = spectra, settings
+        self.rank, self.world_size = rank, world_size
+        ranks = (rank, world_size)
+        self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
+        self.encoder = EncoderStage(spectra, None, settings, *ranks)
+        self.sampler = SpectrumSampler(spectra, "train")
+        fits = spectra.molecules.n_heavy[self.sampler.molecules] <= settings.data.max_atoms
+        self.places = np.flatnonzero(fits)
+        self.plan = BatchPlan(settings.data.pairs_per_batch, settings.data.bucket, settings.seed)
+        self.collator = MoleculeCollator(spectra.molecules, None, settings.data.shuffle_share)
+
+    def batches(self, first_step: int) -> Iterator[Batch]:
+        """Places of molecules in the sampler, or structures, and their padded size."""
+        share = 1 if self.decoder is None else 2
+        sizes = self.spectra.molecules.n_heavy[self.sampler.molecules[self.places]]
+        own = self.plan.stream(sizes, -(-first_step // share), self.rank, self.world_size)
+        others = None if self.decoder is None else self.decoder.batches(first_step // share)
+        step = first_step
+        while True:
+            if others is not None and step % 2:
+                yield next(others)
+            else:
+                members = next(own)
+                yield self.places[members], int(self.plan.padded(sizes[members]).max())
+            step += 1
+
+    def loss(self, model: DualLGD, batch: Batch, step: int) -> tuple[Tensor, Tensor]:
+        """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
+        if self.decoder is not None and step % 2:
+            return self.decoder.loss(model, batch, step)
+        places, size = batch
+        device = next(model.parameters()).device
+        generator = np.random.default_rng((self.settings.seed, step, self.rank))
+        drawn = [self.sampler.draw_from(int(place), generator) for place in places]
+        molecules = np.asarray([molecule for molecule, _ in drawn])
+        dropout = self.settings.data.peak_dropout
+        rows = [
+            augment(from_prepared(self.spectra, numbers), dropout, generator)
+            for _, numbers in drawn
+        ]
+        logits = model.encoder(peak_batch(rows).to(device)).float()
+        truth = dense_bits([self.spectra.molecules.fingerprint_bits(m) for m in molecules])
+        graph = self.collator.graphs(molecules, size, generator)
+        bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
+        condition = Condition(*self.collator.formula(molecules, size), bit, log_prob).to(device)
+        t = noise_steps(len(molecules), model.settings.diffusion.n_steps, generator).to(device)
+        uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32)).to(device)
+        summed, count = bond_loss(model.denoiser, model, graph, condition, t, uniform)
+        entropy = binary_cross_entropy_with_logits(logits, truth.to(device), reduction="sum")
+        return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * count, count
+
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Fingerprint figures on fold val, and the denoiser's where structures are given."""
+        figures = self.encoder.validate(model)
+        return figures if self.decoder is None else figures | self.decoder.validate(model)

@@ -1,0 +1,33 @@
+"""Presets of a run: YAML files that hold only what differs from the defaults."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from duallgd_cli.config import override, read_yaml
+from duallgd_cli.errors import ConfigError
+from duallgd_cli.training.run import RunSettings
+
+
+def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
+    """Settings of a run from a preset's name or a YAML file, with dotted overrides.
+
+    Raises:
+        ConfigError: No such preset or file, or a wrong setting.
+    """
+    settings = RunSettings() if config is None else _read(config)
+    return override(settings, overrides)
+
+
+def preset_names() -> list[str]:
+    """Names of the presets in the package."""
+    folder = files("duallgd_cli") / "presets"
+    return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def _read(config: str) -> RunSettings:
+    if Path(config).is_file():
+        return read_yaml(RunSettings, Path(config))
+    if config not in preset_names():
+        known = ", ".join(preset_names())
+        raise ConfigError(f"{config!r} is neither a YAML file nor a preset; presets are {known}")
+    return read_yaml(RunSettings, Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))

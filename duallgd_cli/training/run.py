@@ -1,0 +1,157 @@
+"""A whole training run: data, network, stage, loop; what `duallgd train` calls."""
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from duallgd_cli import __version__
+from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
+from duallgd_cli.config import dump
+from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
+from duallgd_cli.errors import UsageError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.training.decoder import DecoderStage
+from duallgd_cli.training.distributed import Group, process_group
+from duallgd_cli.training.encoder import EncoderStage
+from duallgd_cli.training.joint import JointStage
+from duallgd_cli.training.loop import Hooks, Stage, train
+from duallgd_cli.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a preset or a YAML file of a run may hold.
+
+    Attributes:
+        model: Sizes of the network; not used where weights to start from are given.
+        training: Stage, steps, batches, learning rate.
+    """
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What `duallgd train` was asked for.
+
+    Attributes:
+        settings: Of network and run.
+        out: Folder of the run.
+        data: Prepared spectra (encoder, joint) or molecules (decoder).
+        structures: Prepared structures beside spectra, or None.
+        init: Weights to start from, part by part: ``encoder``, ``denoiser``.
+        stop_after: Step at which to stop although the schedule goes on, or None.
+    """
+
+    settings: RunSettings
+    out: Path
+    data: Path
+    structures: Path | None = None
+    init: dict[str, Path] = field(default_factory=dict)
+    stop_after: int | None = None
+
+
+def run_training(
+    request: TrainingRequest,
+    runtime: Runtime,
+    on_step: Callable[[int, dict[str, float]], None] = lambda step, figures: None,
+) -> Checkpoint:
+    """Train as asked, going on with an interrupted run in the same folder.
+
+    Args:
+        request: Data, settings, places.
+        runtime: Device, precision and ranks.
+        on_step: Told step and figures.
+
+    Returns:
+        The averaged weights, also written to ``model.safetensors`` in the run's folder.
+
+    Raises:
+        UsageError: Stage and data do not fit together.
+        MissingInputError: No prepared data there.
+        WeightsError: Weights to start from are missing or do not fit.
+    """
+    settings = request.settings.training
+    torch.manual_seed(settings.seed)
+    model, origin = _network(request)
+    model.to(runtime.device)
+    _freeze(model, settings.stage)
+    backend = "nccl" if runtime.device.type == "cuda" else "gloo"
+    with process_group(runtime.rank, runtime.world_size, backend) as group:
+        stage = _stage(request, group)
+        hooks = Hooks(runtime.lower_precision, on_step, _record(request, runtime, origin))
+        return train(model, stage, settings, request.out, group, hooks, request.stop_after)
+
+
+def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
+    """The network to train, and the records of the weights it starts from."""
+    parts = {name: load(path) for name, path in request.init.items()}
+    settings = request.settings.model
+    for name, checkpoint in parts.items():
+        own = {name: getattr(checkpoint.settings, name)}
+        if name == "denoiser":
+            own["diffusion"] = checkpoint.settings.diffusion
+            own["memory_bits"] = checkpoint.settings.memory_bits
+        settings = replace(settings, **own)
+    model = DualLGD(settings)
+    for name, checkpoint in parts.items():
+        prefix = f"{name}."
+        own_tensors = {
+            key.removeprefix(prefix): tensor
+            for key, tensor in checkpoint.tensors.items()
+            if key.startswith(prefix)
+        }
+        load_strictly(model.get_submodule(name), own_tensors)
+    return model, {name: checkpoint.record for name, checkpoint in parts.items()}
+
+
+def _freeze(model: DualLGD, stage: str) -> None:
+    """Parts that a stage does not train keep their weights and get no moments."""
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(stage != "decoder")
+    for parameter in model.denoiser.parameters():
+        parameter.requires_grad_(stage != "encoder")
+
+
+def _stage(request: TrainingRequest, group: Group) -> Stage:
+    settings, ranks = request.settings.training, (group.rank, group.world_size)
+    kind = read_manifest(request.data).get("kind")
+    if settings.stage == "decoder":
+        return DecoderStage(load_molecules(request.data), settings, *ranks)
+    if kind != "spectra":
+        raise UsageError(
+            f"stage {settings.stage} needs prepared spectra, {request.data} holds {kind}; "
+            "prepare some with 'duallgd data spectra'"
+        )
+    spectra = load_spectra(request.data)
+    structures = None if request.structures is None else load_molecules(request.structures)
+    if settings.stage == "encoder":
+        return EncoderStage(spectra, structures, settings, *ranks)
+    return JointStage(spectra, structures, settings, *ranks)
+
+
+def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) -> dict[str, Any]:
+    folders = {"data": request.data, "structures": request.structures}
+    return {
+        "version": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "runtime": str(runtime),
+        "training": dump(request.settings.training),
+        "data": {name: _source(path) for name, path in folders.items() if path is not None},
+        "init": origin,
+    }
+
+
+def _source(folder: Path) -> dict[str, Any]:
+    """Where prepared data came from, and what was held out of them."""
+    manifest = read_manifest(folder)
+    kept = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
+    return {name: manifest[name] for name in kept if name in manifest}
