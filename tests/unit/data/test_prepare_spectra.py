@@ -2,16 +2,18 @@
 
 import csv
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepare_spectra import (
     INSTRUMENTS,
     PreparationSettings,
+    PreparedSpectrum,
     prepare_record,
     prepare_spectra,
     read_labelled,
@@ -224,3 +226,19 @@ def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
 def test_a_folder_of_no_known_layout_is_refused(tmp_path):
     with pytest.raises(UnreadableError, match="neither"):
         read_labelled(tmp_path)
+
+
+def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
+    source = shared / "data" / "massbank" / "massbank.tsv.xz"
+    if not source.is_file():
+        pytest.skip("needs the MassBank table beside the checkout")
+    settings = PreparationSettings()
+
+    found = [prepare_record(record, settings) for record in islice(read_labelled(source), 400)]
+
+    assert all(isinstance(spectrum, PreparedSpectrum) for spectrum in found)
+    for spectrum in found:
+        ion = spectrum.molecule.atom_counts + np.array(ADDUCTS[spectrum.adduct].change)
+        assert (spectrum.rows["subformula"] <= ion).all()
+        assert len(spectrum.rows["mz"]) <= settings.annotation.max_rows
+    assert np.mean([spectrum.explained_intensity for spectrum in found]) > 0.9
