@@ -21,6 +21,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
+_READABLE: Final = 0o644
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,7 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     save_file(tensors, temporary, metadata)
+    temporary.chmod(_READABLE)
     temporary.replace(path)
 
 

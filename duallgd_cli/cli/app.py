@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from duallgd_cli.cli import data, evaluate, info, merge, predict, selftest, train, version
+from duallgd_cli.cli import (
+    calibrate,
+    data,
+    evaluate,
+    info,
+    merge,
+    predict,
+    selftest,
+    train,
+    version,
+)
 
 app = typer.Typer(
     name="duallgd",
@@ -24,6 +34,7 @@ app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
+app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command("info", epilog=info.EPILOG)(info.info)
 app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)
 app.command("version")(version.version)

@@ -83,3 +83,31 @@ def spectra(
         "see report.tsv there",
         err=True,
     )
+
+
+@app.command("massbank", epilog=EPILOG)
+def massbank(
+    release: Annotated[
+        Path,
+        typer.Argument(help="Folder or zip of record files, or the MSP with its MassBank.json."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help=".tsv, .tsv.gz or .tsv.xz.")],
+    folds: Annotated[
+        Path | None, typer.Option(help="Table with inchikey and fold; others go to train.")
+    ] = None,
+    holdout: _HOLDOUT = None,
+) -> None:
+    """Rebuild the table of open high-resolution spectra from MassBank's own release."""
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.holdout import read_holdout
+    from duallgd_cli.data.prepare_massbank import read_folds, rebuild_massbank
+
+    with counting("records") as advance:
+        totals = rebuild_massbank(
+            release,
+            output,
+            None if folds is None else read_folds(folds),
+            holdout=read_holdout(holdout or []),
+            advance=advance,
+        )
+    typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)

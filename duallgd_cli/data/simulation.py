@@ -123,7 +123,8 @@ def _fragment_counts(
     one_hot = np.zeros((len(element), N_ELEMENTS), np.float32)
     one_hot[np.arange(len(element)), element] = 1
     one_hot[:, N_HEAVY] = hydrogens
-    return np.rint(inside.astype(np.float32) @ one_hot).astype(np.float32)
+    counts: NDArray[np.float32] = np.rint(inside.astype(np.float32) @ one_hot)
+    return counts
 
 
 def _hydrogen_shift(

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.format import sha256
@@ -22,6 +22,7 @@ from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import parse_schedule
 from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
 from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.inference.about import parameter_counts
 from duallgd_cli.inference.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.model.condition import Condition, keep_bits
@@ -164,7 +165,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         name=path.name,
         sha256=sha256(path),
         record=checkpoint.record,
-        parameters={name: _count(part) for name, part in model.named_children()},
+        parameters=parameter_counts(model),
     )
 
 
@@ -188,7 +189,3 @@ def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -
     if device.type == "cpu":
         pairs = min(pairs, _CPU_PAIRS)
     return max(1, min(settings.samples, pairs // n_pairs))
-
-
-def _count(part: nn.Module) -> int:
-    return sum(p.numel() for p in part.parameters())
