@@ -4,7 +4,6 @@ The spectra are made from chemistry, not measured (``examples/make_examples.py``
 whole says that an installation works; whether a molecule is found says little about accuracy.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 
 SPECTRA: Final = Path(__file__).with_name("selftest.mgf")
-LIMIT_S: Final = 20.0
 _SAMPLING: Final = SamplingSettings(steps=10, samples=20)
 
 
@@ -71,18 +69,15 @@ EXPECTED: Final = (
 
 def selftest(model: LoadedModel) -> list[Check]:
     """Predict the bundled spectra and check the outcomes; what must hold for any weights."""
-    started = time.perf_counter()
     spectra = [item for item in read(str(SPECTRA)) if isinstance(item, Spectrum)]
     settings = PredictSettings(sampling=_SAMPLING, top_k=_SAMPLING.samples)
     found = predict_spectra(model, spectra, settings)
     alone = predict_spectra(model, spectra[3:4], settings)
-    seconds = time.perf_counter() - started
     return [
         _one_outcome_each(found),
         *(_status(*pair) for pair in zip(EXPECTED, found, strict=False)),
         _formulas_are_exact(found),
         _same_alone(found[3], alone[0]),
-        Check(f"done within {LIMIT_S:.0f} s", seconds < LIMIT_S, f"{seconds:.1f} s"),
     ]
 
 
