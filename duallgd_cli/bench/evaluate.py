@@ -1,25 +1,40 @@
-"""The evaluate use case for predictions that exist: score a table against the truth."""
+"""The evaluate use case: predictions, ours or anybody's, scored against a benchmark or a table."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.bench.accuracy import Assessment, assess
+from duallgd_cli.bench.accuracy import Assessment, Extra, assess
+from duallgd_cli.bench.model_card import write_model_card
+from duallgd_cli.bench.plots import write_plots
 from duallgd_cli.bench.report import Provenance, results, sha256, write_results
+from duallgd_cli.bench.suites.suite import Suite
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation.scoring import Scorer
-from duallgd_cli.evaluation.tables import choose, read_predictions, read_truth
+from duallgd_cli.evaluation.tables import (
+    Predicted,
+    Truth,
+    choose,
+    read_predictions,
+    truths_of,
+)
 
 SPECTRA_PER_MOLECULE: Final = ("1", "all")
+NOT_STATED: Final = "not stated"
+Advance = Callable[[int, int], None]
+
+
+def no_progress(done: int, total: int) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which spectra of a table are scored.
+    """Which spectra of a benchmark are scored.
 
     Attributes:
-        fold: Value of the column ``fold``; "" for all.
+        fold: Value of the column ``fold``; "" for the benchmark's own, or all of a plain table.
         spectra_per_molecule: ``1`` (always the same one) or ``all``.
         limit: At most so many spectra, always the same ones; None for all.
     """
@@ -34,25 +49,38 @@ class Choice:
                 f"--spectra-per-molecule is 1 or all, not {self.spectra_per_molecule!r}"
             )
 
+    def truths(self, suite: Suite) -> list[Truth]:
+        """The chosen spectra.
 
-@dataclass(frozen=True, slots=True)
+        Raises:
+            UnreadableError: The benchmark cannot be read.
+            UsageError: It has no such fold.
+        """
+        fold = self.fold or suite.fold
+        found = truths_of(suite.rows(), fold, suite.title)
+        return choose(found, self.spectra_per_molecule, self.limit)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ScoreRequest:
     """Predictions to score, and where the report goes.
 
     Attributes:
         predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
-        truth: Table in the MassSpecGym layout.
+        suite: Knows the truth.
         output: Folder for the report; made if absent.
-        choice: Spectra of the truth to score.
+        choice: Spectra to score.
         scorer: What to compute.
+        track: Whether the formula was known to the predictions.
         seed: Of the bootstrap.
     """
 
     predictions: Path
-    truth: Path
+    suite: Suite
     output: Path
     choice: Choice = Choice()
     scorer: Scorer = field(default_factory=Scorer)
+    track: str = NOT_STATED
     seed: int = 0
 
 
@@ -71,13 +99,31 @@ class Evaluated:
     files: Mapping[str, Path]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of predictions beyond their table.
+
+    Attributes:
+        prediction: Settings, weights and samples, for results.json.
+        extra: Numbers by spectrum.
+        rivals: Predictions of others for the same spectra.
+        remarks: Sentences that must accompany the numbers.
+    """
+
+    prediction: Mapping[str, Any] = field(default_factory=dict)
+    extra: Extra = field(default_factory=Extra)
+    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
 def score_predictions(
-    request: ScoreRequest, advance: Callable[[int, int], None] = lambda done, total: None
+    request: ScoreRequest, known: Known | None = None, advance: Advance = no_progress
 ) -> Evaluated:
-    """Score a table of predictions, ours or a rival's, and write the report.
+    """Score a table of predictions and write the report.
 
     Args:
         request: What to score.
+        known: What is known of the predictions; None for a table of unknown origin.
         advance: Called with the number of spectra scored and of all.
 
     Raises:
@@ -85,39 +131,31 @@ def score_predictions(
         MissingInputError: A table does not exist.
         UnreadableError: A table cannot be read.
     """
-    truths = choose(
-        read_truth(request.truth, request.choice.fold),
-        request.choice.spectra_per_molecule,
-        request.choice.limit,
-    )
-    predicted = read_predictions(request.predictions)
+    known = known or Known()
+    truths = request.choice.truths(request.suite)
     make_folder(request.output)
     assessment = assess(
         truths,
-        predicted,
+        read_predictions(request.predictions),
         request.scorer,
-        advance=lambda done: advance(done, len(truths)),
+        known.extra,
+        lambda done: advance(done, len(truths)),
         seed=request.seed,
     )
-    provenance = Provenance(
-        title=f"{request.predictions.name} against {request.truth.name}",
-        track="not stated",
-        data=data_record(request.truth, request.choice),
-        prediction={
-            "file": request.predictions.name,
-            "sha256": sha256(request.predictions),
-        },
-    )
-    found = results(assessment, request.scorer, provenance)
-    return Evaluated(found, assessment, write_results(request.output, assessment, found))
+    found = results(assessment, request.scorer, _provenance(request, known))
+    found["rivals"] = _rivals(assessment, request, known)
+    files = write_results(request.output, assessment, found)
+    files |= write_plots(request.output, found)
+    if request.suite.submission and (request.choice.fold or request.suite.fold) == "test":
+        files["model_card.yaml"] = write_model_card(request.output, found)
+    return Evaluated(found, assessment, files)
 
 
-def data_record(truth: Path, choice: Choice) -> dict[str, Any]:
-    """What results.json says about the truth."""
+def data_record(suite: Suite, choice: Choice) -> dict[str, Any]:
+    """What results.json says about the data."""
     return {
-        "file": truth.name,
-        "sha256": sha256(truth),
-        "fold": choice.fold or "all",
+        "files": {path.name: sha256(path) for path in suite.files},
+        "fold": choice.fold or suite.fold or "all",
         "spectra_per_molecule": choice.spectra_per_molecule,
         "limit": choice.limit,
     }
@@ -133,3 +171,40 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
+
+
+def _provenance(request: ScoreRequest, known: Known) -> Provenance:
+    suite = request.suite
+    return Provenance(
+        title=suite.titled(request.choice.fold or suite.fold),
+        track=request.track,
+        data=data_record(suite, request.choice),
+        prediction={
+            "file": request.predictions.name,
+            "sha256": sha256(request.predictions),
+            **known.prediction,
+        },
+        remarks=(*suite.remarks, *known.remarks),
+        published=suite.published,
+    )
+
+
+def _rivals(assessment: Assessment, request: ScoreRequest, known: Known) -> dict[str, Any]:
+    """Metrics of each rival, and how far ours are from them spectrum by spectrum."""
+    found = {}
+    for name, predicted in known.rivals.items():
+        # The reference's columns are for comparison with published numbers alone.
+        scorer = replace(request.scorer, reference=False)
+        theirs = assess(assessment.truths, predicted, scorer, seed=request.seed)
+        found[name] = rival_record(assessment, theirs, request.seed)
+    return found
+
+
+def rival_record(ours: Assessment, theirs: Assessment, seed: int) -> dict[str, Any]:
+    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals."""
+    names = [name for name in theirs.scores.columns if "@" in name]
+    differences = ours.scores.minus(theirs.scores, names, seed)
+    return {
+        "metrics": {name: asdict(theirs.summary[name]) for name in names},
+        "ours_minus_theirs": {name: asdict(found) for name, found in differences.items()},
+    }

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from duallgd_cli import __version__
 from duallgd_cli.bench.accuracy import Assessment
+from duallgd_cli.bench.suites.published import Published
 from duallgd_cli.evaluation.calibration import Reliability
 from duallgd_cli.evaluation.scoring import Scorer
 from duallgd_cli.evaluation.stratify import Stratum
@@ -35,6 +36,7 @@ class Provenance:
         data: Files with their hashes, fold and choice of spectra.
         prediction: Settings, weights and seed of the predictions, as far as known.
         remarks: Sentences that must accompany the numbers, such as an allowed leakage.
+        published: Rows of others on the same benchmark.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Provenance:
     data: Mapping[str, Any]
     prediction: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    published: Sequence[Published] = ()
 
 
 def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> dict[str, Any]:
@@ -74,6 +77,7 @@ def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> d
         },
         "metrics": {name: asdict(found) for name, found in assessment.summary.items()},
         "groups": [asdict(group) for group in assessment.groups],
+        "published": [asdict(row) for row in provenance.published],
         "calibration": {name: asdict(table) for name, table in assessment.calibration.items()},
     }
 
@@ -104,7 +108,7 @@ def write_results(
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Lines of a tab-separated table; numbers in the shortest form that keeps their value."""
+    """Lines of a tab-separated table; numbers with six digits."""
     for row in rows:
         yield "\t".join(_cell(value) for value in row) + "\n"
 

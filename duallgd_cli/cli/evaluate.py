@@ -8,15 +8,38 @@ import typer
 EPILOG = """
 **Examples**
 
-- `duallgd evaluate --predictions out.csv --truth truth.tsv`
+- `duallgd evaluate --benchmark massspecgym` (downloads the data once)
 
-- `duallgd evaluate --predictions rival.tsv --truth massbank.tsv.xz --fold test --no-mces`
+- `duallgd evaluate --benchmark nplib1 --data-dir canopus/`
+
+- `duallgd evaluate --benchmark massbank.tsv --fold test --spectra-per-molecule 1 --samples 100`
+
+- `duallgd evaluate --benchmark massbank.tsv --fold val --limit 50 --sweep steps=1,2,5,10,20,50`
+
+- `duallgd evaluate --predictions out.csv --truth truth.tsv` (anybody's predictions)
+
+A run with --shard 2/8 predicts its part. When all are done, join them with
+`duallgd merge FOLDER/predictions.csv`, then score with --benchmark and --predictions.
 """
 
-_WHAT, _SCORING, _MACHINE = "What is scored", "Scoring", "Machine and output"
+_WHAT, _PREDICTION = "What is scored", "Prediction"
+_SCORING, _MACHINE = "Scoring", "Machine and output"
 
 
 def evaluate(
+    benchmark: Annotated[
+        str | None,
+        typer.Option(
+            help="massspecgym, nplib1, or a table of labelled spectra in the MassSpecGym layout "
+            "(.tsv, .gz, .xz): identifier, smiles, formula, mzs, intensities, precursor_mz and "
+            "adduct.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder with the benchmark's files.", rich_help_panel=_WHAT),
+    ] = None,
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -33,7 +56,10 @@ def evaluate(
         ),
     ] = None,
     fold: Annotated[
-        str, typer.Option(help="Fold of the truth to score; all if absent.", rich_help_panel=_WHAT)
+        str,
+        typer.Option(
+            help="Fold to score; by default test, and all of a plain table.", rich_help_panel=_WHAT
+        ),
     ] = "",
     spectra_per_molecule: Annotated[
         str,
@@ -73,14 +99,83 @@ def evaluate(
         ),
     ] = False,
     seed: Annotated[
-        int, typer.Option(help="Of the bootstrap and of sampling.", rich_help_panel=_SCORING)
+        int, typer.Option(help="Of sampling and of the bootstrap.", rich_help_panel=_SCORING)
     ] = 0,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            help="Score random graphs and the nearest training analogues too.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = True,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Evaluate several values of one setting: steps=1,2,5 or samples=10,100.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, max=500, help="Denoising steps.", rich_help_panel=_PREDICTION),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="Molecules drawn per spectrum.", rich_help_panel=_PREDICTION),
+    ] = None,
+    formulas: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of predicted formulas by identifier: the formula-predicted track. Without "
+            "it the true formulas are given: the formula-known track.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Weights file or name.", rich_help_panel=_PREDICTION),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of the prediction by its dotted name; may be repeated.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    train_hashes: Annotated[
+        Path | None,
+        typer.Option(
+            help="List of the weights' training molecules; by default the file .train.hashes "
+            "beside the weights.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    train_data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of training molecules (smiles, fold): groups results by similarity to the "
+            "nearest one.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    allow_leakage: Annotated[
+        bool,
+        typer.Option(
+            "--allow-leakage",
+            help="Score molecules that the weights were trained on, and say so on the result.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="Folder of the report; by default the name of the predictions with .evaluation.",
+            help="Folder of the report; by default the name of the benchmark or of the "
+            "predictions with .evaluation.",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -92,54 +187,81 @@ def evaluate(
             rich_help_panel=_MACHINE,
         ),
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=_MACHINE)
+    ] = "auto",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=_MACHINE),
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N", help="Predict the I-th of N parts only.", rich_help_panel=_MACHINE
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_MACHINE)
     ] = False,
+    json_log: Annotated[
+        bool,
+        typer.Option(
+            "--json-log",
+            help="Messages and progress as JSON lines on standard error.",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = False,
 ) -> None:
-    """Score predictions against the truth: accuracy, Tanimoto and MCES with intervals."""
-    from duallgd_cli.bench.evaluate import Choice, ScoreRequest, score_predictions
-    from duallgd_cli.cli import display, scoreboard
-    from duallgd_cli.errors import UsageError
+    """Score predictions against the truth: accuracy, Tanimoto and MCES with intervals.
+
+    With --benchmark alone the spectra are predicted first, from what a lab would have, by the
+    weights at hand. With --predictions a table is scored as it is.
+    """
+    from duallgd_cli.cli import display, evaluating
     from duallgd_cli.evaluation.scoring import Scorer
     from duallgd_cli.runtime import available_cores
 
-    display.configure_logging(quiet, json_log=False)
-    if predictions is None or truth is None:
-        raise UsageError("give --predictions and --truth")
-    request = ScoreRequest(
+    display.configure_logging(quiet, json_log)
+    scorer = Scorer(
+        top_k=evaluating.ranks(top_k),
+        mces=mces,
+        reference=reference,
+        mces_limit_s=mces_limit,
+        workers=workers or available_cores(),
+        cache=mces_cache or evaluating.default_cache(),
+    )
+    task = evaluating.Task(
+        benchmark=benchmark,
+        data_dir=data_dir,
         predictions=predictions,
         truth=truth,
-        output=out or Path(f"{predictions.name}.evaluation"),
-        choice=Choice(fold, spectra_per_molecule, limit),
-        scorer=Scorer(
-            top_k=ranks(top_k),
-            mces=mces,
-            reference=reference,
-            mces_limit_s=mces_limit,
-            workers=workers or available_cores(),
-            cache=mces_cache or default_cache(),
-        ),
+        fold=fold,
+        spectra_per_molecule=spectra_per_molecule,
+        limit=limit,
+        out=out,
+        scorer=scorer,
         seed=seed,
+        quiet=quiet,
+        json_log=json_log,
     )
-    evaluated = score_predictions(request)
-    scoreboard.show(evaluated.results)
-    typer.echo(f"report in {request.output}", err=True)
-
-
-def ranks(text: str) -> tuple[int, ...]:
-    """Read ``1,10``.
-
-    Raises:
-        UsageError: It is not a list of whole numbers from 1.
-    """
-    from duallgd_cli.errors import UsageError
-
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise UsageError(f"--top-k {text!r} is not a list of whole numbers such as 1,10")
-    return tuple(sorted({int(part) for part in parts}))
-
-
-def default_cache() -> Path:
-    """Where solved MCES pairs are kept unless another file is named."""
-    return Path.home() / ".cache" / "duallgd" / "mces.sqlite"
+    if predictions is not None:
+        evaluating.score(task)
+        return
+    given = {"seed": seed, "sampling.steps": steps, "sampling.samples": samples}
+    evaluating.predict_and_score(
+        task,
+        evaluating.Predicting(
+            given=given,
+            assignments=tuple(set_ or ()),
+            sweep=sweep,
+            formulas=formulas,
+            weights=weights,
+            device=device,
+            train_hashes=train_hashes,
+            train_data=train_data,
+            allow_leakage=allow_leakage,
+            rivals=rivals,
+            resume=resume,
+            shard=shard,
+        ),
+    )

@@ -7,29 +7,26 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from duallgd_cli.bench.published import Published
-
 _PERCENT: Final = frozenset({"accuracy", "reference_accuracy", "oracle_accuracy"})
 _SHORT: Final = {"accuracy": "acc", "mces": "MCES", "tanimoto": "Tan"}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 
 
-def show(found: Mapping[str, Any], published: Sequence[Published] = ()) -> None:
-    """Print the tables of a results.json, with published rows beside ours.
-
-    Args:
-        found: Contents of results.json.
-        published: Rows for the same benchmark; none for any other data.
-    """
+def show(found: Mapping[str, Any]) -> None:
+    """Print the tables of a results.json, with published rows of the same benchmark beside ours."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
     console.print(_metrics(found))
     for sentence in _remarks(found):
         console.print(sentence, markup=False)
-    if published:
-        console.print(_beside(found, published))
+    if found["published"]:
+        console.print(_beside(found, found["published"]))
+    if found["rivals"]:
+        console.print(_rivals(found))
+    if "sweep" in found:
+        console.print(_sweep(found["sweep"]))
     if found["groups"]:
         console.print(_groups(found))
 
@@ -55,18 +52,54 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
             f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
             f"{found['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
+    samples = found["prediction"].get("samples")
+    if samples:
+        sentences.append(
+            f"Samples: {samples['drawn']} drawn, {100 * samples['valid_share']:.1f}% molecules as "
+            f"drawn and {100 * samples['repaired_share']:.1f}% after repair, all of the formula; "
+            f"{samples['distinct_per_spectrum']:.1f} distinct and "
+            f"{samples['seconds_per_spectrum']:.2f} s a spectrum."
+        )
     return sentences + list(found["remarks"])
 
 
-def _beside(found: Mapping[str, Any], published: Sequence[Published]) -> Table:
+def _rivals(found: Mapping[str, Any]) -> Table:
+    table = Table(title="Rivals on the same spectra (ours minus theirs)", title_justify="left")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("this run", justify="right", no_wrap=True)
+    for name in found["rivals"]:
+        table.add_column(name, justify="right")
+    for name in next(iter(found["rivals"].values()))["metrics"]:
+        cells = []
+        for rival in found["rivals"].values():
+            mean = _number(name, rival["metrics"][name]["per_spectrum"]["mean"])
+            cells.append(f"{mean} [{_with_interval(name, rival['ours_minus_theirs'][name])}]")
+        ours = _number(name, found["metrics"][name]["per_spectrum"]["mean"])
+        table.add_row(name, ours, *(escape(cell) for cell in cells))
+    return table
+
+
+def _sweep(sweep: Mapping[str, Any]) -> Table:
+    table = Table(title=f"Sweep over {sweep['setting']}", title_justify="left")
+    names = list(sweep["rows"][0]["metrics"])
+    for head in (sweep["setting"], "s/spectrum", "speed-up", *names):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in sweep["rows"]:
+        means = [_number(name, row["metrics"][name]["mean"]) for name in names]
+        speed = (f"{row['seconds_per_spectrum']:.3f}", f"{row['speed_up']:.1f}")
+        table.add_row(str(row["value"]), *speed, *means)
+    return table
+
+
+def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title="Published rows, as their authors state them", title_justify="left")
     for head in ("method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10"):
         table.add_column(head, justify="left" if head == "method" else "right")
     table.add_column("assumes")
     for row in published:
-        values = (*row.accuracy, *row.mces, *row.tanimoto)
+        values = (*row["accuracy"], *row["mces"], *row["tanimoto"])
         cells = ["-" if value is None else f"{value:.2f}" for value in values]
-        table.add_row(f"{row.method} ({row.source})", *cells, row.assumes)
+        table.add_row(f"{row['method']} ({row['source']})", *cells, row["assumes"])
     names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
     ours = [
         _number(name, found["metrics"][name]["per_spectrum"]["mean"])

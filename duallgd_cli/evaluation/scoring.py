@@ -125,6 +125,17 @@ class Scores:
         )
         return {name: Summary(*rest) for name, *rest in estimates}
 
+    def minus(self, other: "Scores", names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
+        """Mean differences to the scores of the same spectra by another method.
+
+        Args:
+            other: Of the same spectra in the same order.
+            names: Columns to compare.
+            seed: Of the bootstrap, which resamples molecules.
+        """
+        values = np.column_stack([self.columns[name] - other.columns[name] for name in names])
+        return dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra.
 

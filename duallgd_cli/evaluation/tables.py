@@ -17,7 +17,7 @@ T = TypeVar("T")
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 _OPENERS: Final[dict[str, Callable[..., object]]] = {".gz": gzip.open, ".xz": lzma.open}
 _LONGEST_CELL: Final = 2**31 - 1
-_PEAKS: Final = frozenset({"mzs", "intensities"})
+PEAKS: Final = frozenset({"mzs", "intensities"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,28 @@ def read_truth(path: Path, fold: str = "") -> list[Truth]:
             molecule, or no row is left.
         UsageError: A fold is asked for that the table does not have.
     """
-    rows = [
-        {name: cell for name, cell in row.items() if name not in _PEAKS}
-        for row in read_rows(path, required=("smiles",))
-    ]
-    rows = of_fold(rows, fold, path)
-    name = id_column(rows, path)
-    found = [_truth(row, name, path) for row in rows]
+    return truths_of(read_rows(path, required=("smiles",)), fold, str(path))
+
+
+def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:
+    """The truth that rows of such a table hold.
+
+    Args:
+        rows: With lower-case column names.
+        fold: Value of the column ``fold`` to keep; "" keeps all.
+        source: What the rows are called in messages.
+
+    Raises:
+        UnreadableError: As `read_truth`.
+        UsageError: As `read_truth`.
+    """
+    bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
+    kept = of_fold(bare, fold, source)
+    name = id_column(kept, source)
+    found = [_truth(row, name, source) for row in kept]
     twice = _first_repeated(truth.spectrum_id for truth in found)
     if twice is not None:
-        raise UnreadableError(f"{path} holds {twice!r} twice in column {name}; make them unique")
+        raise UnreadableError(f"{source} holds {twice!r} twice in column {name}; make them unique")
     return found
 
 
@@ -109,7 +121,7 @@ def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, st
             raise UnreadableError(f"{path} is no readable table: {error}") from error
 
 
-def of_fold(rows: list[dict[str, str]], fold: str, path: Path) -> list[dict[str, str]]:
+def of_fold(rows: list[dict[str, str]], fold: str, source: str) -> list[dict[str, str]]:
     """The rows of one fold; all of them for "".
 
     Raises:
@@ -117,18 +129,18 @@ def of_fold(rows: list[dict[str, str]], fold: str, path: Path) -> list[dict[str,
         UnreadableError: There are no rows at all.
     """
     if not rows:
-        raise UnreadableError(f"{path} holds no rows")
+        raise UnreadableError(f"{source} holds no rows")
     if not fold:
         return rows
     kept = [row for row in rows if row.get("fold") == fold]
     if not kept:
         folds = sorted({row["fold"] for row in rows if row.get("fold")})
         has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
-        raise UsageError(f"{path} has no fold {fold!r}; {has}")
+        raise UsageError(f"{source} has no fold {fold!r}; {has}")
     return kept
 
 
-def id_column(rows: Sequence[Mapping[str, str]], path: Path) -> str:
+def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
     """Name of the column that identifies a spectrum.
 
     Raises:
@@ -138,7 +150,7 @@ def id_column(rows: Sequence[Mapping[str, str]], path: Path) -> str:
         if rows and name in rows[0]:
             return name
     has = _few(list(rows[0])) if rows else "no rows"
-    raise UnreadableError(f"{path} has none of the columns {', '.join(ID_COLUMNS)}; it has {has}")
+    raise UnreadableError(f"{source} has none of the columns {', '.join(ID_COLUMNS)}; it has {has}")
 
 
 def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None) -> list[Truth]:
@@ -170,7 +182,7 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
         UsageError: Two spectra of the table have one identifier.
     """
     rows = list(read_rows(path, required=("smiles",)))
-    name = id_column(rows, path)
+    name = id_column(rows, str(path))
     by_spectrum: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         by_spectrum.setdefault(row[name], []).append(row)
@@ -211,12 +223,12 @@ def _rank(row: Mapping[str, str], spectrum_id: str, path: Path) -> float | None:
         ) from None
 
 
-def _truth(row: dict[str, str], name: str, path: Path) -> Truth:
+def _truth(row: dict[str, str], name: str, source: str) -> Truth:
     found = molecule(row["smiles"])
     if found is None:
         raise UnreadableError(
-            f"{path} has {row['smiles']!r} as the structure of {row[name]}, which is no molecule; "
-            "correct it or leave the row out"
+            f"{source} has {row['smiles']!r} as the structure of {row[name]}, which is no "
+            "molecule; correct it or leave the row out"
         )
     return Truth(row[name], row["smiles"], found.block or found.smiles, row)
 

@@ -3,7 +3,9 @@ import math
 
 import pytest
 
+from duallgd_cli.bench import evaluate as use_case
 from duallgd_cli.bench.evaluate import Choice, ScoreRequest, score_predictions
+from duallgd_cli.bench.suites import table
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation import Scorer
 
@@ -17,13 +19,18 @@ PREDICTIONS = (
 )
 
 
+@pytest.fixture(autouse=True)
+def without_plots(monkeypatch):
+    monkeypatch.setattr(use_case, "write_plots", lambda *_: {})
+
+
 @pytest.fixture
 def request_(tmp_path):
     (tmp_path / "truth.tsv").write_text(TRUTH)
     (tmp_path / "out.csv").write_text(PREDICTIONS)
     return ScoreRequest(
         predictions=tmp_path / "out.csv",
-        truth=tmp_path / "truth.tsv",
+        suite=table.truth_only(tmp_path / "truth.tsv"),
         output=tmp_path / "report" / "here",
         choice=Choice(fold="test"),
     )

@@ -1,0 +1,158 @@
+"""Plots of an evaluation, each as PNG and SVG, drawn from the contents of results.json alone."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
+
+_ENDINGS: Final = ("png", "svg")
+_DPI: Final = 120
+_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by all kinds of eyes
+_COUNT_COLOUR: Final = "#DDDDDD"
+
+
+def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
+    """Draw what there is to draw; returns the files by name.
+
+    Without matplotlib nothing is drawn and a message says so.
+
+    Args:
+        directory: Exists; plots go into its folder ``plots``.
+        found: Contents of results.json.
+    """
+    drawings: dict[str, Callable[[], Figure]] = {}
+    for by in dict.fromkeys(group["by"] for group in found["groups"]):
+        groups = [group for group in found["groups"] if group["by"] == by]
+        drawings[f"by_{by}"] = partial(_groups, by, groups)
+    if found["calibration"]:
+        drawings["calibration"] = partial(_calibration, found["calibration"])
+    if found.get("sweep"):
+        drawings["sweep"] = partial(_sweep, found["sweep"])
+    if not drawings:
+        return {}
+    if find_spec("matplotlib") is None:
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
+        return {}
+    return _save(directory / "plots", drawings)
+
+
+def _save(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) -> dict[str, Path]:
+    import matplotlib as mpl
+
+    folder.mkdir(exist_ok=True)
+    files = {}
+    # A fixed salt and no date: the same results give the same bytes.
+    with mpl.rc_context({"svg.hashsalt": "duallgd", "font.size": 9}):
+        for name, draw in drawings.items():
+            figure = draw()
+            for ending in _ENDINGS:
+                path = folder / f"{name}.{ending}"
+                metadata = {"Date": None} if ending == "svg" else {"Software": None}
+                figure.savefig(path, dpi=_DPI, metadata=metadata)
+                files[path.name] = path
+    return files
+
+
+def _figure(columns: int, title: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * columns, 3.4), layout="constrained")
+    figure.suptitle(title)
+    return figure
+
+
+def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
+    """Accuracy (left axis, %) and Tanimoto (right axis) of each group, with its size as a bar."""
+    figure = _figure(1, by.replace("_", " "))
+    figure.set_size_inches(max(4.2, 0.75 * len(groups) + 2.4), 3.6)
+    left = figure.add_subplot()
+    right, counts = left.twinx(), left.twinx()
+    places = list(range(len(groups)))
+    counts.bar(places, [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8)
+    counts.set_yticks([])
+    counts.set_zorder(0)
+    for axis in (left, right):
+        axis.set_zorder(1)
+        axis.patch.set_visible(False)
+    for number, name in enumerate(groups[0]["estimates"]):
+        if name.startswith("mces"):
+            continue
+        is_share = name.startswith("accuracy")
+        axis, scale = (left, 100.0) if is_share else (right, 1.0)
+        estimates = [group["estimates"][name] for group in groups]
+        _points(axis, places, estimates, scale, _COLOURS[number % len(_COLOURS)], name)
+    labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
+    left.set_xticks(places, labels, rotation=30 if len(groups) > 5 else 0)
+    left.set_ylabel("accuracy / %")
+    left.set_ylim(bottom=0)
+    right.set_ylabel("Tanimoto similarity")
+    right.set_ylim(0, 1)
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+def _points(
+    axis: "Axes",
+    places: Sequence[float],
+    estimates: Sequence[Mapping[str, float]],
+    scale: float,
+    colour: str,
+    label: str,
+) -> None:
+    means = [scale * estimate["mean"] for estimate in estimates]
+    below = [max(0.0, scale * (e["mean"] - e["low"])) for e in estimates]
+    above = [max(0.0, scale * (e["high"] - e["mean"])) for e in estimates]
+    axis.errorbar(
+        places, means, yerr=(below, above), fmt="o-", ms=4, capsize=2, color=colour, label=label
+    )
+
+
+def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
+    """Observed against stated probability; a calibrated one lies on the diagonal."""
+    figure = _figure(len(tables), "calibration")
+    for number, (name, table) in enumerate(tables.items()):
+        axis = figure.add_subplot(1, len(tables), number + 1)
+        axis.plot([0, 1], [0, 1], color="grey", lw=0.8)
+        stated = [part["stated"] for part in table["bins"]]
+        observed = [part["observed"] for part in table["bins"]]
+        _points(axis, stated, observed, 1.0, _COLOURS[0], name)
+        axis.set_xlabel(f"stated {name}")
+        axis.set_ylabel("observed share")
+        axis.set_title(f"expected error {table['expected_error']:.3f}")
+    return figure
+
+
+def _sweep(sweep: Mapping[str, Any]) -> "Figure":
+    """Speed-up, quality, and one against the other, over the values of the swept setting."""
+    rows, setting = sweep["rows"], sweep["setting"]
+    values = [row["value"] for row in rows]
+    figure = _figure(3, f"speed and quality over {setting}")
+    speed, quality, front = (figure.add_subplot(1, 3, place) for place in (1, 2, 3))
+    speed.plot(values, [row["speed_up"] for row in rows], "o-", color=_COLOURS[0])
+    speed.set_ylabel("speed-up")
+    names = [name for name in rows[0]["metrics"] if name.startswith(("accuracy", "tanimoto"))]
+    for number, name in enumerate(names):
+        means = [row["metrics"][name]["mean"] for row in rows]
+        quality.plot(values, means, "o-", color=_COLOURS[number % len(_COLOURS)], label=name)
+    quality.legend(fontsize=7)
+    quality.set_ylabel("accuracy, Tanimoto")
+    for axis in (speed, quality):
+        axis.set_xscale("log")
+        axis.set_xlabel(setting)
+    speed.set_yscale("log")
+    best = [row["metrics"]["tanimoto@1"]["mean"] for row in rows]
+    front.plot([row["speed_up"] for row in rows], best, "o-", color=_COLOURS[1])
+    for row, tanimoto in zip(rows, best, strict=True):
+        front.annotate(f"{row['value']:g}", (row["speed_up"], tanimoto), fontsize=7)
+    front.set_xscale("log")
+    front.set_xlabel("speed-up")
+    front.set_ylabel("Tanimoto@1")
+    return figure

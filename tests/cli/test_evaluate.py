@@ -1,0 +1,209 @@
+"""`duallgd evaluate` from the command line, with the stand-in model."""
+
+import csv
+import json
+
+import pytest
+
+from duallgd_cli.bench import evaluate as use_case
+from duallgd_cli.bench import sweep
+from duallgd_cli.evaluation.leakage import TrainingHashes
+from tests import labelled_table
+
+FEW = ("--no-mces", "--workers", "1", "--samples", "4")
+
+
+@pytest.fixture(autouse=True)
+def without_plots(monkeypatch):
+    for module in (use_case, sweep):
+        monkeypatch.setattr(module, "write_plots", lambda *_: {})
+
+
+@pytest.fixture
+def table(tmp_path):
+    return labelled_table.write(tmp_path / "labelled.tsv")
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_a_benchmark_is_predicted_and_scored(duallgd, table, tmp_path):
+    done = duallgd("evaluate", "--benchmark", table, "--fold", "test", "-o", "report", *FEW)
+
+    found = results(tmp_path / "report")
+    assert done.code == 0, done.err
+    assert "accuracy@1" in done.out
+    assert found["track"] == "formula known"
+    assert (found["spectra"], found["molecules"]) == (6, 3)
+    assert found["statuses"] == {"ok": 6}
+    assert found["metrics"]["formula_exact"] == found["metrics"]["valid"]
+    assert found["prediction"]["samples"]["drawn"] == 24
+    assert set(found["rivals"]) == {"random formula-exact graphs", "nearest training analogue"}
+    analogue = found["rivals"]["nearest training analogue"]["metrics"]
+    assert analogue["accuracy@10"]["per_spectrum"]["mean"] == 0.0
+    assert {group["by"] for group in found["groups"]} >= {"heavy_atoms", "explained_peaks"}
+
+
+def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table, tmp_path):
+    duallgd("evaluate", "--benchmark", table, "-o", "report", *FEW, "--no-rivals")
+
+    text = (tmp_path / "report" / "spectra.tsv").read_text()
+    assert text.splitlines()[0].split("\t") == [
+        "identifier",
+        "mzs",
+        "intensities",
+        "precursor_mz",
+        "adduct",
+        "ion_mode",
+        "instrument_type",
+        "instrument",
+        "resolution",
+        "collision_energy",
+        "collision_energy_text",
+        "formula",
+    ]
+    assert not any(smiles in text for smiles, *_ in labelled_table.MOLECULES)
+
+
+def test_predicted_formulas_are_a_track_of_their_own(duallgd, table, tmp_path):
+    (tmp_path / "formulas.csv").write_text("id,formula\nS00,C9H8O4\nS10,C8H10N4O2\n")
+
+    duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", "-o", "report", *FEW),
+        *("--formulas", tmp_path / "formulas.csv", "--no-rivals"),
+    )
+
+    found = results(tmp_path / "report")
+    assert found["track"] == "formula predicted"
+    assert "formula" not in (tmp_path / "report" / "spectra.tsv").read_text().splitlines()[0]
+    assert found["statuses"] == {"no_formula": 4, "ok": 2}
+
+
+def test_scoring_the_written_predictions_gives_the_same_numbers(duallgd, table, tmp_path):
+    duallgd("evaluate", "--benchmark", table, "--fold", "test", "-o", "one", *FEW)
+    again = ("evaluate", "--predictions", "one/predictions.csv", "--no-mces", "--workers", "1")
+
+    by_truth = duallgd(*again, "--truth", "one/truth.tsv", "-o", "two")
+    by_benchmark = duallgd(*again, "--benchmark", table, "--fold", "test", "-o", "three")
+
+    assert by_truth.code == by_benchmark.code == 0
+    first = results(tmp_path / "one")["metrics"]
+    assert results(tmp_path / "two")["metrics"] == first
+    assert results(tmp_path / "three")["metrics"] == first
+
+
+def test_a_permuted_truth_gives_zero_accuracy(duallgd, tmp_path):
+    rows = labelled_table.rows(1)
+    smiles = [row["smiles"] for row in rows]
+    right, wrong = tmp_path / "right.csv", tmp_path / "wrong.tsv"
+    right.write_text(
+        "identifier,smiles\n" + "".join(f"{row['identifier']},{row['smiles']}\n" for row in rows)
+    )
+    wrong.write_text(
+        "identifier\tsmiles\n"
+        + "".join(
+            f"{row['identifier']}\t{other}\n"
+            for row, other in zip(rows, smiles[1:] + smiles[:1], strict=True)
+        )
+    )
+
+    duallgd("evaluate", "--predictions", right, "--truth", wrong, "-o", "r", "--no-mces")
+
+    assert results(tmp_path / "r")["metrics"]["accuracy@10"]["per_spectrum"]["mean"] == 0.0
+
+
+def test_shards_joined_give_what_one_run_gives(duallgd, table, tmp_path):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals")
+    duallgd(*base, "-o", "whole")
+
+    for shard in ("1/2", "2/2"):
+        done = duallgd(*base, "-o", "parts", "--shard", shard)
+        assert done.code == 0
+        assert "join them with duallgd merge" in done.err
+    duallgd("merge", "parts/predictions.csv", "-o", "parts/predictions.csv")
+
+    whole, parts = (tmp_path / name / "predictions.csv" for name in ("whole", "parts"))
+    columns = ("spectrum_id", "rank", "smiles", "score")
+    first, second = (
+        [[row[name] for name in columns] for row in csv.DictReader(path.read_text().splitlines())]
+        for path in (whole, parts)
+    )
+    assert first == second
+
+
+def test_a_run_is_resumed(duallgd, table, tmp_path):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+    duallgd(*base)
+    before = (tmp_path / "r" / "predictions.csv").read_bytes()
+
+    done = duallgd(*base, "--resume")
+
+    assert done.code == 0
+    assert (tmp_path / "r" / "predictions.csv").read_bytes() == before
+
+
+def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(duallgd, table, tmp_path):
+    seen = tmp_path / "w.train.hashes"
+    TrainingHashes.of(["BSYNRYMUTXBXSQ", "AAAAAAAAAAAAAA"]).write(seen)
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+
+    refused = duallgd(*base, "--train-hashes", seen)
+    stamped = duallgd(*base, "--train-hashes", seen, "--allow-leakage")
+
+    assert refused.code == 2
+    assert "1 of the 3 test molecules were in the weights' training data" in refused.err
+    assert stamped.code == 0
+    assert any(s.startswith("LEAKAGE: 1 of the 3") for s in results(tmp_path / "r")["remarks"])
+
+
+def test_similarity_to_training_molecules_is_a_group(duallgd, table, tmp_path):
+    duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *("--train-data", table),
+    )
+
+    groups = [g for g in results(tmp_path / "r")["groups"] if g["by"] == "nearest_training"]
+    assert sum(group["spectra"] for group in groups) == 6
+    assert "missing" not in {group["label"] for group in groups}
+
+
+def test_a_sweep_compares_values_of_one_setting(duallgd, table, tmp_path):
+    done = duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r"),
+        *("--spectra-per-molecule", "1", "--sweep", "samples=2,6"),
+    )
+
+    rows = results(tmp_path / "r")["sweep"]["rows"]
+    assert done.code == 0, done.err
+    assert [row["value"] for row in rows] == [2, 6]
+    assert min(row["speed_up"] for row in rows) == 1.0
+    assert (tmp_path / "r" / "samples-2" / "results.json").exists()
+    assert (tmp_path / "r" / "sweep.tsv").read_text().startswith("value\tseconds_per_spectrum")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "nothing to predict"),
+        (("--predictions", "p.csv"), 2, "give --benchmark, or --predictions"),
+        (("--predictions", "p.csv", "--truth", "t.tsv"), 66, "does not exist"),
+        (("--benchmark", "absent.tsv"), 66, "nor a file that exists"),
+        (("--benchmark", "labelled.tsv", "--top-k", "1,many"), 2, "--top-k '1,many'"),
+        (("--benchmark", "labelled.tsv", "--sweep", "seed=1,2"), 2, "--sweep 'seed=1,2'"),
+        (("--benchmark", "labelled.tsv", "--fold", "dev"), 2, "no fold 'dev'"),
+        (("--benchmark", "nplib1"), 66, "NPLIB1 is not downloaded automatically"),
+        (("--benchmark", "massspecgym", "--data-dir", "."), 66, "holds no MassSpecGym1.5.tsv"),
+        (
+            ("--benchmark", "labelled.tsv", "--sweep", "steps=1,2", "--shard", "1/2"),
+            2,
+            "exclude each other",
+        ),
+    ],
+)
+def test_impossible_requests_end_with_one_sentence(duallgd, table, arguments, code, message):
+    done = duallgd("evaluate", *arguments)
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
