@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from duallgd_cli.config import parse
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings, ReferenceEncoderSettings
 
@@ -86,28 +87,26 @@ def denoiser_settings(
     edge_width, edge_hidden = shape("edges_in.classes.outer")
     global_width, global_hidden = shape("global_in.perceptron.outer")
     condition_width = shape("global_readout.outer")[0]
-    pair_feed = {}
-    if "layers.0.pairs.up.weight" in tensors:
-        pair_feed = {"pair_feed": shape("layers.0.pairs.up")[0]}
-    return ReferenceDenoiserSettings(
-        layers=_count(tensors, r"layers\.(\d+)\."),
-        atom_inputs=shape("atoms_in.inner")[1],
-        condition_width=condition_width,
-        global_inputs=shape("global_in.perceptron.inner")[1] - condition_width,
-        atom_width=atom_width,
-        edge_width=edge_width,
-        global_width=global_width,
-        atom_hidden=atom_hidden,
-        edge_hidden=edge_hidden,
-        global_hidden=global_hidden,
-        atom_feed=shape("layers.0.atoms.atoms.up")[0],
-        edge_feed=shape("layers.0.atoms.edges.up")[0],
-        global_feed=shape("layers.0.atoms.whole.up")[0],
-        **pair_feed,
-        heads=heads,
-        n_features=n_features,
-        **variant,
-    )
+    sizes = {
+        "layers": _count(tensors, r"layers\.(\d+)\."),
+        "atom_inputs": shape("atoms_in.inner")[1],
+        "condition_width": condition_width,
+        "global_inputs": shape("global_in.perceptron.inner")[1] - condition_width,
+        "atom_width": atom_width,
+        "edge_width": edge_width,
+        "global_width": global_width,
+        "atom_hidden": atom_hidden,
+        "edge_hidden": edge_hidden,
+        "global_hidden": global_hidden,
+        "atom_feed": shape("layers.0.atoms.atoms.up")[0],
+        "edge_feed": shape("layers.0.atoms.edges.up")[0],
+        "global_feed": shape("layers.0.atoms.whole.up")[0],
+        "heads": heads,
+        "n_features": n_features,
+    }
+    if "layers.0.pairs.up.weight" in tensors:  # absent without a bond stream
+        sizes["pair_feed"] = shape("layers.0.pairs.up")[0]
+    return parse(ReferenceDenoiserSettings, {**sizes, **variant})
 
 
 def encoder_settings(tensors: Mapping[str, Tensor]) -> ReferenceEncoderSettings:
@@ -117,8 +116,8 @@ def encoder_settings(tensors: Mapping[str, Tensor]) -> ReferenceEncoderSettings:
         WeightsError: A tensor that every encoder has is missing.
     """
     sizes = [_shape(tensors, "first.weight")[0]]
-    for brick in range(_count(tensors, r"growth\.(\d+)\.")):
-        sizes.append(_shape(tensors, f"growth.{brick}.predict.weight")[0])
+    bricks = range(_count(tensors, r"growth\.(\d+)\."))
+    sizes += [_shape(tensors, f"growth.{brick}.predict.weight")[0] for brick in bricks]
     return ReferenceEncoderSettings(
         layers=_count(tensors, r"layers\.(\d+)\."),
         width=_shape(tensors, "peaks_in.outer.weight")[0],

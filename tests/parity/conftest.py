@@ -43,3 +43,8 @@ def parity():
     if not path.is_dir():
         pytest.skip(f"needs the reference arrays in {path} (set DUALLGD_PARITY)")
     return ParityFolder(path)
+
+
+@pytest.fixture(scope="session")
+def variants(parity):
+    return parity.json("narrow_variants.json")

@@ -1,7 +1,7 @@
 """The atom stream of the reference: attention per channel, which the edges modulate.
 
-A score has no sum over channels, so it is as large as (B, N, N, C). It is computed for a few rows of
-atoms at a time, with everything that depends on it, so that the working set stays in the cache.
+A score has no sum over channels, so all of them are as large as (B, N, N, C). They are computed for
+a few rows of atoms at a time, with everything that depends on them, and stay in the cache.
 Letters: B graphs, N atoms, R rows of atoms in a chunk, C channels of an atom, E of an edge.
 """
 

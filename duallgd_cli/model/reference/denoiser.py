@@ -4,13 +4,13 @@ Letters: B graphs, N atoms, M pairs.
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot, relu
 
-from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
+from duallgd_cli.model.line_graph import LineGraph, line_graph
 from duallgd_cli.model.reference.atom_stream import AtomLayer
 from duallgd_cli.model.reference.pair_stream import PairLayer
 from duallgd_cli.model.reference.perceptron import Film, Perceptron
@@ -239,12 +239,14 @@ class ReferenceDenoiser(nn.Module):
         Returns:
             (B, M, classes); meaningless at padded pairs.
         """
-        line = line_graph(graphs.atom_mask.shape[1], graphs.bond_class.device)
+        with torch.inference_mode(False):  # what is cached here serves training too
+            line = line_graph(graphs.atom_mask.shape[1], graphs.bond_class.device)
         real = RealRows.of(graphs.atom_mask, line)
         states = self.start(graphs, real)
         for layer in self.layers[:-1]:
             states = layer(self.modulate(states), real)
-        change = self.readout.logits(self.layers[-1], self.modulate(states), real)
+        last = cast("DualStreamLayer", self.layers[-1])
+        change = self.readout.logits(last, self.modulate(states), real)
         return change + one_hot(graphs.bond_class, N_CLASSES)  # equation 9
 
     def start(self, graphs: NoisyGraphs, real: RealRows) -> States:

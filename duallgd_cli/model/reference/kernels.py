@@ -5,7 +5,7 @@ B graphs, H heads, M pairs, D channels of a head, R random features, F features 
 """
 
 import math
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,6 @@ _EPSILON: Final = 1e-8
 # Numbers in one chunk of features: what a core's cache holds, or what keeps an accelerator busy.
 _CHUNK_CPU: Final = 1 << 20
 _CHUNK_DEVICE: Final = 1 << 27
-
-
-class PairKernel(Protocol):
-    """Attention over pairs, (B, H, M, D) each and real keys (B, M), to (B, H, M, D)."""
-
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attended values."""
 
 
 class SoftmaxKernel(nn.Module):
@@ -62,7 +55,8 @@ class LinearKernel(nn.Module):
         for k, v in zip(key.split(pairs, 2), with_one.split(pairs, 2), strict=True):
             summed = summed + self.features(k).transpose(2, 3) @ v  # (B, H, F, D + 1)
         mixed = torch.cat([self.features(q) @ summed for q in query.split(pairs, 2)], 2)
-        return mixed[..., :-1] / (mixed[..., -1:] + _EPSILON)
+        total: Tensor = mixed[..., -1:] + _EPSILON
+        return mixed[..., :-1] / total
 
     def _chunk(self, query: Tensor) -> tuple[int, int]:
         """Graphs and pairs that are worked on at a time."""
@@ -127,7 +121,7 @@ class WaveKernel(RandomKernel):
         """(..., D) to (..., 2 R)."""
         score, half = self.projected(x)
         angle = 2 * math.pi * score
-        scale = torch.exp(half) * len(self.projection) ** -0.5
+        scale = torch.exp(half) / math.sqrt(len(self.projection))
         return torch.cat([angle.sin(), angle.cos()], -1) * scale
 
     def n_features(self, width: int) -> int:

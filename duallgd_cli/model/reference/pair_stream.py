@@ -1,13 +1,10 @@
 """The bond stream of the reference. Letters: B graphs, M pairs, E channels of a pair."""
 
-from typing import Final
-
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from duallgd_cli.model.reference.kernels import (
     EluKernel,
-    PairKernel,
     PositiveKernel,
     SoftmaxKernel,
     WaveKernel,
@@ -16,16 +13,17 @@ from duallgd_cli.model.reference.rows import RealRows, masked_mean
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
 
 
-def _kernel(settings: ReferenceDenoiserSettings) -> PairKernel:
-    return _KERNELS[settings.kernel](settings)
-
-
-_KERNELS: Final = {
-    "positive": lambda s: PositiveKernel(s.n_features, s.edge_width // s.heads),
-    "waves": lambda s: WaveKernel(s.n_features, s.edge_width // s.heads),
-    "elu": lambda _: EluKernel(),
-    "softmax": lambda _: SoftmaxKernel(),
-}
+def _kernel(settings: ReferenceDenoiserSettings) -> nn.Module:
+    width = settings.edge_width // settings.heads
+    match settings.kernel:
+        case "positive":
+            return PositiveKernel(settings.n_features, width)
+        case "waves":
+            return WaveKernel(settings.n_features, width)
+        case "elu":
+            return EluKernel()
+        case "softmax":
+            return SoftmaxKernel()
 
 
 class PairAttention(nn.Module):
@@ -47,7 +45,7 @@ class PairAttention(nn.Module):
             part(pairs).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in (self.query, self.key, self.value)
         ]
-        mixed = self.kernel(*split, real.pairs)
+        mixed: Tensor = self.kernel(*split, real.pairs)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 

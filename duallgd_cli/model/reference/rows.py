@@ -1,4 +1,7 @@
-"""Which rows are real, and statistics over them. Letters: B graphs, N atoms, M pairs, C channels."""
+"""Which rows are real, and statistics over them.
+
+Letters: B graphs, N atoms, M pairs, L rows, C channels.
+"""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """Sizes and variants of the reference network; stored in every converted checkpoint."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from duallgd_cli.config import require
@@ -95,7 +96,7 @@ class ReferenceEncoderSettings:
         require(self.layers >= 1, "layers must be at least 1")
         require(self.width % self.heads == 0, "heads must divide width")
         sizes = self.fingerprint_sizes
-        doubled = all(b == 2 * a for a, b in zip(sizes, sizes[1:], strict=False))
+        doubled = all(b == 2 * a for a, b in pairwise(sizes))
         require(len(sizes) >= 1 and doubled, "each fingerprint size must be twice the one before")
         require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
 

@@ -64,12 +64,13 @@ def square_of(bond_class: Tensor, diagonal: int, graph: LineGraph) -> Tensor:
         int64 (B, N, N).
     """
     n = graph.n_atoms
-    return pad(bond_class, (0, 1), value=diagonal)[:, graph.square].unflatten(1, (n, n))
+    flat = pad(bond_class, (0, 1), value=diagonal)[:, graph.square]
+    return flat.view(-1, n, n)
 
 
 def bonded(square: Tensor) -> Tensor:
     """Which ordered pairs are bonded, bool (B, N, N)."""
-    return (square > 0) & (square < NO_CLASS)
+    return square.ne(0) & square.ne(NO_CLASS)
 
 
 def hops(adjacency: Tensor) -> Tensor:

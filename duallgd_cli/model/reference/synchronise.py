@@ -33,7 +33,8 @@ class WideAtomsFromPairs(AtomsFromPairs):
         value_weight = self.value.weight.unflatten(0, (self.heads, -1))
         query = torch.einsum("bnhd,hde->bnhe", query * query.shape[-1] ** -0.5, key_weight)
         near = incident_pairs(pairs, graph)  # (B, N, N-1, E)
-        score = (query @ near.transpose(2, 3)).float()  # (B, N, H, N-1)
+        score = query @ near.transpose(2, 3)  # (B, N, H, N-1)
+        score = score.to(torch.promote_types(score.dtype, torch.float32))
         keep = mask.unsqueeze(2)
         weight = torch.softmax(score.masked_fill(~keep, torch.finfo(score.dtype).min), 3) * keep
         seen = weight.to(near.dtype) @ near  # (B, N, H, E)

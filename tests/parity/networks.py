@@ -1,0 +1,103 @@
+"""Reference networks of a parity folder; every size is read from its files."""
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+
+from duallgd_cli.checkpoint.official_keys import DENOISER, ours_of, theirs_of
+from duallgd_cli.checkpoint.official_sizes import denoiser_settings, variant_of
+from duallgd_cli.model.line_graph import line_graph, to_square
+from duallgd_cli.model.reference.denoiser import NoisyGraphs, build
+from duallgd_cli.model.reference.structure import NO_CLASS
+
+# Variants whose networks are not rebuilt: M x M bond layers, no atom stream, an atom head.
+NOT_REQUIRED = {"dense_linegraph_mask", "dense_full", "no_primal_stream", "node_output_head"}
+
+
+def recipe(names_and_shapes):
+    """Weights of the full configuration, by the recipe of the parity folder's README."""
+    weights = {}
+    for name, shape in names_and_shapes.items():
+        generator = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()) + 20260701))
+        z = generator.standard_normal(shape)
+        if name.endswith("weight") and len(shape) == 2:
+            z = z / np.sqrt(shape[1])
+        elif name.endswith("weight") and "norm" in name.split(".")[-2]:
+            z = 1 + 0.1 * z
+        else:
+            z = 0.05 * z
+        weights[name] = torch.from_numpy(z.astype(np.float32))
+    return weights
+
+
+def checksums(tensor):
+    return [tensor.double().sum().item(), tensor.double().abs().sum().item()]
+
+
+def denoiser(weights, projections, overrides):
+    """A denoiser from the authors' tensors; what its variant does not have is left out.
+
+    Returns:
+        The network, and the authors' names of the tensors that it took.
+    """
+    names = ours_of(weights, DENOISER)
+    tensors = {ours: weights[theirs] for theirs, ours in names.items() if ours is not None}
+    n_features, width = projections[0].shape
+    heads = tensors["edges_in.classes.outer.weight"].shape[0] // width
+    settings = denoiser_settings(tensors, heads, n_features, variant_of(overrides))
+    model = build(settings)
+    for number, projection in enumerate(projections):
+        tensors[f"layers.{number}.pairs.attention.kernel.projection"] = projection
+    own = model.state_dict()
+    model.load_state_dict({name: tensors[name] for name in own})
+    taken = [name for name in own if not name.endswith("projection")]
+    return model.eval(), set(theirs_of(taken, DENOISER).values())
+
+
+def graphs(X, E, y, mask, condition_width):
+    """Inputs from the folder's dense arrays."""
+    n = mask.shape[1]
+    line = line_graph(n, E.device)
+    square = torch.where(E.any(-1), E.argmax(-1), NO_CLASS)
+    on_diagonal = square.diagonal(dim1=1, dim2=2)[mask].unique().tolist()
+    assert len(on_diagonal) == 1
+    bond_class = square[:, line.first, line.second].masked_fill(
+        ~(mask[:, line.first] & mask[:, line.second]), 0
+    )
+    condition, whole = y.split([condition_width, y.shape[1] - condition_width], 1)
+    return NoisyGraphs(X, bond_class, condition, whole, mask, on_diagonal[0])
+
+
+def in_double(seen):
+    """The same graphs with every number in double precision."""
+    names = ("atoms", "condition", "whole")
+    return replace(seen, **{name: getattr(seen, name).double() for name in names})
+
+
+def padded(singles):
+    """One batch of single graphs; padding holds numbers that must not matter."""
+    n = max(single.atom_mask.shape[1] for single in singles)
+    line = line_graph(n, singles[0].atoms.device)
+    rows = []
+    for single in singles:
+        own = single.atom_mask.shape[1]
+        atoms = pad(single.atoms, (0, 0, 0, n - own), value=7.0)
+        square = to_square(single.bond_class[..., None], line_graph(own, single.atoms.device))
+        square = pad(square, (0, 0, 0, n - own, 0, n - own))[..., 0]
+        mask = pad(single.atom_mask, (0, n - own))
+        rows.append(
+            (atoms, square[:, line.first, line.second], single.condition, single.whole, mask)
+        )
+    assert len({single.diagonal for single in singles}) == 1
+    return NoisyGraphs(
+        *(torch.cat(parts) for parts in zip(*rows, strict=True)), singles[0].diagonal
+    )
+
+
+def off_diagonal(logits):
+    """Our logits (B, M, C) as (B, N, N, C), and where the reference has such logits."""
+    n = round((1 + (1 + 8 * logits.shape[1]) ** 0.5) / 2)
+    return to_square(logits, line_graph(n, logits.device)), ~torch.eye(n, dtype=torch.bool)

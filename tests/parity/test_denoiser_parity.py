@@ -1,0 +1,247 @@
+"""The reference denoiser against the authors' own outputs, narrow and full."""
+
+import re
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
+
+from duallgd_cli.checkpoint.official_keys import DENOISER, theirs_of
+from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.reference.denoiser import build
+from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
+from tests.parity.networks import (
+    NOT_REQUIRED,
+    checksums,
+    denoiser,
+    graphs,
+    in_double,
+    off_diagonal,
+    padded,
+    recipe,
+)
+
+pytestmark = pytest.mark.parity
+NARROW, FULL = 1e-5, 1e-3
+
+
+@pytest.fixture(scope="module")
+def batch(parity):
+    return parity.arrays("denoiser_inputs.npz")
+
+
+@pytest.fixture(scope="module")
+def unpadded(parity, batch):
+    """Each graph on its own, with the features that the reference computes without padding."""
+    features = parity.arrays("extra_features.npz")
+    singles = []
+    for k, n in enumerate(batch["node_counts"].tolist()):
+        E = batch["E"][k : k + 1, :n, :n]
+        X, y = features[f"unpadded{k}_X_in"], features[f"unpadded{k}_y_in"]
+        singles.append((X, E, y, torch.ones(1, n, dtype=torch.bool)))
+    return singles
+
+
+# What our modules give, and the stored array of it; * is a layer's number.
+STATES = {
+    "film_atoms": "film_primal_call0",
+    "film_pairs": "film_dual_call0",
+    "global_in": "mlp_in_y/out0",
+    "pair_start": "dual_node_init/out0",
+    "layers.*.atoms.atoms": "primal_layers.*/out0",
+    "layers.*.atoms.whole": "primal_layers.*/out2",
+    "layers.*.pairs": "dual_layers.*/out0",
+    "layers.*.pairs.attention": "dual_layers.*.attn/out0",
+    "layers.*.synchronise.atoms": "p_from_d.*/out0",
+    "layers.*.synchronise.pairs": "d_from_p.*/out0",
+    "layers.*.fuse.linear": "global_fuse.*/out0",
+    "layers.*.fuse": "global_norm.*/out0",
+    "readout": "dual_out_E/out0",
+}
+
+
+def projections(outputs, kind):
+    names = [f"random_features_{kind}layer{number}" for number in range(len(outputs))]
+    return [outputs[name] for name in names if name in outputs]
+
+
+def narrow(parity, variants, name):
+    """A variant's network and the authors' names of its tensors."""
+    overrides = variants[name]["overrides"]
+    kind = overrides.get("performer_feature_type", "orthogonal")
+    drawn = projections(parity.arrays("narrow_outputs.npz"), f"{kind}_")
+    weights = parity.weights(f"{variants[name]['weights']}.safetensors")
+    return denoiser(weights, drawn, overrides)
+
+
+def pytest_generate_tests(metafunc):
+    if "variant" in metafunc.fixturenames:
+        metafunc.parametrize("variant", VARIANTS)
+
+
+VARIANTS = (
+    "performer_positive",
+    "performer_positive_iid",
+    "performer_sincos",
+    "elu_plus_one",
+    "softmax",
+    "no_dual_stream",
+    "no_cross_attention",
+    "dual_to_primal",
+    "primal_to_dual",
+    "no_incidence_mask",
+    "primal_readout",
+    "softmax_no_incidence",
+)
+
+
+def test_every_variant_of_the_folder_is_tried_or_not_required(variants):
+    assert set(variants) <= {*VARIANTS, *NOT_REQUIRED}
+
+
+@torch.no_grad()
+def test_logits_are_the_reference_s(parity, variants, unpadded, variant):
+    model, _ = narrow(parity, variants, variant)
+    outputs = parity.arrays("narrow_outputs.npz")
+
+    for k, single in enumerate(unpadded):
+        seen = graphs(*single, model.settings.condition_width)
+        got, where = off_diagonal(model.float()(seen))
+        exact, _ = off_diagonal(model.double()(in_double(seen)))
+
+        expected = outputs[f"{variant}/E_unpadded{k}"]
+        # Sines and cosines give weights of both signs, whose sum may be near zero: there float32
+        # leaves fewer digits, in the reference as in ours.
+        rounding = (got - exact)[:, where].abs().max().item()
+        tolerance = NARROW if variant != "performer_sincos" else NARROW + 10 * rounding
+        assert_close(got[:, where], expected[:, where], atol=tolerance, rtol=0)
+
+
+@torch.no_grad()
+def test_logits_are_the_reference_s_in_double_precision(parity, variants, batch, variant):
+    model, _ = narrow(parity, variants, variant)
+    k, single = filling(batch)
+
+    got, where = off_diagonal(
+        model.double()(in_double(graphs(*single, model.settings.condition_width)))
+    )
+
+    expected = parity.arrays("narrow_outputs.npz")[f"{variant}/E_f64"][k : k + 1]
+    assert_close(got[:, where], expected[:, where], atol=1e-6, rtol=0)
+
+
+def test_a_variant_has_the_reference_s_tensors(parity, variants, variant):
+    _, taken = narrow(parity, variants, variant)
+
+    assert None not in taken
+    assert len(taken) == variants[variant]["keys_used"]
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(parity, variants, unpadded, variant):
+    model, _ = narrow(parity, variants, variant)
+    alone = [graphs(*single, model.settings.condition_width) for single in unpadded]
+    model.double()
+
+    together = model(in_double(padded(alone)))
+
+    for k, single in enumerate(alone):
+        n = single.atom_mask.shape[1]
+        got, _ = off_diagonal(together[k : k + 1])
+        expected, inside = off_diagonal(model(in_double(single)))
+        assert_close(got[:, :n, :n][:, inside], expected[:, inside], atol=1e-7, rtol=0)
+
+
+def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):
+    model, _ = narrow(parity, variants, "performer_positive")
+    clean = parity.arrays("extra_features.npz")["E0_clean"]
+    told = parity.json("narrow_loss_and_grad_norms.json")
+    line_graph.cache_clear()  # of indices made where no gradient may pass
+
+    losses, counts = [], []
+    for k, single in enumerate(unpadded):
+        n = single[3].shape[1]
+        first, second = torch.triu_indices(n, n, 1)
+        logits = model(graphs(*single, model.settings.condition_width))[0]
+        losses.append(cross_entropy(logits, clean[k, first, second].argmax(-1), reduction="sum"))
+        counts.append(len(first))
+    loss = torch.stack(losses).sum() / sum(counts)
+    loss.backward()
+
+    per_graph = [part.item() / count for part, count in zip(losses, counts, strict=True)]
+    assert 2 * sum(counts) == told["ordered_pairs"]
+    assert loss.item() == pytest.approx(told["loss"], abs=1e-5)
+    assert per_graph == pytest.approx(told["loss_per_graph"], abs=1e-5)
+    norms = {
+        name: 0.0 if p.grad is None else p.grad.norm().item()
+        for name, p in model.named_parameters()
+    }
+    theirs = theirs_of(norms, DENOISER)
+    assert {theirs[n]: norm for n, norm in norms.items()} == pytest.approx(
+        told["grad_l2"], abs=1e-5, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("kernel", ["performer_positive", "softmax"])
+@torch.no_grad()
+def test_intermediate_states_are_the_reference_s(parity, variants, batch, kernel):
+    model, _ = narrow(parity, variants, kernel)
+    stored = parity.arrays(f"narrow_intermediates_{kernel}.npz")
+    k, single = filling(batch)
+    seen = {}
+
+    def keep(path, output):
+        seen.setdefault(path, output)
+
+    for path, module in model.named_modules():
+        module.register_forward_hook(lambda _, __, output, path=path: keep(path, output))
+
+    model(graphs(*single, model.settings.condition_width))
+
+    compared = set()
+    for path, output in seen.items():
+        template = re.sub(r"(?<=\.)\d+", "*", path)
+        if isinstance(output, torch.Tensor) and template in STATES:
+            number = "".join(re.findall(r"(?<=\.)\d+", path))
+            expected = stored[STATES[template].replace("*", number)][k : k + 1]
+            assert_close(output, expected, atol=NARROW, rtol=0, msg=path)
+            compared.add(template)
+    assert compared == set(STATES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["performer_positive", "softmax"])
+@torch.no_grad()
+def test_the_full_configuration_gives_the_reference_s_logits(
+    parity, unpadded, released_weights, kernel
+):
+    outputs = parity.arrays("full_outputs.npz")
+    overrides = {"linear_attention_type": "softmax"} if kernel == "softmax" else {}
+    model, taken = denoiser(released_weights, projections(outputs, ""), overrides)
+
+    assert taken == set(released_weights)
+    for k, single in enumerate(unpadded):
+        got, where = off_diagonal(model(graphs(*single, model.settings.condition_width)))
+        expected = outputs[f"{kernel}/E_unpadded{k}"]
+        assert_close(got[:, where], expected[:, where], atol=FULL, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def released_weights(parity):
+    """The recipe's weights, each checked against its stored sums."""
+    sums = parity.json("full_recipe_checksums.json")
+    released = build(ReferenceDenoiserSettings()).state_dict()
+    shapes = {name: tuple(t.shape) for name, t in released.items() if "projection" not in name}
+    weights = recipe({theirs: shapes[ours] for ours, theirs in theirs_of(shapes, DENOISER).items()})
+    assert weights.keys() == sums.keys()
+    for name, tensor in weights.items():
+        assert checksums(tensor) == pytest.approx(sums[name], rel=1e-6, abs=1e-4), name
+    return weights
+
+
+def filling(batch):
+    """Number and inputs of the graph that fills the batch, so that nothing of it is padding."""
+    k = int(batch["node_counts"].argmax())
+    assert batch["node_mask"][k].all()
+    return k, tuple(batch[name][k : k + 1] for name in ("X", "E", "y", "node_mask"))
