@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_call(item):
     """A test that is slow without saying so fails, lest the quick set stop being quick.
 
-    Slow means more than SLOW_S seconds by the clock and by the processor both, so that neither a busy
-    machine nor a second thread condemns a test.
+    Slow means more than SLOW_S seconds by the clock and by the processor both, so that neither a
+    busy machine nor a second thread condemns a test.
     """
     wall, cpu = time.perf_counter(), _cpu_s()
     result = yield

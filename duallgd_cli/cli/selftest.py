@@ -24,8 +24,8 @@ def selftest(
 ) -> None:
     """Predict a few bundled spectra and check what must be true of the results.
 
-    Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry, not measured: this tests the installation,
-    not the accuracy. Exits with 1 if a check fails.
+    Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry,
+    not measured: this tests the installation, not the accuracy. Exits with 1 if a check fails.
     """
     from duallgd_cli.inference import api
     from duallgd_cli.inference import selftest as bundled

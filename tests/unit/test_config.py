@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
@@ -21,8 +21,8 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    denoiser: Inner = Inner()
-    sampling: SamplingSettings = SamplingSettings()
+    denoiser: Inner = field(default_factory=Inner)
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
 
 
 def test_a_misspelt_setting_is_refused_with_its_path():
