@@ -62,7 +62,7 @@ def parse_schedule(text: str, n_steps: int, evaluations: int) -> JumpPlan:
         return evenly_spaced(n_steps, evaluations)
     if words == "full":
         return strided(n_steps, 1)
-    if words.startswith("stride") and words[6:].isdigit():
+    if words.startswith("stride") and words[6:].isdecimal():
         return strided(n_steps, int(words[6:]))
     try:
         plan = JumpPlan(tuple(int(step) for step in words.split(",")))

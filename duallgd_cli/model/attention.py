@@ -67,14 +67,14 @@ def orthogonal_features(n_features: int, width: int, generator: torch.Generator)
     """Random features for FAVOR+: blocks of orthogonal rows, each of the norm of a Gaussian row.
 
     Args:
-        n_features: R.
+        n_features: R; may be 0.
         width: D, channels of a head.
         generator: Source of randomness; record its seed beside the weights.
 
     Returns:
         float32 (R, D).
     """
-    blocks = []
+    blocks = [torch.empty(0, width)]
     for _ in range(-(-n_features // width)):
         gaussian = torch.randn(width, width, generator=generator)
         direction, _ = torch.linalg.qr(gaussian)

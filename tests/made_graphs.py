@@ -1,0 +1,125 @@
+"""Made molecules, conditions, noisy graphs and small networks; torch and numpy, no chemistry."""
+
+import itertools
+
+import numpy as np
+import torch
+
+from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.prepared import Molecules
+from duallgd_cli.model.condition import Condition
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
+
+N_BITS = 4096
+FORMULAS = ("C6H12O6", "C9H8O4", "C4H7NO2S", "C7H5ClN2", "C12H10")
+_BONDS_OF = (4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2)
+
+
+def small_settings(**denoiser):
+    """A network of a few thousand parameters a layer."""
+    sizes = {
+        "layers": 2, "atom_width": 24, "pair_width": 16, "global_width": 20, "cross_width": 16,
+        "atom_heads": 4, "pair_heads": 2, "cross_heads": 4, "pair_features": 8,
+    }  # fmt: skip
+    return ModelSettings(
+        denoiser=DenoiserSettings(**(sizes | denoiser)),
+        encoder=EncoderSettings(layers=2, width=16, heads=4),
+    )
+
+
+def stirred(settings, seed=1, share=0.3):
+    """A network none of whose parameters is zero, so that nothing is the same by default."""
+    torch.manual_seed(seed)
+    model = DualLGD(settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += share * torch.randn_like(parameter) / max(1, parameter.shape[-1]) ** 0.5
+    return model.eval()
+
+
+def condition(formulas, size=None, seed=1, n_bits=12):
+    """Formulas with fingerprints drawn at random, padded to `size` atoms."""
+    parsed = [Formula.parse(text) for text in formulas]
+    size = size or max(formula.n_heavy for formula in parsed)
+    atom_class = torch.zeros(len(parsed), size, dtype=torch.long)
+    for row, formula in zip(atom_class, parsed, strict=True):
+        row[: formula.n_heavy] = torch.from_numpy(formula.atom_class)
+    n_heavy = torch.tensor([formula.n_heavy for formula in parsed])
+    generator = torch.Generator().manual_seed(seed)
+    bit = torch.stack([torch.randperm(N_BITS, generator=generator)[:n_bits] for _ in parsed])
+    return Condition(
+        atom_class=atom_class,
+        atom_mask=torch.arange(size) < n_heavy[:, None],
+        formula=torch.from_numpy(np.stack([f.array for f in parsed]).astype(np.float32)),
+        charge=torch.tensor([float(formula.charge) for formula in parsed]),
+        bit=bit,
+        bit_log_prob=torch.rand(bit.shape, generator=generator).clamp_min(0.02).log(),
+    )
+
+
+def rows_of(known, rows):
+    """Some rows of a condition."""
+    return Condition(*(getattr(known, name)[rows] for name in known.__dataclass_fields__))
+
+
+def noisy_bonds(n_atoms, size=None, seed=1):
+    """Random bond classes of one graph, int64 (M,), padded to `size` atoms with none."""
+    generator = torch.Generator().manual_seed(seed)
+    square = torch.randint(0, 5, (n_atoms, n_atoms), generator=generator)
+    square *= torch.rand(n_atoms, n_atoms, generator=generator) < 0.4
+    return pad_bonds(upper(square), n_atoms, size or n_atoms)
+
+
+def upper(square):
+    """The pairs of a matrix, (N, N, ...) to (M, ...)."""
+    low, high = torch.triu_indices(len(square), len(square), 1)
+    return square[low, high]
+
+
+def pad_bonds(pairs, n_atoms, size):
+    """Pairs of `n_atoms` atoms among those of `size` atoms."""
+    low, high = torch.triu_indices(size, size, 1)
+    padded = pairs.new_zeros(len(low), *pairs.shape[1:])
+    padded[(low < n_atoms) & (high < n_atoms)] = pairs
+    return padded
+
+
+def real_pairs(values, n_atoms, size):
+    """Of values for the pairs of `size` atoms those among the first `n_atoms`."""
+    low, high = torch.triu_indices(size, size, 1)
+    return values[(low < n_atoms) & (high < n_atoms)]
+
+
+def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
+    """Random trees with hydrogens to fill them up, as prepared arrays."""
+    rng = np.random.default_rng(seed)
+    counts = np.zeros((count, N_ELEMENTS), np.uint8)
+    pairs, bits, n_bonds = [], [], []
+    for row in range(count):
+        n = int(rng.integers(smallest, largest + 1))
+        elements = np.sort(rng.choice([0, 0, 0, 0, 1, 2, 4], n))
+        bonds = [(int(rng.integers(b)), b) for b in range(1, n)]
+        counts[row] = np.bincount(elements, minlength=N_ELEMENTS)
+        free = sum(_BONDS_OF[e] for e in elements) - 2 * len(bonds)
+        counts[row, HYDROGEN] = max(0, free)
+        pairs += bonds
+        n_bonds.append(len(bonds))
+        bits.append(np.sort(rng.choice(N_BITS, int(rng.integers(4, 12)), replace=False)))
+    keys = ["".join(letters) for letters in itertools.islice(_keys(), count)]
+    return Molecules(
+        atom_counts=counts,
+        charge=np.zeros(count, np.int8),
+        bond_offset=np.concatenate([[0], np.cumsum(n_bonds)]),
+        bond_pair=np.array(pairs, np.uint8),
+        bond_type=rng.integers(1, 5, len(pairs)).astype(np.uint8),
+        bit_offset=np.concatenate([[0], np.cumsum([len(b) for b in bits])]),
+        bits=np.concatenate(bits).astype(np.uint16),
+        fold=np.zeros(count, np.uint8) if fold is None else np.asarray(fold, np.uint8),
+        inchikey=np.array(keys, "S14"),
+    )
+
+
+def _keys():
+    return itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=14)

@@ -1,0 +1,325 @@
+"""Laws of the noise process, read literally: explicit (C, C) matrices, Bayes, frequencies."""
+
+import itertools
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, strided
+from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
+from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.transition import (
+    corrupt,
+    draw_classes,
+    skipped_posterior,
+    transition_matrix,
+)
+from duallgd_cli.errors import ConfigError
+
+N_CLASSES = 5
+N_STEPS = 500
+SHIPPED_MARGINAL = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
+
+
+@st.composite
+def corruptions(draw):
+    """A marginal and alpha_bar at s and t > s, in float64."""
+    weights = draw(st.lists(st.floats(1e-3, 1), min_size=N_CLASSES, max_size=N_CLASSES))
+    marginal = torch.tensor(weights, dtype=torch.float64)
+    a_s = draw(st.floats(1e-3, 0.9999))
+    ratio = draw(st.floats(1e-3, 0.9999))
+    a_s, a_t = (torch.tensor(a, dtype=torch.float64) for a in (a_s, a_s * ratio))
+    return marginal / marginal.sum(), a_s, a_t
+
+
+@st.composite
+def plans(draw):
+    """Any jump plan of T = 500."""
+    visited = draw(st.sets(st.integers(1, N_STEPS - 1), max_size=12))
+    return JumpPlan((N_STEPS, *sorted(visited, reverse=True), 0))
+
+
+def clean_probabilities(seed, n_pairs, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(1, n_pairs, N_CLASSES, generator=generator, dtype=dtype)
+    return torch.softmax(logits, -1)
+
+
+def task(plan, *, samples=4, n_pairs=6, seed=1, temperature=1.0):
+    return SamplingTask(
+        plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), Noise(seed, samples, n_pairs),
+        temperature,
+    )  # fmt: skip
+
+
+def oracle(clean, sure=60.0):
+    """A denoiser that knows the clean graph, and the states it was shown."""
+    seen = {}
+
+    def denoise(bond_class, t):
+        seen[t] = bond_class.clone()
+        logits = torch.nn.functional.one_hot(clean, N_CLASSES).float() * sure
+        return logits.expand(*bond_class.shape, -1)
+
+    return denoise, seen
+
+
+def untrained(bond_class, t):
+    """A denoiser with an opinion of its own about every pair, given its class and the step."""
+    pair = torch.arange(bond_class.shape[1])[:, None] + 1.0
+    wave = torch.sin(pair * torch.arange(1, N_CLASSES + 1) + t / 100)
+    return wave + torch.nn.functional.one_hot(bond_class, N_CLASSES)
+
+
+@given(corruptions())
+def test_two_strides_compose_into_one(case):
+    marginal, a_s, a_t = case
+
+    two = transition_matrix(a_s, marginal) @ transition_matrix(a_t / a_s, marginal)
+
+    torch.testing.assert_close(two, transition_matrix(a_t, marginal))
+
+
+@given(corruptions())
+def test_rows_of_a_transition_sum_to_one_and_the_marginal_stays(case):
+    marginal, a_s, _ = case
+    matrix = transition_matrix(a_s, marginal)
+
+    torch.testing.assert_close(matrix.sum(-1), torch.ones(N_CLASSES, dtype=torch.float64))
+    torch.testing.assert_close(marginal @ matrix, marginal)
+    assert (matrix > 0).all()
+
+
+@given(corruptions(), st.integers(0, 1000))
+def test_the_skipped_posterior_is_bayes_rule_with_explicit_matrices(case, seed):
+    marginal, a_s, a_t = case
+    clean = clean_probabilities(seed, N_CLASSES)
+    bond_t = torch.arange(N_CLASSES)[None]
+    q_s, q_t = transition_matrix(a_s, marginal), transition_matrix(a_t, marginal)
+    q_ts = transition_matrix(a_t / a_s, marginal)
+
+    got = skipped_posterior(clean, bond_t, a_s, a_t, marginal)
+
+    for pair in range(N_CLASSES):
+        expected = torch.zeros(N_CLASSES, dtype=torch.float64)
+        for e_0 in range(N_CLASSES):
+            bayes = q_ts[:, pair] * q_s[e_0] / q_t[e_0, pair]
+            torch.testing.assert_close(bayes.sum(), torch.tensor(1.0, dtype=torch.float64))
+            expected += clean[0, pair, e_0] * bayes
+        torch.testing.assert_close(got[0, pair], expected)
+
+
+@given(corruptions(), st.integers(0, 1000))
+def test_posterior_rows_sum_to_one_and_are_never_negative(case, seed):
+    marginal, a_s, a_t = (x.float() for x in case)
+    clean = clean_probabilities(seed, 7, torch.float32)
+    bond_t = torch.randint(N_CLASSES, (1, 7), generator=torch.Generator().manual_seed(seed))
+
+    got = skipped_posterior(clean, bond_t, a_s, a_t, marginal)
+
+    torch.testing.assert_close(got.sum(-1), torch.ones(1, 7))
+    assert (got >= 0).all()
+
+
+@given(corruptions(), st.integers(0, 1000))
+def test_a_jump_of_no_length_changes_nothing(case, seed):
+    marginal, a_s, _ = case
+    clean = clean_probabilities(seed, N_CLASSES)
+    bond_t = torch.arange(N_CLASSES)[None]
+
+    got = skipped_posterior(clean, bond_t, a_s, a_s, marginal)
+
+    torch.testing.assert_close(got[0], torch.eye(N_CLASSES, dtype=torch.float64))
+
+
+@given(corruptions(), st.integers(0, 1000))
+def test_a_jump_to_the_clean_graph_is_the_clean_guess_where_no_signal_is_left(case, seed):
+    marginal, _, _ = case
+    clean = clean_probabilities(seed, N_CLASSES)
+    one, nothing = torch.ones((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+
+    got = skipped_posterior(clean, torch.arange(N_CLASSES)[None], one, nothing, marginal)
+
+    torch.testing.assert_close(got, clean)
+
+
+def test_each_graph_of_a_batch_may_stand_at_a_step_of_its_own():
+    marginal = torch.tensor(SHIPPED_MARGINAL, dtype=torch.float64)
+    clean = clean_probabilities(3, 8).reshape(2, 4, N_CLASSES)
+    bond_t = torch.tensor([[0, 1, 2, 3], [4, 3, 2, 1]])
+    a_s, a_t = torch.tensor([0.9, 0.4]).double(), torch.tensor([0.5, 0.1]).double()
+
+    both = skipped_posterior(clean, bond_t, a_s, a_t, marginal)
+
+    for b in range(2):
+        one = skipped_posterior(clean[b : b + 1], bond_t[b : b + 1], a_s[b], a_t[b], marginal)
+        torch.testing.assert_close(both[b : b + 1], one)
+
+
+@given(st.integers(0, 1000))
+def test_drawn_classes_have_the_frequencies_asked_for(seed):
+    n = 20_000
+    probability = clean_probabilities(seed, 1, torch.float32)[0, 0]
+    uniform = (torch.arange(n) + 0.5) / n
+
+    drawn = draw_classes(probability.expand(n, -1), uniform)
+
+    share = torch.bincount(drawn, minlength=N_CLASSES) / n
+    torch.testing.assert_close(share, probability, atol=2 / n, rtol=0)
+
+
+def test_a_drawn_class_always_exists():
+    short = torch.tensor([0.2, 0.2, 0.2, 0.2, 0.1999])  # rounding leaves a gap at the end
+
+    drawn = draw_classes(short.expand(3, -1), torch.tensor([0.0, 0.99995, 1 - 2**-24]))
+
+    assert drawn.tolist() == [0, 4, 4]
+
+
+@pytest.mark.parametrize("e_0", range(N_CLASSES))
+@pytest.mark.parametrize("alpha", [0.0, 0.05, 0.5, 0.98])
+def test_corruption_follows_the_transition_matrix(e_0, alpha):
+    n = 40_000
+    marginal = torch.tensor(SHIPPED_MARGINAL)
+    uniform = ((torch.arange(n) + 0.5) / n)[None]
+    clean = torch.full((1, n), e_0)
+
+    noisy = corrupt(clean, torch.tensor([alpha]), marginal, uniform)
+
+    share = torch.bincount(noisy[0], minlength=N_CLASSES) / n
+    expected = transition_matrix(torch.tensor(alpha), marginal)[e_0]
+    torch.testing.assert_close(share, expected, atol=4 / n, rtol=0)
+
+
+@given(st.integers(1, 600))
+def test_the_schedule_starts_almost_clean_and_only_falls(n_steps):
+    share = alpha_bar(n_steps)
+
+    assert share.shape == (n_steps + 1,)
+    assert 0 < share[-1] < 1e-3 or n_steps < 40
+    assert 0 < 1 - share[0] <= 1
+    assert (share[1:] < share[:-1]).all()
+
+
+def test_at_the_last_step_of_500_nothing_of_the_graph_is_left():
+    share = alpha_bar(N_STEPS)
+
+    assert float(share[-1]) < 1e-6
+    assert 0.999 < float(share[0]) < 1
+
+
+@given(plans(), st.integers(0, 2**62))
+def test_an_oracle_gives_the_clean_graph_back_whatever_the_plan(plan, seed):
+    clean = torch.randint(N_CLASSES, (6,), generator=torch.Generator().manual_seed(seed % 2**31))
+    denoise, seen = oracle(clean)
+
+    drawn = sample(denoise, task(plan, seed=seed), slice(0, 4))
+
+    assert (drawn.bond_class == clean).all()
+    assert list(seen) == list(plan.timesteps[:-1])
+    torch.testing.assert_close(drawn.log_likelihood, torch.zeros(4), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("steps", [(500, 400, 0), (500, 350, 120, 0), (500, 499, 40, 0)])
+def test_with_an_oracle_every_visited_state_is_distributed_as_the_forward_process(steps):
+    samples = 30_000
+    clean = torch.arange(N_CLASSES)
+    denoise, seen = oracle(clean)
+    wide = task(JumpPlan(steps), samples=samples, n_pairs=N_CLASSES)
+
+    sample(denoise, wide, slice(0, samples))
+
+    for t, state in seen.items():
+        expected = transition_matrix(wide.alpha_bar[t], wide.marginal)
+        got = torch.stack(
+            [torch.bincount(state[:, e_0], minlength=N_CLASSES) / samples for e_0 in clean]
+        )
+        tolerance = 5 * (expected * (1 - expected) / samples).sqrt() + 1 / samples
+        assert ((got - expected).abs() < tolerance).all()
+
+
+@given(plans(), st.lists(st.integers(1, 8), max_size=4), st.integers(0, 2**62))
+def test_samples_drawn_in_chunks_are_the_samples_drawn_at_once(plan, cuts, seed):
+    whole_task = task(plan, samples=9, seed=seed)
+    edges = sorted({0, 9, *cuts})
+
+    whole = sample(untrained, whole_task, slice(0, 9))
+    parts = [sample(untrained, whole_task, slice(a, b)) for a, b in itertools.pairwise(edges)]
+
+    joined = Samples.join(parts)
+    assert torch.equal(joined.bond_class, whole.bond_class)
+    torch.testing.assert_close(joined.log_likelihood, whole.log_likelihood)
+    torch.testing.assert_close(joined.bond_log_prob, whole.bond_log_prob)
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 60))
+def test_noise_is_a_function_of_its_seed_and_place(seed, evaluation):
+    noise = Noise(seed, 3, 7)
+    first = noise.uniform(evaluation)
+
+    assert torch.equal(first, Noise(seed, 3, 7).uniform(evaluation))
+    assert not torch.equal(first, noise.uniform(evaluation + 1))
+    assert not torch.equal(first, Noise(seed ^ 1, 3, 7).uniform(evaluation))
+    assert first.min() >= 0
+    assert first.max() < 1
+
+
+def test_noise_is_uniform():
+    numbers = Noise(5, 100, 1000).uniform(2).double().numpy().ravel()
+
+    share = np.histogram(numbers, 20, (0, 1))[0] / numbers.size
+    assert np.abs(share - 0.05).max() < 5 * np.sqrt(0.05 * 0.95 / numbers.size)
+
+
+def test_noise_touches_no_global_generator():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+
+    torch.manual_seed(3)
+    Noise(1, 4, 4).uniform(0)
+    sample(untrained, task(evenly_spaced(N_STEPS, 3)), slice(0, 4))
+
+    assert torch.equal(torch.rand(2), expected)
+
+
+@given(st.integers(1, 1000), st.data())
+def test_an_even_plan_makes_as_many_evaluations_as_asked_for(n_steps, data):
+    evaluations = data.draw(st.integers(1, n_steps))
+    plan = evenly_spaced(n_steps, evaluations)
+
+    assert plan.n_evaluations == evaluations
+    assert plan.timesteps[0] == n_steps
+    exact = n_steps - np.arange(evaluations + 1) * n_steps / evaluations
+    assert np.abs(np.asarray(plan.timesteps) - exact).max() <= 0.5 + 1e-9
+    assert plan.jumps()[0][0] == n_steps
+    assert plan.jumps()[-1][1] == 0
+
+
+@given(st.integers(1, 1000), st.data())
+def test_a_strided_plan_steps_by_its_stride_and_ends_at_zero(n_steps, data):
+    stride = data.draw(st.integers(1, n_steps))
+    plan = strided(n_steps, stride)
+
+    lengths = [t - s for t, s in plan.jumps()]
+    assert set(lengths[:-1]) <= {stride}
+    assert 1 <= lengths[-1] <= stride
+    assert sum(lengths) == n_steps
+
+
+@given(plans())
+def test_a_plan_written_out_reads_back(plan):
+    text = ", ".join(map(str, plan.timesteps))
+
+    assert parse_schedule(text, N_STEPS, 10) == plan
+
+
+@given(st.text(alphabet="uniformstride0123456789, .²٣-", max_size=12))
+def test_any_text_is_a_plan_or_is_refused(text):
+    with suppress(ConfigError):
+        plan = parse_schedule(text, N_STEPS, 10)
+        assert plan.timesteps[0] == N_STEPS
+        assert plan.timesteps[-1] == 0

@@ -1,0 +1,108 @@
+"""Gathers of the line graph against explicit incidence matrices, and their gradients."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.model.line_graph import (
+    endpoint_atoms,
+    incident_mask,
+    incident_pairs,
+    line_graph,
+    pair_mask,
+    to_square,
+)
+
+CPU = torch.device("cpu")
+SIZES = st.integers(2, 9)
+
+
+def incidence(n):
+    """The paper's (N, M) matrix: 1 where an atom belongs to a pair."""
+    low, high = torch.triu_indices(n, n, 1)
+    atoms = torch.arange(n)[:, None]
+    return ((atoms == low) | (atoms == high)).double()
+
+
+def made(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@given(SIZES)
+def test_pairs_stand_in_row_major_order_of_the_upper_triangle(n):
+    graph = line_graph(n, CPU)
+    written_out = [(i, j) for i in range(n) for j in range(i + 1, n)]
+
+    assert graph.n_pairs == len(written_out)
+    assert list(zip(graph.first.tolist(), graph.second.tolist(), strict=True)) == written_out
+
+
+@given(SIZES)
+def test_summing_incident_pairs_is_the_incidence_matrix(n):
+    graph, pairs = line_graph(n, CPU), made(2, n * (n - 1) // 2, 3)
+
+    summed = incident_pairs(pairs, graph).sum(2)
+
+    torch.testing.assert_close(summed, incidence(n) @ pairs)
+
+
+@given(SIZES)
+def test_incident_pairs_are_ordered_by_the_other_atom(n):
+    graph, pairs = line_graph(n, CPU), made(1, n * (n - 1) // 2, 3)
+    square = to_square(pairs, graph)
+
+    got = incident_pairs(pairs, graph)
+
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        assert torch.equal(got[0, i], square[0, i, others])
+
+
+@given(SIZES)
+def test_summing_endpoints_is_the_transposed_incidence_matrix(n):
+    graph, atoms = line_graph(n, CPU), made(2, n, 3)
+
+    got = endpoint_atoms(atoms, graph)
+
+    torch.testing.assert_close(got.sum(2), incidence(n).T @ atoms)
+    assert torch.equal(got[:, :, 0], atoms[:, graph.first])
+    assert torch.equal(got[:, :, 1], atoms[:, graph.second])
+
+
+@given(SIZES)
+def test_the_square_is_symmetric_with_an_empty_diagonal(n):
+    graph, pairs = line_graph(n, CPU), made(2, n * (n - 1) // 2, 3)
+
+    square = to_square(pairs, graph)
+
+    assert torch.equal(square, square.transpose(1, 2))
+    assert not square.diagonal(dim1=1, dim2=2).any()
+    assert torch.equal(square[:, graph.first, graph.second], pairs)
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=9))
+def test_masks_say_which_pairs_have_two_real_atoms(real):
+    n, mask = len(real), torch.tensor([real])
+    graph = line_graph(n, CPU)
+
+    pairs, incident = pair_mask(mask, graph), incident_mask(mask, graph)
+
+    for m, (i, j) in enumerate(zip(graph.first.tolist(), graph.second.tolist(), strict=True)):
+        assert bool(pairs[0, m]) == (real[i] and real[j])
+    for i in range(n):
+        assert incident[0, i].tolist() == [real[j] for j in range(n) if j != i]
+
+
+@given(st.integers(2, 5))
+def test_gradients_of_both_gathers_are_right(n):
+    graph = line_graph(n, CPU)
+    pairs = made(2, n * (n - 1) // 2, 2).requires_grad_()
+    atoms = made(2, n, 2).requires_grad_()
+
+    assert torch.autograd.gradcheck(lambda x: incident_pairs(x, graph), pairs)
+    assert torch.autograd.gradcheck(lambda x: endpoint_atoms(x, graph), atoms)
+    assert torch.autograd.gradcheck(lambda x: to_square(x, graph), pairs)
+
+
+def test_index_tensors_are_built_once_for_a_size():
+    assert line_graph(7, CPU) is line_graph(7, CPU)

@@ -1,0 +1,68 @@
+import pytest
+
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, strided
+from duallgd_cli.errors import ConfigError
+
+
+def test_ten_evaluations_of_500_steps_are_50_apart():
+    assert evenly_spaced(500, 10).timesteps == (500, 450, 400, 350, 300, 250, 200, 150, 100, 50, 0)
+
+
+def test_uneven_steps_are_rounded_half_to_even():
+    assert evenly_spaced(5, 2).timesteps == (5, 2, 0)
+    assert evenly_spaced(7, 2).timesteps == (7, 4, 0)
+
+
+def test_a_stride_that_does_not_divide_ends_with_a_shorter_jump():
+    assert strided(10, 4).timesteps == (10, 6, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("uniform", (20, 15, 10, 5, 0)),
+        (" Uniform ", (20, 15, 10, 5, 0)),
+        ("full", tuple(range(20, -1, -1))),
+        ("stride6", (20, 14, 8, 2, 0)),
+        ("20,7,0", (20, 7, 0)),
+        ("20, 7 , 0", (20, 7, 0)),
+    ],
+)
+def test_a_schedule_is_named_or_written_out(text, steps):
+    assert parse_schedule(text, 20, 4).timesteps == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sometimes", "schedule 'sometimes' is not uniform, full, strideK or steps such as"),
+        ("", "schedule '' is not uniform"),
+        ("20,7.5,0", "schedule '20,7.5,0' is not uniform"),
+        ("stride", "schedule 'stride' is not uniform"),
+        ("stride²", "schedule 'stride²' is not uniform"),
+        ("stride0", "stride must be 1 to 20, not 0"),
+        ("stride21", "stride must be 1 to 20, not 21"),
+        ("10,5,0", "a schedule must start at 20, not 10"),
+        ("20,5", r"must decrease strictly from the first step to 0, not \(20, 5\)"),
+        ("20,5,5,0", "must decrease strictly"),
+        ("0,20", "must decrease strictly"),
+        ("0", "must decrease strictly"),
+        ("20,-1,0", "must decrease strictly"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_with_what_is_wrong(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_schedule(text, 20, 4)
+
+
+@pytest.mark.parametrize("evaluations", [0, 21])
+def test_more_evaluations_than_steps_are_refused(evaluations):
+    with pytest.raises(ConfigError, match=f"steps must be 1 to 20, not {evaluations}"):
+        evenly_spaced(20, evaluations)
+
+
+def test_a_plan_counts_its_evaluations():
+    plan = JumpPlan((9, 4, 0))
+
+    assert plan.n_evaluations == 2
+    assert plan.jumps() == ((9, 4), (4, 0))

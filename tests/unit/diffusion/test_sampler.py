@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced
+from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
+from duallgd_cli.diffusion.schedule import alpha_bar
+
+MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
+
+
+def task(plan, **changes):
+    return SamplingTask(plan, MARGINAL, alpha_bar(100), Noise(4, 3, 2), **changes)
+
+
+def constant(bond_class, t):
+    del t
+    return torch.tensor([0.0, 1.0, 0.5, 0.0, 0.0]).expand(*bond_class.shape, -1)
+
+
+def test_the_last_jump_takes_the_mode():
+    drawn = sample(constant, task(JumpPlan((100, 0))), slice(0, 3))
+
+    assert (drawn.bond_class == 1).all()
+
+
+def test_the_log_likelihood_is_the_sum_over_pairs_of_the_mean_over_the_last_five_evaluations():
+    logits = {t: torch.tensor([0.0, t / 50, 0.0, 0.0, 0.0]) for t in range(101)}
+
+    def stepwise(bond_class, t):
+        return logits[t].expand(*bond_class.shape, -1)
+
+    drawn = sample(stepwise, task(evenly_spaced(100, 10)), slice(0, 3))
+
+    last = [torch.log_softmax(logits[t], -1)[1] for t in (50, 40, 30, 20, 10)]
+    expected = 2 * torch.stack(last).mean()  # two pairs
+    assert (drawn.bond_class == 1).all()
+    torch.testing.assert_close(drawn.log_likelihood, expected.expand(3))
+
+
+def test_the_log_probabilities_are_those_of_the_last_evaluation():
+    drawn = sample(constant, task(evenly_spaced(100, 4)), slice(0, 3))
+
+    expected = torch.log_softmax(constant(drawn.bond_class, 0), -1)
+    torch.testing.assert_close(drawn.bond_log_prob, expected)
+
+
+def test_temperature_divides_the_logits():
+    cold = sample(constant, task(JumpPlan((100, 0)), temperature=0.5), slice(0, 3))
+
+    expected = torch.log_softmax(2 * constant(cold.bond_class, 0), -1)
+    torch.testing.assert_close(cold.bond_log_prob, expected)
+
+
+def test_a_check_may_stop_between_evaluations():
+    calls = []
+
+    def check():
+        calls.append(1)
+        if len(calls) == 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        sample(constant, task(evenly_spaced(100, 10)), slice(0, 3), check)
+    assert len(calls) == 3
+
+
+def test_samples_are_the_same_on_a_second_call():
+    plan = evenly_spaced(100, 5)
+
+    first, second = (sample(constant, task(plan), slice(0, 3)) for _ in range(2))
+
+    assert torch.equal(first.bond_class, second.bond_class)
+    assert torch.equal(first.log_likelihood, second.log_likelihood)

@@ -1,0 +1,44 @@
+import torch
+
+from duallgd_cli.model.condition import MIN_PROBABILITY, keep_bits
+from tests.made_graphs import condition
+
+
+def test_the_most_probable_bits_are_kept():
+    probability = torch.tensor([[0.1, 0.9, 0.0, 0.5], [0.3, 0.2, 0.25, 0.01]])
+
+    bit, log_prob = keep_bits(probability, 2)
+
+    assert bit.tolist() == [[1, 3], [0, 2]]
+    torch.testing.assert_close(log_prob.exp(), torch.tensor([[0.9, 0.5], [0.3, 0.25]]))
+
+
+def test_improbable_bits_are_shut_out():
+    probability = torch.tensor([[0.5, MIN_PROBABILITY, MIN_PROBABILITY * 0.99, 0.0]])
+
+    bit, log_prob = keep_bits(probability, 10)
+
+    assert bit.shape == (1, 4)
+    assert log_prob[0].isfinite().tolist() == [True, True, False, False]
+
+
+def test_gradients_of_kept_bits_are_finite():
+    probability = torch.tensor([[0.5, 0.0, 1.0, 0.02]], requires_grad=True)
+
+    _, log_prob = keep_bits(probability, 4)
+    log_prob.exp().sum().backward()
+
+    assert probability.grad.isfinite().all()
+    assert probability.grad[0, 1] == 0
+
+
+def test_hydrogens_are_the_last_count():
+    known = condition(["C6H12O6", "C9H8O4"])
+
+    assert known.hydrogens.tolist() == [12, 8]
+
+
+def test_a_condition_moves_as_a_whole():
+    moved = condition(["C9H8O4"]).to(torch.device("meta"))
+
+    assert {getattr(moved, name).device.type for name in moved.__dataclass_fields__} == {"meta"}

@@ -1,0 +1,117 @@
+"""Indexed cross-attention is the masked dense attention of the paper, written out here."""
+
+import math
+
+import pytest
+import torch
+
+from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
+from duallgd_cli.model.line_graph import incident_mask, line_graph
+
+CPU = torch.device("cpu")
+ATOM, PAIR, INNER, HEADS, BATCH = 6, 10, 8, 2, 3
+
+
+def states(n):
+    generator = torch.Generator().manual_seed(n)
+    atoms = torch.randn(BATCH, n, ATOM, generator=generator, dtype=torch.float64)
+    pairs = torch.randn(BATCH, n * (n - 1) // 2, PAIR, generator=generator, dtype=torch.float64)
+    return atoms, pairs
+
+
+def module(cls):
+    torch.manual_seed(1)
+    return cls(ATOM, PAIR, INNER, HEADS).double()
+
+
+def incidence(n):
+    graph = line_graph(n, CPU)
+    atoms = torch.arange(n)[:, None]
+    return (atoms == graph.first) | (atoms == graph.second)  # (N, M)
+
+
+def dense_attention(query, key, value, mask):
+    """softmax(Q K^T / sqrt(D)) V under a mask, head by head, in float64."""
+    parts = []
+    width = INNER // HEADS
+    for head in range(HEADS):
+        own = slice(head * width, (head + 1) * width)
+        score = query[..., own] @ key[..., own].transpose(1, 2) / math.sqrt(width)
+        weight = torch.softmax(score.masked_fill(~mask, -torch.inf), -1)
+        parts.append(weight @ value[..., own])
+    return torch.cat(parts, -1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n):
+    atoms, pairs = states(n)
+    graph, attention = line_graph(n, CPU), module(AtomsFromPairs)
+    real = torch.ones(BATCH, n, dtype=torch.bool)
+
+    got = attention(atoms, pairs, incident_mask(real, graph), graph)
+
+    mixed = dense_attention(
+        attention.query(atoms), attention.key(pairs), attention.value(pairs), incidence(n)
+    )
+    # The softmax itself runs in float32, whatever the states are in.
+    torch.testing.assert_close(got, attention.out(mixed), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_an_atom_does_not_attend_to_pairs_with_padded_atoms(n):
+    atoms, pairs = states(n)
+    graph, attention = line_graph(n, CPU), module(AtomsFromPairs)
+    real = torch.ones(BATCH, n, dtype=torch.bool)
+    real[1, n - 1] = False
+
+    got = attention(atoms, pairs, incident_mask(real, graph), graph)
+
+    mask = incidence(n) & (real[:, graph.first] & real[:, graph.second])[:, None, :]
+    mask = mask | ~real[:, :, None]  # rows of padded atoms mean nothing, and must not be NaN here
+    mixed = dense_attention(
+        attention.query(atoms), attention.key(pairs), attention.value(pairs), mask
+    )
+    expected = attention.out(mixed)
+    torch.testing.assert_close(got[real], expected[real], atol=1e-6, rtol=1e-6)
+    assert got.isfinite().all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_a_pair_attends_to_its_two_atoms_by_a_softmax_over_two(n):
+    atoms, pairs = states(n)
+    graph, attention = line_graph(n, CPU), module(PairsFromAtoms)
+
+    got = attention(pairs, atoms, graph)
+
+    mixed = dense_attention(
+        attention.query(pairs), attention.key(atoms), attention.value(atoms), incidence(n).T
+    )
+    torch.testing.assert_close(got, attention.out(mixed))
+
+
+def test_the_weight_of_the_first_atom_lies_between_zero_and_one():
+    atoms, pairs = states(5)
+    attention = module(PairsFromAtoms)
+
+    weight = attention.first_weight(pairs, atoms, line_graph(5, CPU))
+
+    assert weight.shape == (BATCH, 10, HEADS)
+    assert ((weight > 0) & (weight < 1)).all()
+
+
+def test_a_molecule_without_any_real_pair_gives_no_nan():
+    atoms, pairs = states(3)
+    graph, attention = line_graph(3, CPU), module(AtomsFromPairs)
+    real = torch.tensor([[True, False, False]]).expand(BATCH, 3)
+
+    got = attention(atoms, pairs, incident_mask(real, graph), graph)
+
+    torch.testing.assert_close(got[:, 0], attention.out.bias.expand(BATCH, -1))
+
+
+def test_gradients_of_both_attentions_are_right():
+    atoms, pairs = (x[:1].clone().requires_grad_() for x in states(3))
+    graph = line_graph(3, CPU)
+    second = module(PairsFromAtoms)
+
+    assert torch.autograd.gradcheck(lambda p, a: second(p, a, graph), (pairs, atoms))
