@@ -182,7 +182,7 @@ class _Run:
         if not self.group.rank:
             state = (self.model, self.optimiser, self.average, self.settings)
             save_state(self.out / "state.safetensors", *state, step=self.step, seconds=self.seconds)
-            save(self.out / "model.safetensors", checkpoint)
+            save(self.out / "model.safetensors", checkpoint, torch.float16)
             _log.info("saved step %d in %s", self.step, self.out)
         return checkpoint
 
