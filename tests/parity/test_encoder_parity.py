@@ -1,0 +1,108 @@
+"""The reference's spectrum encoder against its own outputs, one spectrum at a time and padded."""
+
+import re
+
+import pytest
+import torch
+from torch.nn.functional import pad
+from torch.testing import assert_close
+
+from duallgd_cli.checkpoint.official_keys import ENCODER, ours_of, theirs_of
+from duallgd_cli.checkpoint.official_sizes import encoder_settings
+from duallgd_cli.model.reference.mist import FormulaPeaks, ReferenceEncoder
+from duallgd_cli.model.reference.settings import ReferenceEncoderSettings
+from tests.parity.networks import checksums, recipe
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="module")
+def stored(parity):
+    return parity.arrays("mist_io.npz")
+
+
+@pytest.fixture(scope="module")
+def spectra(stored):
+    names = sorted({name.partition("/")[0] for name in stored if name.startswith("single")})
+    singles = [name for name in names if f"{name}/types" in stored]
+    return {name: peaks(stored, name) for name in singles}
+
+
+def peaks(stored, name):
+    return FormulaPeaks(
+        stored[f"{name}/form_vec"],
+        stored[f"{name}/types"],
+        stored[f"{name}/ion_vec"].long(),
+        stored[f"{name}/intens"],
+        stored[f"{name}/num_peaks"],
+    )
+
+
+def encoder(weights):
+    """An encoder of the size that the authors' tensors have."""
+    tensors = {ours: weights[theirs] for theirs, ours in ours_of(weights, ENCODER).items()}
+    assert None not in tensors
+    model = ReferenceEncoder(encoder_settings(tensors))
+    model.load_state_dict(tensors)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def narrow(parity):
+    return encoder(parity.weights("mist_narrow.safetensors"))
+
+
+@torch.no_grad()
+def test_narrow_fingerprints_are_the_reference_s(stored, spectra, narrow):
+    assert spectra
+    for name, single in spectra.items():
+        assert_close(narrow.summary(single), stored[f"narrow/{name}_h0"], atol=1e-5, rtol=0)
+        assert_close(narrow(single), stored[f"narrow/{name}_fp"], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_a_padded_batch_gives_the_fingerprints_of_single_spectra(stored, narrow, spectra):
+    longest = max(single.counts.shape[1] for single in spectra.values())
+    parts = ("counts", "token_type", "adduct", "intensity")
+    rows = [
+        [padded(getattr(single, part), longest) for part in parts] for single in spectra.values()
+    ]
+    tokens = torch.cat([single.n_tokens for single in spectra.values()])
+
+    columns = [torch.cat(column) for column in zip(*rows, strict=True)]
+    together = narrow(FormulaPeaks(*columns, tokens))
+
+    for row, name in enumerate(spectra):
+        assert_close(together[row], stored[f"narrow/{name}_fp"][0], atol=1e-5, rtol=0)
+
+
+def padded(rows, longest):
+    """Rows with padding that holds numbers which must not matter."""
+    widths = (0, longest - rows.shape[1])
+    return pad(rows, widths if rows.dim() == 2 else (0, 0, *widths), value=1)
+
+
+@torch.no_grad()
+def test_full_fingerprints_are_the_reference_s(parity, stored, spectra):
+    full = sorted({m[1] for m in (re.match(r"(full(\d+))/", name) for name in stored) if m})
+    assert full
+    for name in full:
+        width = int(name.removeprefix("full"))
+        sums = parity.json("mist_full_recipe_checksums.json")
+        model = encoder(released_weights(sums, width))
+
+        for single, seen in spectra.items():
+            assert_close(model(seen), stored[f"{name}/{single}_fp"], atol=1e-3, rtol=0)
+            assert_close(model.summary(seen), stored[f"{name}/{single}_h0"], atol=1e-3, rtol=0)
+
+
+def released_weights(sums, width):
+    """The recipe's weights, each checked against its stored sums."""
+    own = ReferenceEncoder(ReferenceEncoderSettings(width=width)).state_dict()
+    theirs = theirs_of(own, ENCODER)
+    weights = recipe({theirs[name]: tuple(t.shape) for name, t in own.items()})
+    weights[theirs["counts.table"]] = own["counts.table"]
+    assert weights.keys() == sums.keys()
+    for name, tensor in weights.items():
+        assert checksums(tensor) == pytest.approx(sums[name], rel=1e-6, abs=1e-4), name
+    return weights
