@@ -57,6 +57,7 @@ class BenchmarkRequest:
         formulas: Table of predicted formulas; None gives the true ones (another track).
         training: For the leakage check.
         with_rivals: Score random graphs and the nearest training analogues too.
+        with_oracle: Predict from the true fingerprints too, for the decomposition of the loss.
         shard: Part of the spectra to predict; a part is not scored.
         resume: Continue an interrupted run.
         workers: Processes that assemble molecules.
@@ -70,6 +71,7 @@ class BenchmarkRequest:
     formulas: Path | None = None
     training: Training = field(default_factory=Training)
     with_rivals: bool = True
+    with_oracle: bool = False
     shard: Shard = field(default_factory=Shard)
     resume: bool = False
     workers: int = 1
@@ -121,6 +123,7 @@ def run_benchmark(
         prediction=_record(request, model, found),
         extra=_extra(found, truths, request.training),
         rivals=_rivals(request, truths, model) if request.with_rivals else {},
+        oracle=_oracle(request, truths, model) if request.with_oracle else None,
         remarks=remarks,
     )
     scored = ScoreRequest(
@@ -210,3 +213,11 @@ def _rivals(
     if analogues:
         rivals["nearest training analogue"] = analogues
     return rivals
+
+
+def _oracle(
+    request: BenchmarkRequest, truths: Sequence[Truth], model: LoadedModel
+) -> Mapping[str, Predicted]:
+    from duallgd_cli.bench.oracle import true_fingerprint_predictions  # torch loads only here
+
+    return true_fingerprint_predictions(_predict_request(request), request.output, truths, model)

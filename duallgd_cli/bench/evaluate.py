@@ -9,8 +9,10 @@ from duallgd_cli.bench.accuracy import Assessment, Extra, assess
 from duallgd_cli.bench.model_card import write_model_card
 from duallgd_cli.bench.plots import write_plots
 from duallgd_cli.bench.report import Provenance, results, sha256, write_results
+from duallgd_cli.bench.suites import finding, table
 from duallgd_cli.bench.suites.suite import Suite
 from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluation.decomposition import decompose
 from duallgd_cli.evaluation.scoring import Scorer
 from duallgd_cli.evaluation.tables import (
     Predicted,
@@ -107,12 +109,14 @@ class Known:
         prediction: Settings, weights and samples, for results.json.
         extra: Numbers by spectrum.
         rivals: Predictions of others for the same spectra.
+        oracle: Predictions from the true fingerprints, None if they were not made.
         remarks: Sentences that must accompany the numbers.
     """
 
     prediction: Mapping[str, Any] = field(default_factory=dict)
     extra: Extra = field(default_factory=Extra)
     rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
+    oracle: Mapping[str, Predicted] | None = None
     remarks: tuple[str, ...] = ()
 
 
@@ -144,11 +148,27 @@ def score_predictions(
     )
     found = results(assessment, request.scorer, _provenance(request, known))
     found["rivals"] = _rivals(assessment, request, known)
+    found["decomposition"] = _decomposition(assessment, request, known)
     files = write_results(request.output, assessment, found)
     files |= write_plots(request.output, found)
     if request.suite.submission and (request.choice.fold or request.suite.fold) == "test":
         files["model_card.yaml"] = write_model_card(request.output, found)
     return Evaluated(found, assessment, files)
+
+
+def suite_of(benchmark: str | None, data_dir: Path | None, truth: Path | None) -> Suite:
+    """What knows the truth: a benchmark by its name, or a table that says what spectra are.
+
+    Raises:
+        UsageError: None, or both, are given.
+        MissingInputError: Its files are not there.
+        UnreadableError: They are not what they should be.
+    """
+    if benchmark is not None and truth is None:
+        return finding.find(benchmark, data_dir)
+    if truth is not None and benchmark is None:
+        return table.truth_only(truth)
+    raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
 
 
 def data_record(suite: Suite, choice: Choice) -> dict[str, Any]:
@@ -198,6 +218,19 @@ def _rivals(assessment: Assessment, request: ScoreRequest, known: Known) -> dict
         theirs = assess(assessment.truths, predicted, scorer, seed=request.seed)
         found[name] = rival_record(assessment, theirs, request.seed)
     return found
+
+
+def _decomposition(
+    assessment: Assessment, request: ScoreRequest, known: Known
+) -> dict[str, dict[str, float]]:
+    """Shares of spectra from a perfect bond matrix down to the first candidate."""
+    oracle = None
+    if known.oracle is not None:
+        scorer = replace(request.scorer, reference=False, mces=False)
+        oracle = assess(assessment.truths, known.oracle, scorer, seed=request.seed).scores
+    smiles = [truth.smiles for truth in assessment.truths]
+    shares = decompose(smiles, assessment.scores, oracle, seed=request.seed)
+    return {name: asdict(share) for name, share in shares.items()}
 
 
 def rival_record(ours: Assessment, theirs: Assessment, seed: int) -> dict[str, Any]:

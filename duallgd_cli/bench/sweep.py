@@ -84,6 +84,7 @@ def run_sweep(
             output=request.output / f"{sweep.setting}-{value}",
             settings=replace(request.settings, sampling=sampling),
             with_rivals=False,
+            with_oracle=False,
         )
         evaluated = run_benchmark(one, model, progress, advance)
         assert evaluated is not None  # no shard

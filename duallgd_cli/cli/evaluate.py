@@ -80,8 +80,12 @@ def evaluate(
     ] = True,
     mces_limit: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="Time for one pair.", rich_help_panel=_SCORING),
-    ] = 10.0,
+        typer.Option(
+            metavar="SECONDS",
+            help="Wall time for one pair; a pair out of time counts as the worst it may be.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = 30.0,
     mces_cache: Annotated[
         Path | None,
         typer.Option(
@@ -108,6 +112,14 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = True,
+    decompose: Annotated[
+        bool,
+        typer.Option(
+            "--decompose",
+            help="Also decode from the true fingerprints, to see where accuracy is lost.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = False,
     sweep: Annotated[
         str | None,
         typer.Option(
@@ -261,6 +273,7 @@ def evaluate(
             train_data=train_data,
             allow_leakage=allow_leakage,
             rivals=rivals,
+            decompose=decompose,
             resume=resume,
             shard=shard,
         ),

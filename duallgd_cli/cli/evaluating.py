@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from duallgd_cli.bench.benchmark import BenchmarkRequest
     from duallgd_cli.bench.evaluate import Choice, Evaluated
     from duallgd_cli.bench.overlap import Training
-    from duallgd_cli.bench.suites.suite import Suite
     from duallgd_cli.evaluation.scoring import Scorer
 
 _HASHES: Final = ".train.hashes"
@@ -35,22 +34,6 @@ class Task:
     seed: int
     quiet: bool
     json_log: bool
-
-    def suite(self) -> "Suite":
-        """The benchmark or the table that knows the truth.
-
-        Raises:
-            UsageError: None, or both, are given.
-        """
-        from duallgd_cli.bench.suites import finding, table
-
-        if (self.benchmark is None) == (self.truth is None):
-            raise UsageError(
-                "give --benchmark, or --predictions with either --truth or --benchmark"
-            )
-        if self.benchmark is not None:
-            return finding.find(self.benchmark, self.data_dir)
-        return table.truth_only(Path(str(self.truth)))
 
     def choice(self) -> "Choice":
         """Which of its spectra."""
@@ -78,6 +61,7 @@ class Predicting:
     train_data: Path | None
     allow_leakage: bool
     rivals: bool
+    decompose: bool
     resume: bool
     shard: str | None
 
@@ -88,11 +72,11 @@ def score(task: Task) -> None:
     Raises:
         UsageError: Options are missing or exclude each other, or the tables do not fit.
     """
-    from duallgd_cli.bench.evaluate import ScoreRequest, score_predictions
+    from duallgd_cli.bench.evaluate import ScoreRequest, score_predictions, suite_of
 
     request = ScoreRequest(
         predictions=Path(str(task.predictions)),
-        suite=task.suite(),
+        suite=suite_of(task.benchmark, task.data_dir, task.truth),
         output=task.folder(),
         choice=task.choice(),
         scorer=task.scorer,
@@ -153,11 +137,12 @@ def default_cache() -> Path:
 
 def _request(task: Task, how: Predicting) -> "BenchmarkRequest":
     from duallgd_cli.bench.benchmark import BenchmarkRequest
+    from duallgd_cli.bench.evaluate import suite_of
     from duallgd_cli.cli.options import settings_of
     from duallgd_cli.inference.settings import PredictSettings, Shard
 
     return BenchmarkRequest(
-        suite=task.suite(),
+        suite=suite_of(task.benchmark, task.data_dir, task.truth),
         output=task.folder(),
         choice=task.choice(),
         scorer=task.scorer,
@@ -165,6 +150,7 @@ def _request(task: Task, how: Predicting) -> "BenchmarkRequest":
         formulas=how.formulas,
         training=_training(how),
         with_rivals=how.rivals,
+        with_oracle=how.decompose,
         shard=Shard.parse(how.shard) if how.shard else Shard(),
         resume=how.resume,
     )

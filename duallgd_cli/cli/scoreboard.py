@@ -25,6 +25,7 @@ def show(found: Mapping[str, Any]) -> None:
         console.print(_beside(found, found["published"]))
     if found["rivals"]:
         console.print(_rivals(found))
+    console.print(_decomposition(found))
     if "sweep" in found:
         console.print(_sweep(found["sweep"]))
     if found["groups"]:
@@ -76,6 +77,15 @@ def _rivals(found: Mapping[str, Any]) -> Table:
             cells.append(f"{mean} [{_with_interval(name, rival['ours_minus_theirs'][name])}]")
         ours = _number(name, found["metrics"][name]["per_spectrum"]["mean"])
         table.add_row(name, ours, *(escape(cell) for cell in cells))
+    return table
+
+
+def _decomposition(found: Mapping[str, Any]) -> Table:
+    table = Table(title="Where accuracy is lost", title_justify="left")
+    table.add_column("share of spectra with the right molecule", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    for name, share in found["decomposition"].items():
+        table.add_row(name, _with_interval("accuracy", share))
     return table
 
 

@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
+NETWORK_BITS: Final = identity.FINGERPRINT_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,3 +81,12 @@ def canonical_tautomer(smiles: str) -> Molecule | None:
     except MoleculeError as error:
         _log.info("%s", error)
     return molecule(identity.canonical_smiles(mol))
+
+
+def network_fingerprint(smiles: str) -> NDArray[np.uint16]:
+    """Set bits of the fingerprint that the networks work with, ascending, uint16 (n_on,).
+
+    Raises:
+        MoleculeError: The text is not a SMILES.
+    """
+    return identity.fingerprint(identity.parse_smiles(smiles), NETWORK_BITS)

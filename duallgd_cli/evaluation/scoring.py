@@ -18,7 +18,7 @@ from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.evaluation import mces as mces_distance
 from duallgd_cli.evaluation.bootstrap import Estimate, independent, per_molecule, per_spectrum
-from duallgd_cli.evaluation.mces import Convention, Interval, Search
+from duallgd_cli.evaluation.mces import LIMIT_S, Convention, Interval, Search
 from duallgd_cli.evaluation.mces_cache import MCESCache, Pair
 from duallgd_cli.evaluation.molecules import Molecule, canonical_tautomer, molecule
 
@@ -59,7 +59,7 @@ class Scorer:
     top_k: tuple[int, ...] = TOP_K
     mces: bool = False
     reference: bool = False
-    mces_limit_s: float = 10.0
+    mces_limit_s: float = LIMIT_S
     workers: int = 1
     cache: Path | None = None
 

@@ -82,8 +82,10 @@ def write_unlabelled(
 def write_truth(chosen: Sequence[Truth], path: Path) -> None:
     """Write the truth of the chosen spectra, so that predictions can be scored again later."""
     columns = [name for name in chosen[0].fields if name not in PEAKS] if chosen else []
+    columns += ["inchikey"] if "inchikey" not in columns else []
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(columns) + "\n")
         for truth in chosen:
-            cells = (" ".join(truth.fields[name].split()) for name in columns)
+            fields = {**truth.fields, "inchikey": truth.molecule}
+            cells = (" ".join(fields[name].split()) for name in columns)
             file.write("\t".join(cells) + "\n")

@@ -1,0 +1,94 @@
+"""The decoder given the true fingerprint: what a perfect encoder would be worth.
+
+It knows the answer, so its candidates are a bound and never a result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluation.molecules import NETWORK_BITS, network_fingerprint
+from duallgd_cli.evaluation.tables import Predicted, Truth, read_predictions
+from duallgd_cli.inference.generate import ModelGenerator
+from duallgd_cli.inference.generation import LoadedModel
+from duallgd_cli.inference.predict import predict
+from duallgd_cli.inference.settings import PredictRequest
+
+OUTPUT: Final = "true_fingerprint.csv"
+
+
+class _HasIdentifier(Protocol):
+    @property
+    def spectrum_id(self) -> str: ...
+
+
+class _HasFirst(Protocol):
+    @property
+    def first(self) -> _HasIdentifier: ...
+
+
+class _HasFeature(Protocol):
+    @property
+    def feature(self) -> _HasFirst: ...
+
+
+class HasHypothesis(Protocol):
+    """An annotated spectrum, as far as its identifier goes."""
+
+    @property
+    def hypothesis(self) -> _HasFeature:
+        """What it may be of."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TrueFingerprints(ModelGenerator):
+    """The network's decoder behind an encoder that knows the answer.
+
+    Attributes:
+        bits: Set Morgan bits of the true molecule, by spectrum.
+    """
+
+    bits: Mapping[str, NDArray[np.uint16]]
+
+    def fingerprint(self, annotated: HasHypothesis) -> Tensor:
+        """Zeros and ones of the true molecule, float32 (4096,)."""
+        dense = torch.zeros(NETWORK_BITS)
+        on = self.bits[annotated.hypothesis.feature.first.spectrum_id]
+        dense[torch.from_numpy(on.astype(np.int64))] = 1.0
+        return dense
+
+
+def true_fingerprint_predictions(
+    request: PredictRequest, folder: Path, truths: Sequence[Truth], model: LoadedModel
+) -> dict[str, Predicted]:
+    """Predictions for the same spectra from their true fingerprints.
+
+    Args:
+        request: The prediction they are compared with; same input, samples and seed.
+        folder: Where they are kept.
+        truths: What the spectra are.
+        model: Whose decoder is asked.
+
+    Raises:
+        UsageError: The model has no encoder that could be replaced.
+    """
+    generator = model.generator
+    if not isinstance(generator, ModelGenerator):
+        raise UsageError(f"{model.name} has no fingerprint encoder; leave out --decompose")
+    bits = {truth.spectrum_id: network_fingerprint(truth.smiles) for truth in truths}
+    knowing = replace(
+        model,
+        generator=TrueFingerprints(generator.model, generator.runtime, bits),
+        name=f"{model.name} with true fingerprints",
+    )
+    output = folder / OUTPUT
+    predict(replace(request, output=str(output)), knowing)
+    return read_predictions(output)
