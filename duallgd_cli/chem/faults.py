@@ -68,12 +68,17 @@ def _entry(
     if not is_cation:
         # A neutral molecule seldom has a charge where the atom can do without one.
         states = tuple(s for s in states if s.charge == 0) or states
-    price = _CHARGE if is_cation or element == INDEX["N"] else _UNUSUAL_CHARGE
-    fault = price * min(abs(state.charge) for state in states)
+    fault = _charge_price(element, is_cation) * min(abs(state.charge) for state in states)
     if n_aromatic == 1:
         fault += _LONE_AROMATIC_BOND
     contributions = [state.hydrogens - state.charge for state in states]
     return fault, min(contributions), max(contributions)
+
+
+def _charge_price(element: int, is_cation: bool) -> float:
+    if element == INDEX["N"]:
+        return 0.0  # judged by its neighbours, see `repair`
+    return _CHARGE if is_cation else _UNUSUAL_CHARGE
 
 
 def _impossible(

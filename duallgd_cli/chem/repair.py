@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, N_BOND_CLASSES
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES
 from duallgd_cli.chem.faults import (
     MAX_AROMATIC,
     MAX_SUM,
@@ -36,6 +36,12 @@ from duallgd_cli.chem.valence import PROTON_MOVED, USUAL
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0
+
+# A nitrogen cation is at home in nitro groups, N-oxides, azides and the like: beside an oxygen or
+# a nitrogen that lacks one bond. Elsewhere it counts as a part of a broken rule.
+_LONELY_CATION: Final = 0.5
+_CATION_SUM: Final = 4
+_ANION_SUMS: Final = {INDEX["O"]: 1, INDEX["N"]: 2}
 
 _ORDER: Final = np.array([0, 1, 2, 3, 1])
 _IS_AROMATIC: Final = np.array([0, 0, 0, 0, 1])
@@ -99,15 +105,23 @@ class _Structure:
     Attributes:
         fragments: The connected fragments.
         unpaired: Aromatic ring systems without a Kekule form.
+        lonely_cations: Nitrogen cations without an anion beside them, beyond the net charge.
     """
 
     fragments: list[int]
     unpaired: list[int]
+    lonely_cations: int
 
     @property
-    def faults(self) -> int:
+    def is_broken(self) -> bool:
+        """Whether the graph is no molecule, whatever hydrogens and charges it is given."""
+        return len(self.fragments) > 1 or bool(self.unpaired)
+
+    @property
+    def faults(self) -> float:
         """Rules broken by the graph as a whole."""
-        return len(self.fragments) - 1 + len(self.unpaired)
+        broken = len(self.fragments) - 1 + len(self.unpaired)
+        return broken + _LONELY_CATION * self.lonely_cations
 
 
 def repair(
@@ -133,8 +147,7 @@ def repair(
     for attempt in _ATTEMPTS:
         search = _Search(formula, start, bond_log_prob, attempt)
         for state, structure in islice(search.states(), attempt.effort):
-            possible = structure.faults == 0 and search.is_possible(state)
-            if possible and _is_molecule(formula, state.bond_class):
+            if search.is_possible(state, structure) and _is_molecule(formula, state.bond_class):
                 return state.bond_class.astype(np.int8)
     return None
 
@@ -158,6 +171,8 @@ class _Search:
     ) -> None:
         self._element = formula.atom_class
         self._elements = self._element.tolist()
+        self._nitrogens = np.flatnonzero(self._element == INDEX["N"]).tolist()
+        self._charge = max(0, formula.charge)
         self._ends = pairs(formula.n_heavy)
         self._attempt = attempt
         self._start = start
@@ -196,10 +211,12 @@ class _Search:
                 arrivals += 1
                 heapq.heappush(waiting, (estimate, arrivals, state, edit))
 
-    def is_possible(self, state: _State) -> bool:
-        """Whether every atom alone, and the hydrogen count, are possible."""
+    def is_possible(self, state: _State, structure: _Structure) -> bool:
+        """Whether the graph, every atom alone, and the hydrogen count are possible."""
         fault, least, most = self._of_atoms(state).sum(axis=1)
-        if fault > self._attempt.tolerance or not least <= self._wanted <= most:
+        if structure.is_broken or not least <= self._wanted <= most:
+            return False
+        if fault + structure.faults > self._attempt.tolerance:
             return False
         sums, aromatic = _clipped(state)
         return bool(possible_atoms()[self._element, sums, aromatic].all())
@@ -314,11 +331,10 @@ class _Search:
     def _structure(self, state: _State) -> _Structure:
         everything = (1 << len(self._elements)) - 1
         fragments = list(_groups(everything, state.bonded))
-        rings = sum(1 << atom for atom, mask in enumerate(state.ring) if mask)
-        if not rings:
-            return _Structure(fragments, [])
-        required = optional = 0
         sums = state.order_sum.tolist()
+        lonely = self._lonely_cations(state, sums)
+        rings = sum(1 << atom for atom, mask in enumerate(state.ring) if mask)
+        required = optional = 0
         for atom in _members(rings):
             share = pi_share(self._elements[atom], sums[atom])
             required |= (share == ONE_PI) << atom
@@ -328,7 +344,17 @@ class _Search:
             for system in _groups(rings, state.ring)
             if match(required & system, state.ring, optional & system) is None
         ]
-        return _Structure(fragments, unpaired)
+        return _Structure(fragments, unpaired, lonely)
+
+    def _lonely_cations(self, state: _State, sums: list[int]) -> int:
+        lonely = 0
+        for atom in self._nitrogens:
+            if sums[atom] == _CATION_SUM:
+                lonely += not any(
+                    sums[n] == _ANION_SUMS.get(self._elements[n])
+                    for n in _members(state.bonded[atom])
+                )
+        return max(0, lonely - self._charge)
 
 
 def _clipped(state: _State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
