@@ -1,0 +1,105 @@
+"""Prepared data made from chemistry: molecules from SMILES, spectra from fragment formulas."""
+
+import csv
+
+import numpy as np
+
+from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.data.prepare_spectra import prepare_spectra
+from duallgd_cli.data.prepare_structures import pack, prepare_molecule
+from duallgd_cli.data.prepared import Molecules, load_spectra, write
+
+SMILES = (
+    "CCO",
+    "CC(=O)O",
+    "NCC(=O)O",
+    "c1cc[nH]c1",
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+    "O=[N+]([O-])c1ccccc1",
+    "CS(C)(=O)=O",
+    "C[N+](C)(C)CCO",
+    "OB(O)c1ccc(Cl)cc1Br",
+    "CC(C)(C)OC(=O)NCCS",
+    "OC1CCCCC1CN",
+)
+# SMILES, adduct, fragment ions, collision energy, fold: never measured.
+SPECTRA = (
+    ("CC(=O)Oc1ccccc1C(=O)O", "[M+H]+", "C7H5O2 C9H7O3 C6H7O C7H7O3", "20", "train"),
+    ("CC(=O)Oc1ccccc1C(=O)O", "[M+H]+", "C7H5O2 C6H5O C5H5", "40", "train"),
+    ("CC(=O)Oc1ccccc1C(=O)O", "[M-H]-", "C7H5O3 C6H5O", "", "train"),
+    ("Cn1c(=O)c2c(ncn2C)n(C)c1=O", "[M+H]+", "C6H8N3O C5H8N3 C4H7N2", "30", "train"),
+    ("NCC(=O)O", "[M+H]+", "CH4N", "10", "train"),
+    ("Oc1ccccc1O", "[M+H]+", "C6H5O C5H5", "20", "val"),
+    ("CN1CCCC1c1cccnc1", "[M+H]+", "C9H10N C8H8N C5H8N", "20", "test"),
+)
+_COLUMNS = (
+    "identifier",
+    "mzs",
+    "intensities",
+    "smiles",
+    "adduct",
+    "precursor_mz",
+    "instrument_type",
+    "collision_energy",
+    "fold",
+)
+
+
+def molecules_of(*smiles, fold=None):
+    """Prepared arrays of molecules, in memory."""
+    return Molecules(**_arrays(smiles or SMILES, fold))
+
+
+def structures_folder(path, *smiles, fold=None):
+    """A prepared folder of structures."""
+    arrays = _arrays(smiles or SMILES, fold)
+    write(path, arrays, {"kind": "structures", "molecules": len(arrays["fold"])})
+    return path
+
+
+def spectra_folder(path, *rows):
+    """A prepared folder of spectra, prepared as a user would from a table beside it."""
+    table = path.with_name(path.name + ".tsv")
+    with table.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows(cells_of(n, *row) for n, row in enumerate(rows or SPECTRA))
+    prepare_spectra(table, path)
+    return path
+
+
+def made_spectra(path, *rows):
+    """Prepared spectra, loaded."""
+    return load_spectra(spectra_folder(path, *rows))
+
+
+def _arrays(smiles, fold):
+    prepared = [prepare_molecule(parse_smiles(text)) for text in smiles]
+    folds = np.zeros(len(prepared)) if fold is None else np.asarray(fold)
+    return pack(prepared, folds.astype(np.uint8))
+
+
+def cells_of(number, smiles, adduct, fragments, energy, fold):
+    """Cells of one row of the table."""
+    ion = BY_NAME[adduct]
+    masses = sorted(
+        (Formula.parse(text).atoms_mass - ion.charge * ELECTRON_MASS_DA, 1 / (place + 1))
+        for place, text in enumerate(fragments.split())
+    )
+    precursor = precursor_mz(formula_of(parse_smiles(smiles)), ion)
+    return (
+        f"made{number}",
+        ",".join(f"{mz:.5f}" for mz, _ in masses),
+        ",".join(f"{intensity:.4f}" for _, intensity in masses),
+        smiles,
+        adduct,
+        f"{precursor:.5f}",
+        "Orbitrap",
+        energy,
+        fold,
+    )

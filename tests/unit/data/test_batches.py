@@ -1,0 +1,223 @@
+"""Batches of molecules: complete, within budget, resumable, and true to the molecules."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import assemble, disassemble
+from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
+from duallgd_cli.data.prepared import pair_index
+from tests.made_graphs import made_molecules
+from tests.made_prepared import SMILES, molecules_of
+
+SIZES = np.random.default_rng(0).integers(2, 30, 200)
+
+
+def n_pairs(size):
+    return size * (size - 1) // 2
+
+
+@given(st.integers(0, 5), st.integers(1, 8), st.integers(1, 3000), st.integers(0, 99))
+def test_every_molecule_comes_exactly_once_in_an_epoch(epoch, bucket, budget, seed):
+    batches = BatchPlan(budget, bucket, seed).epoch(SIZES, epoch)
+
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(SIZES)))
+
+
+@given(st.integers(0, 5), st.integers(1, 8), st.integers(1, 3000))
+def test_the_budget_of_pairs_is_kept_unless_one_molecule_alone_exceeds_it(epoch, bucket, budget):
+    plan = BatchPlan(budget, bucket, seed=1)
+
+    for members in plan.epoch(SIZES, epoch):
+        padded = plan.padded(SIZES[members])
+        assert len(set(padded.tolist())) == 1, "one size a batch"
+        assert len(members) == 1 or len(members) * n_pairs(padded[0]) <= budget
+        assert (padded >= SIZES[members]).all()
+        assert (padded - SIZES[members] < bucket).all()
+        assert padded[0] % bucket == 0
+
+
+def test_batches_of_one_size_are_about_equally_large():
+    batches = BatchPlan(500, 1, 1).epoch(np.full(101, 10), 0)
+
+    assert len(batches) == 10  # 11 molecules of 45 pairs fit
+    assert {len(batch) for batch in batches} == {10, 11}
+
+
+def test_epochs_differ_and_repeat_exactly():
+    plan = BatchPlan(500, 4, 1)
+
+    first, again, second = plan.epoch(SIZES, 0), plan.epoch(SIZES, 0), plan.epoch(SIZES, 1)
+
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert [a.tolist() for a in first] != [a.tolist() for a in second]
+
+
+@given(st.integers(0, 200), st.sampled_from([(0, 1), (0, 2), (1, 2), (2, 3)]))
+def test_a_stream_resumed_at_a_step_is_the_stream_with_steps_skipped(first, place):
+    plan = BatchPlan(300, 2, 3)
+
+    whole = list(islice(plan.stream(SIZES, 0, *place), first + 5))
+    resumed = list(islice(plan.stream(SIZES, first, *place), 5))
+
+    assert [b.tolist() for b in resumed] == [b.tolist() for b in whole[first:]]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_ranks_take_turns_and_share_every_epoch_out(world_size):
+    plan = BatchPlan(300, 2, 3)
+    n = 4 * world_size + 60
+    alone = [b.tolist() for b in islice(plan.stream(SIZES, 0), n * world_size)]
+
+    streams = [islice(plan.stream(SIZES, 0, r, world_size), n) for r in range(world_size)]
+    turns = [b.tolist() for step in zip(*streams, strict=True) for b in step]
+
+    assert turns == alone
+
+
+@given(st.integers(2, 40))
+def test_pairs_are_numbered_in_row_major_order(n):
+    low, high = np.triu_indices(n, 1)
+
+    assert np.array_equal(pair_index(low, high, n), np.arange(n_pairs(n)))
+
+
+def graphs(molecules, size, share=0.0, seed=1):
+    collator = MoleculeCollator(molecules, None, share)
+    rows = np.arange(len(molecules))
+    return collator.graphs(rows, size, np.random.default_rng(seed))
+
+
+def bonds_of(graph, molecules, row, size):
+    """Bond classes of one molecule, without its padding."""
+    n = int(molecules.n_heavy[row])
+    low, high = np.triu_indices(size, 1)
+    return graph.bond_class[row].numpy()[(low < n) & (high < n)]
+
+
+def formula_of(molecules, row):
+    return Formula(tuple(molecules.atom_counts[row].tolist()), int(molecules.charge[row]))
+
+
+def test_bonds_stand_where_the_molecule_has_them():
+    molecules, size = molecules_of(), 16
+
+    graph = graphs(molecules, size)
+
+    for row, smiles in enumerate(SMILES):
+        parts = disassemble(parse_smiles(smiles))
+        assert np.array_equal(bonds_of(graph, molecules, row, size), parts.bond_class)
+        assert formula_of(molecules, row) == parts.formula
+        assert int(graph.bond_class[row].count_nonzero()) == int((parts.bond_class > 0).sum())
+        assert int(graph.pair_mask[row].sum()) == len(parts.bond_class)
+
+
+def test_padding_holds_no_bond_and_no_atom():
+    molecules, size = molecules_of(), 16
+    graph = graphs(molecules, size)
+    collator = MoleculeCollator(molecules, None)
+    atom_class, mask, formula, charge = collator.formula(np.arange(len(molecules)), size)
+
+    assert not graph.bond_class[~graph.pair_mask].any()
+    assert mask.sum(1).tolist() == molecules.n_heavy.tolist()
+    assert not atom_class[~mask].any()
+    for row in range(len(molecules)):
+        assert atom_class[row][mask[row]].tolist() == molecules.atom_class(row).tolist()
+        assert formula[row].tolist() == molecules.atom_counts[row].tolist()
+        assert charge[row] == molecules.charge[row]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_relabelling_within_elements_keeps_the_molecule(seed):
+    molecules, size = molecules_of(), 14
+
+    graph = graphs(molecules, size, share=1.0, seed=seed)
+
+    for row in range(len(molecules)):
+        bonds = bonds_of(graph, molecules, row, size)
+        found = assemble(formula_of(molecules, row), bonds).molecules
+        assert molecules.inchikey[row].decode() in {inchikey_block(mol) for mol in found}
+
+
+def test_relabelling_reaches_the_share_asked_for():
+    molecules = made_molecules(400, smallest=9, largest=9)
+    plain = graphs(molecules, 9).bond_class
+
+    share = (graphs(molecules, 9, share=0.3).bond_class != plain).any(1).float().mean()
+
+    assert 0.2 < float(share) < 0.4
+
+
+def spoilt(molecules, noise, seed=1):
+    collator = MoleculeCollator(molecules, noise)
+    return collator.condition(np.arange(len(molecules)), 9, np.random.default_rng(seed))
+
+
+def test_an_unspoilt_fingerprint_is_certain_of_its_bits():
+    molecules = made_molecules(20)
+
+    known = spoilt(molecules, None)
+
+    for row in range(20):
+        own = known.bit_log_prob[row].isfinite()
+        assert known.bit[row][own].tolist() == molecules.fingerprint_bits(row).tolist()
+        assert not known.bit_log_prob[row][own].any()
+
+
+def test_a_spoilt_fingerprint_holds_probabilities_of_distinct_bits():
+    molecules = made_molecules(200)
+
+    known = spoilt(molecules, ConditionNoise(clean_share=0.0, false_bits=80))
+
+    real = known.bit_log_prob.isfinite()
+    assert (known.bit_log_prob <= 0).all()
+    assert (known.bit_log_prob[real] > -30).all()
+    assert known.bit.max() < 4096
+    for row in range(200):
+        own = known.bit[row][real[row]].tolist()
+        assert len(set(own)) == len(own)
+        assert set(molecules.fingerprint_bits(row).tolist()) <= set(own)
+
+
+def test_the_share_of_clean_fingerprints_is_the_one_asked_for():
+    molecules = made_molecules(1000)
+
+    known = spoilt(molecules, ConditionNoise(clean_share=0.25, false_bits=80))
+
+    real = known.bit_log_prob.isfinite()
+    clean = (torch.where(real, known.bit_log_prob, 0.0) == 0).all(1)
+    assert 0.2 < float(clean.float().mean()) < 0.3
+
+
+def test_false_bits_are_drawn_by_their_frequency_and_get_small_probabilities():
+    molecules = made_molecules(1000)
+    known = spoilt(molecules, ConditionNoise(clean_share=0.0, false_bits=40))
+
+    n_false, probability = [], []
+    for row in range(1000):
+        own = known.bit_log_prob[row].isfinite()
+        false = ~torch.isin(known.bit[row], torch.from_numpy(
+            molecules.fingerprint_bits(row).astype(np.int64)
+        )) & own  # fmt: skip
+        n_false.append(int(false.sum()))
+        probability.append(known.bit_log_prob[row][false].exp())
+    # Severity is uniform, so on average half of the expected number at full severity.
+    assert 17 < np.mean(n_false) < 21
+    assert 0.1 < float(torch.cat(probability).mean()) < 0.2
+
+
+def test_batches_are_a_function_of_molecules_and_generator_alone():
+    molecules = made_molecules(30)
+    noise = ConditionNoise()
+
+    first, again, other = (spoilt(molecules, noise, seed) for seed in (1, 1, 2))
+
+    assert torch.equal(first.bit, again.bit)
+    assert torch.equal(first.bit_log_prob, again.bit_log_prob)
+    assert first.bit.shape != other.bit.shape or not torch.equal(first.bit, other.bit)

@@ -1,0 +1,205 @@
+"""Peak rows are the same whether a spectrum comes from a prediction or from prepared data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.peaks import (
+    INSTRUMENTS,
+    MAX_ROWS,
+    augment,
+    from_annotated,
+    from_prepared,
+    peak_batch,
+)
+from duallgd_cli.data.prepare_spectra import INSTRUMENTS as PREPARED_INSTRUMENTS
+from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
+from tests.made_prepared import SPECTRA, cells_of, made_spectra
+
+FORMULAS = ("C9H8O4", "C9H8O4", "C9H8O4", "C8H10N4O2", "C2H5NO2", "C6H6O2", "C10H14N2")
+
+
+@pytest.fixture(scope="module")
+def spectra(tmp_path_factory):
+    return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
+
+
+def annotated(formula="C9H8O4", adduct="[M+H]+", n_rows=5, instrument="", seed=1):
+    rng = np.random.default_rng(seed)
+    mz = np.sort(rng.random(n_rows) * 100 + 50)
+    intensity = rng.permutation(n_rows) + 1.0
+    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, intensity, instrument=instrument)
+    return AnnotatedSpectrum(
+        hypothesis=Hypothesis(Feature((measured,)), Formula.parse(formula), BY_NAME[adduct]),
+        subformula=rng.integers(0, 5, (n_rows, N_ELEMENTS)).astype(np.int16),
+        intensity=(intensity / max(n_rows, 1)).astype(np.float32),
+        ppm=rng.normal(0, 3, n_rows).astype(np.float32),
+        mz=mz.astype(np.float32),
+        share=np.ones(n_rows, np.float32),
+        carrier=np.zeros(n_rows, np.int8),
+        energy_ev=np.full(n_rows, np.nan, np.float32),
+        n_peaks=n_rows,
+        n_explained=n_rows,
+        explained_intensity=1.0,
+    )
+
+
+@pytest.mark.parametrize("number", range(len(SPECTRA)))
+def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
+    stored = from_prepared(spectra, [number])
+    measured = Spectrum(
+        Source("made.tsv", number),
+        "made",
+        *_peaks(number),
+        collision_energy_ev=float(SPECTRA[number][3]) if SPECTRA[number][3] else None,
+        instrument="orbitrap",
+    )
+    adduct = BY_NAME[SPECTRA[number][1]]
+    hypothesis = Hypothesis(Feature((measured,)), Formula.parse(FORMULAS[number]), adduct)
+
+    seen = from_annotated(annotate(hypothesis, AnnotationSettings()))
+
+    # Prepared numbers are kept in half precision, m/z in single.
+    np.testing.assert_array_equal(seen.subformula, stored.subformula)
+    np.testing.assert_allclose(seen.numbers, stored.numbers, rtol=1e-3, atol=2e-3)
+    np.testing.assert_array_equal(seen.carrier, stored.carrier)
+    np.testing.assert_array_equal(seen.parent, stored.parent)
+    assert (seen.adduct, seen.instrument) == (stored.adduct, stored.instrument)
+
+
+def _peaks(number):
+    cells = cells_of(number, *SPECTRA[number])
+    return tuple(np.array([float(x) for x in cells[i].split(",")]) for i in (1, 2))
+
+
+def test_several_spectra_of_one_ion_become_one(spectra):
+    both = from_prepared(spectra, [0, 1])
+
+    first, second = from_prepared(spectra, [0]), from_prepared(spectra, [1])
+    assert len(both.carrier) == len(first.carrier) + len(second.carrier)
+    np.testing.assert_array_equal(both.numbers, np.concatenate([first.numbers, second.numbers]))
+    assert set(both.numbers[:, 4].tolist()) == {20.0, 40.0}
+
+
+def test_the_most_intense_rows_are_kept_in_their_order():
+    many = annotated(n_rows=100)
+
+    rows = from_annotated(many)
+
+    kept = np.flatnonzero(many.intensity > (100 - MAX_ROWS) / 100 + 1e-6)
+    assert len(rows.carrier) == MAX_ROWS
+    np.testing.assert_array_equal(rows.numbers[:, 2], many.mz[kept])
+    np.testing.assert_array_equal(rows.subformula, many.subformula[kept])
+
+
+@pytest.mark.parametrize("instrument", ["", "orbitrap", "qtof"])
+def test_instruments_are_numbered_alike_everywhere(instrument):
+    assert INSTRUMENTS == PREPARED_INSTRUMENTS
+    assert INSTRUMENTS[from_annotated(annotated(instrument=instrument)).instrument] == instrument
+
+
+def test_an_instrument_nobody_knows_is_unknown():
+    assert from_annotated(annotated(instrument="ion trap")).instrument == 0
+
+
+@pytest.mark.parametrize(
+    ("adduct", "ion"),
+    [
+        ("[M+H]+", "C9H9O4"),
+        ("[M+Na]+", "C9H8O4"),
+        ("[M+NH4]+", "C9H12NO4"),
+        ("[M-H2O+H]+", "C9H7O3"),
+        ("[M+HCOO]-", "C10H9O6"),
+    ],
+)
+def test_the_parent_is_the_ion_without_its_metal(adduct, ion):
+    rows = from_annotated(annotated(adduct=adduct))
+
+    assert rows.parent.tolist() == Formula.parse(ion).array.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_augmented_spectrum_is_a_part_of_the_one_it_came_from(seed):
+    rows = from_annotated(annotated(n_rows=30, instrument="qtof"))
+    rows.numbers[:, 4] = 20
+
+    got = augment(rows, 0.4, np.random.default_rng(seed))
+
+    place = [np.flatnonzero(rows.numbers[:, 2] == mz).item() for mz in got.numbers[:, 2]]
+    assert place == sorted(place)
+    assert 10 <= len(place) <= 30
+    np.testing.assert_array_equal(got.subformula, rows.subformula[place])
+    np.testing.assert_array_equal(got.carrier, rows.carrier[place])
+    np.testing.assert_array_equal(got.numbers[:, 3], rows.numbers[place, 3])
+    assert got.numbers[:, 0].max() == pytest.approx(1)
+    assert (got.numbers[:, 0] > 0).all()
+    assert np.abs(got.numbers[:, 1] - rows.numbers[place, 1]).max() < 8
+    energies = got.numbers[:, 4]
+    assert np.isnan(energies).all() or (energies == 20).all()
+    assert got.instrument in (0, rows.instrument)
+    assert got.adduct == rows.adduct
+    np.testing.assert_array_equal(got.parent, rows.parent)
+
+
+def test_augmentation_leaves_its_input_alone_and_follows_from_its_seed():
+    rows = from_annotated(annotated(n_rows=30))
+    before = rows.numbers.copy()
+
+    first, again = (augment(rows, 0.4, np.random.default_rng(3)) for _ in range(2))
+
+    np.testing.assert_array_equal(rows.numbers, before)
+    np.testing.assert_array_equal(first.numbers, again.numbers)
+
+
+def test_energy_and_instrument_are_sometimes_left_out():
+    rows = from_annotated(annotated(n_rows=10, instrument="qtof"))
+    rows.numbers[:, 4] = 20
+    drawn = [augment(rows, 0.0, np.random.default_rng(seed)) for seed in range(400)]
+
+    missing = np.mean([np.isnan(one.numbers[:, 4]).all() for one in drawn])
+    unknown = np.mean([one.instrument == 0 for one in drawn])
+
+    assert 0.14 < missing < 0.26
+    assert 0.05 < unknown < 0.15
+
+
+def test_a_spectrum_without_rows_is_augmented_and_batched():
+    empty = from_annotated(annotated(n_rows=0))
+
+    batch = peak_batch([augment(empty, 0.4, np.random.default_rng(1)), empty])
+
+    assert batch.mask.shape == (2, 1)
+    assert not batch.mask.any()
+
+
+def test_rows_are_padded_to_the_longest_spectrum():
+    spectra = [from_annotated(annotated(n_rows=n, seed=n)) for n in (3, 0, 7)]
+
+    batch = peak_batch(spectra)
+
+    assert batch.mask.sum(1).tolist() == [3, 0, 7]
+    assert batch.subformula.shape == (3, 7, N_ELEMENTS)
+    for b, rows in enumerate(spectra):
+        own = batch.mask[b]
+        numbers = (batch.intensity, batch.ppm, batch.mz, batch.share, batch.energy_ev)
+        got = torch.stack([column[b][own] for column in numbers], 1).numpy()
+        np.testing.assert_array_equal(got, rows.numbers)
+        np.testing.assert_array_equal(batch.subformula[b][own], rows.subformula)
+        np.testing.assert_array_equal(batch.parent[b], rows.parent)
+    assert not batch.intensity[~batch.mask].any()
+
+
+def test_replacing_a_label_changes_no_row(spectra):
+    other = replace(
+        spectra, molecules=replace(spectra.molecules, inchikey=spectra.molecules.inchikey[::-1])
+    )
+
+    np.testing.assert_array_equal(
+        from_prepared(other, [0]).numbers, from_prepared(spectra, [0]).numbers
+    )
