@@ -17,6 +17,10 @@ from duallgd_cli.model.reference.structure import square_of
 
 N_EIGENVALUES: Final = 5
 N_EIGENVECTORS: Final = 2
+# Features of an atom besides its element: 3 cycles, 1 component, eigenvectors, charge, valency.
+N_ATOM_FEATURES: Final = 6 + N_EIGENVECTORS
+# Size, 4 cycles, components, eigenvalues, weight, time.
+N_GRAPH_FEATURES: Final = 8 + N_EIGENVALUES
 # What an eigenvalue that a small graph does not have counts as.
 _MISSING_EIGENVALUE: Final = 2.0
 _ZERO: Final = 1e-5

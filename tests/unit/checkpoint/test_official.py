@@ -1,0 +1,366 @@
+"""The authors' checkpoints: stand-ins of their structure, converted, saved and loaded again."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duallgd_cli.checkpoint import reference
+from duallgd_cli.checkpoint.official import convert
+from duallgd_cli.checkpoint.official_keys import DENOISER, ENCODER, ours_of, theirs_of
+from duallgd_cli.checkpoint.official_sizes import variant_of
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.model.reference.mist import FormulaPeaks
+from duallgd_cli.model.reference.network import ReferenceDualLGD
+from duallgd_cli.model.reference.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
+)
+
+EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
+SYMBOLS = ["C", "O", "P", "N", "S", "Cl", "F", "H"]
+SETTINGS = ReferenceSettings(
+    ReferenceDenoiserSettings(
+        layers=2,
+        condition_width=24,
+        atom_width=16,
+        edge_width=8,
+        global_width=20,
+        atom_hidden=12,
+        edge_hidden=10,
+        global_hidden=14,
+        atom_feed=18,
+        edge_feed=6,
+        global_feed=22,
+        pair_feed=26,
+        heads=2,
+        n_features=6,
+    ),
+    ReferenceEncoderSettings(width=16, heads=4, fragment_bits=12, fingerprint_sizes=(8, 16, 32)),
+    n_steps=20,
+    marginal=tuple((torch.tensor(EDGE_COUNTS) / sum(EDGE_COUNTS)).tolist()),
+    max_atoms=40,
+)
+
+
+class AnyNode:
+    """Stands for a value of a settings tree."""
+
+    def __init__(self, value):
+        self._val = value
+
+
+class DictConfig:
+    """Stands for a branch of a settings tree."""
+
+    def __init__(self, values):
+        branch = {
+            k: DictConfig(v) if isinstance(v, dict) else AnyNode(v) for k, v in values.items()
+        }
+        self._content = branch
+        self._parent = self
+
+
+class DatasetInfos:
+    """Stands for the authors' statistics of a data set."""
+
+    def __init__(self):
+        self.edge_types = torch.tensor(EDGE_COUNTS, dtype=torch.float64)
+        self.max_n_nodes = SETTINGS.max_atoms
+        self.atom_decoder = SYMBOLS
+        self.secret = DictConfig({"deep": 1})
+
+
+def their_model(**changes):
+    model = {
+        "diffusion_steps": SETTINGS.n_steps,
+        "transition": "marginal",
+        "diffusion_noise_schedule": "cosine",
+        "extra_features": "all",
+        "hidden_dims": {"n_head": SETTINGS.denoiser.heads},
+        "duallgd": {
+            "performer_num_features": SETTINGS.denoiser.n_features,
+            "dual_heads": SETTINGS.denoiser.heads,
+            "linear_attention_type": "performer",
+            "cross_attention_mode": "bidirectional",
+        },
+    }
+    return {**model, **changes}
+
+
+def hyper_parameters(**changes):
+    return {
+        "cfg": DictConfig({"model": their_model(**changes), "general": {"name": "x"}}),
+        "dataset_infos": DatasetInfos(),
+        "visualization_tools": AnyNode(None),
+    }
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    model = ReferenceDualLGD(SETTINGS).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+@pytest.fixture
+def fine_tuned(network):
+    """The authors' fine-tuned file as Python values."""
+    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
+    for name, tensor in theirs(network.denoiser, DENOISER).items():
+        state[f"decoder.{name}"] = tensor
+    for name, tensor in theirs(network.encoder, ENCODER).items():
+        state[f"encoder.{name}"] = tensor
+    for name, tensor in network.projection.state_dict().items():
+        state[f"merge_function.{name}"] = tensor
+    return {
+        "epoch": 49,
+        "global_step": 1000,
+        "pytorch-lightning_version": "2.0.4",
+        "state_dict": state,
+        "hyper_parameters": hyper_parameters(),
+        "callbacks": {"ModelCheckpoint": {"best": torch.tensor(1.0)}},
+    }
+
+
+def theirs(module, table):
+    """A module's tensors by the authors' names; the random features are in no file of theirs."""
+    own = {n: t for n, t in module.state_dict().items() if "kernel" not in n}
+    return {name: own[ours] for ours, name in theirs_of(own, table).items()}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(content):
+        path = tmp_path / "authors.ckpt"
+        torch.save(content, path)
+        return path
+
+    return save
+
+
+def graphs():
+    atom_class = torch.tensor([[0, 0, 3, 1, 0]])
+    known = AtomsOfGraphs(atom_class, torch.ones(1, 5, dtype=torch.bool), tuple(SYMBOLS), 40)
+    bond = torch.tensor([[1, 0, 0, 2, 1, 0, 4, 0, 1, 0]])
+    return with_features(known, bond, torch.tensor([0.4]), torch.linspace(0, 1, 24)[None])
+
+
+def peaks():
+    counts = torch.randint(0, 6, (1, 4, 18), generator=torch.Generator().manual_seed(1)).float()
+    types, adduct = torch.tensor([[0, 0, 0, 3]]), torch.zeros(1, 4, dtype=torch.long)
+    return FormulaPeaks(counts, types, adduct, torch.rand(1, 4), torch.tensor([4]))
+
+
+@torch.no_grad()
+def test_a_converted_checkpoint_gives_the_source_network_s_numbers(
+    network, fine_tuned, saved, tmp_path
+):
+    target = tmp_path / "ours" / "reference.safetensors"
+
+    reference.save(target, convert(saved(fine_tuned), seed=5))
+    checkpoint = reference.load(target)
+    got = checkpoint.build()
+
+    assert checkpoint.settings == SETTINGS
+    for name, tensor in got.state_dict().items():
+        if "kernel" not in name:
+            assert torch.equal(tensor, network.state_dict()[name]), name
+    spectrum = peaks()
+    assert torch.equal(got.condition(spectrum), network.condition(spectrum))
+    for layer in range(SETTINGS.denoiser.layers):
+        kernel = network.denoiser.layers[layer].pairs.attention.kernel
+        kernel.projection = got.denoiser.layers[layer].pairs.attention.kernel.projection
+    assert torch.equal(got.denoiser(graphs()), network.denoiser(graphs()))
+
+
+def test_the_random_features_come_from_the_recorded_seed_at_the_reference_s_scale(
+    fine_tuned, saved
+):
+    path = saved(fine_tuned)
+    first, again, other = (convert(path, seed) for seed in (5, 5, 6))
+    name = "denoiser.layers.1.pairs.attention.kernel.projection"
+
+    rows = first.tensors[name]
+
+    assert first.record["feature_seed"] == 5
+    assert torch.equal(rows, again.tensors[name])
+    assert not torch.equal(rows, other.tensors[name])
+    assert not torch.equal(rows, first.tensors[name.replace("1", "0")])
+    blocks = SETTINGS.denoiser.n_features / 4
+    assert rows.norm(dim=1) == pytest.approx([blocks**-0.5] * 6)
+
+
+def test_the_record_says_where_the_weights_come_from(fine_tuned, saved):
+    got = convert(saved(fine_tuned))
+
+    assert got.record["source"] == "authors.ckpt"
+    assert len(got.record["source_sha256"]) == 64
+    assert got.record["epoch"] == 49
+    assert got.record["switches"]["cross_attention_mode"] == "bidirectional"
+    assert json.dumps(got.record)
+
+
+def test_a_pretrained_decoder_is_converted_alone(network, fine_tuned, saved, tmp_path):
+    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
+    state |= {f"model.{name}": t for name, t in theirs(network.denoiser, DENOISER).items()}
+
+    reference.save(tmp_path / "w.safetensors", convert(saved({**fine_tuned, "state_dict": state})))
+    got = reference.load(tmp_path / "w.safetensors")
+
+    assert got.parts == ("denoiser",)
+    assert got.settings.marginal == SETTINGS.marginal
+    built = got.build_denoiser()
+    assert torch.equal(built.atoms_in.inner.weight, network.denoiser.atoms_in.inner.weight)
+    with pytest.raises(WeightsError, match="no encoder and no projection"):
+        got.build()
+
+
+@torch.no_grad()
+def test_a_bare_encoder_is_converted_alone(network, saved):
+    got = convert(saved(theirs(network.encoder, ENCODER)))
+
+    assert got.parts == ("encoder",)
+    assert got.settings.encoder == SETTINGS.encoder
+    spectrum = peaks()
+    assert torch.equal(got.build_encoder()(spectrum), network.encoder(spectrum))
+
+
+def test_a_compiled_copy_of_the_decoder_is_left_out(fine_tuned, saved):
+    state = fine_tuned["state_dict"]
+    copies = {
+        f"_compiled_decoder._orig_mod.{n.removeprefix('decoder.')}": t
+        for n, t in state.items()
+        if n.startswith("decoder.")
+    }
+
+    got = convert(saved({**fine_tuned, "state_dict": {**state, **copies}}))
+
+    assert got.parts == reference.PARTS
+
+
+def test_a_missing_and_an_unused_tensor_are_named(fine_tuned, saved):
+    state = fine_tuned["state_dict"]
+    del state["decoder.film_dual.beta.bias"]
+    state["decoder.mlp_out_X.0.weight"] = torch.ones(1)
+
+    with pytest.raises(WeightsError) as caught:
+        convert(saved(fine_tuned))
+
+    assert "1 tensors missing (film_dual.beta.bias)" in str(caught.value)
+    assert "1 unused (mlp_out_X.0.weight)" in str(caught.value)
+
+
+def test_a_tensor_of_another_shape_is_named(fine_tuned, saved):
+    fine_tuned["state_dict"]["decoder.film_dual.beta.bias"] = torch.ones(3)
+
+    with pytest.raises(WeightsError, match=r"film_dual\.beta\.bias \(3,\) for \(8,\)"):
+        convert(saved(fine_tuned))
+
+
+def test_tensors_of_another_kind_of_network_are_named(fine_tuned, saved):
+    fine_tuned["state_dict"]["tf_layers.0.weight"] = torch.ones(1)
+
+    with pytest.raises(WeightsError, match=r"1 unknown tensors: tf_layers\.0\.weight"):
+        convert(saved(fine_tuned))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transition": "uniform"}, "transition=uniform"),
+        ({"extra_features": "cycles"}, "extra_features=cycles"),
+        ({"diffusion_steps": 7}, "the settings say 7"),
+        ({"duallgd": {"use_linear_dual_attention": False}}, "use_linear_dual_attention=False"),
+        ({"duallgd": {"cross_heads": 4}}, "different numbers of heads"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(fine_tuned, saved, changes, message):
+    fine_tuned["hyper_parameters"] = hyper_parameters(**changes)
+
+    with pytest.raises(WeightsError, match=message):
+        convert(saved(fine_tuned))
+
+
+@pytest.mark.parametrize("gone", ["dataset_infos", "cfg"])
+def test_a_decoder_without_its_statistics_is_refused(fine_tuned, saved, gone):
+    del fine_tuned["hyper_parameters"][gone]
+
+    with pytest.raises(WeightsError, match=f"hold no {gone}"):
+        convert(saved(fine_tuned))
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(fine_tuned, saved):
+    fine_tuned["hyper_parameters"]["visualization_tools"] = Calling()
+
+    with pytest.raises(WeightsError, match="refused and nothing in it was run"):
+        convert(saved(fine_tuned))
+
+
+class Calling:
+    """Pickles as a call that would end the test run."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit",)
+
+
+def test_variants_of_the_authors_switches_become_ours():
+    assert variant_of({}) == {}
+    assert variant_of({"use_cross_attention": False}) == {"synchronisation": "none"}
+    assert variant_of({"linear_attention_type": "softmax"}) == {"kernel": "softmax"}
+    assert variant_of({"use_dual_stream": False}) == {"streams": "atoms", "readout": "edges"}
+
+
+@pytest.mark.parametrize(("table", "part"), [(DENOISER, "denoiser"), (ENCODER, "encoder")])
+def test_the_key_table_is_the_same_both_ways(network, table, part):
+    ours = list(getattr(network, part).state_dict())
+
+    there = theirs_of(ours, table)
+    back = ours_of(there.values(), table)
+
+    assert None not in there.values()
+    assert len(set(there.values())) == len(ours)
+    assert [back[there[name]] for name in ours] == ours
+
+
+def test_every_row_of_the_key_table_is_used(network):
+    for part, table in (("denoiser", DENOISER), ("encoder", ENCODER)):
+        names = theirs_of(getattr(network, part).state_dict(), table).values()
+        for theirs_template, _ in table:
+            assert any(matches(name, theirs_template) for name in names), theirs_template
+
+
+def matches(name, template):
+    return (
+        next(iter(ours_of([name], ((template, "*" * template.count("*")),)).values())) is not None
+    )
+
+
+def test_other_weights_files_are_told_apart(network, fine_tuned, saved, tmp_path):
+    path = tmp_path / "w.safetensors"
+    reference.save(path, convert(saved(fine_tuned)))
+
+    assert reference.is_reference(path)
+    path.write_bytes(b"damaged")
+    with pytest.raises(WeightsError, match="broken"):
+        reference.load(path)
+    with pytest.raises(WeightsError, match="do not exist"):
+        reference.load(tmp_path / "nowhere.safetensors")
+
+
+def test_a_checkpoint_whose_tensors_do_not_fit_its_settings_is_refused(fine_tuned, saved):
+    whole = convert(saved(fine_tuned))
+    short = {n: t for n, t in whole.tensors.items() if "film_atoms" not in n}
+
+    with pytest.raises(WeightsError, match="4 missing"):
+        replace(whole, tensors=short).build()
+
+
+def test_the_stand_ins_are_real_pickles_of_unknown_classes(fine_tuned):
+    assert b"DatasetInfos" in pickle.dumps(fine_tuned["hyper_parameters"])
