@@ -19,7 +19,7 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
     for path in paths:
         if not path.is_file():
             raise MissingInputError(f"hold-out list {path} does not exist")
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
             key = line.partition("#")[0].strip()
             block = key[:_BLOCK]
             if key and not (len(block) == _BLOCK and block.isalpha() and block.isupper()):

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import lzma
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import IO, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem
+from rdkit import Chem, rdBase
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
@@ -182,26 +183,38 @@ def open_text(path: Path) -> IO[str]:
     if not path.is_file():
         raise MissingInputError(f"{path} does not exist; give the path of an existing file")
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
     if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8", errors="replace", newline="")
-    return path.open(encoding="utf-8", errors="replace", newline="")
+        return lzma.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:
-    """Yield the rows of a structure file in order, by its ending."""
+    """Yield the rows of a structure file in order, by its ending.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: Of no known kind, without a column smiles, or a broken archive.
+    """
     kind = Path(source.stem if source.suffix in {".gz", ".xz"} else source.name).suffix.lower()
     with open_text(source) as stream:
-        if kind in {".tsv", ".csv"}:
-            yield from _table_rows(stream, source, "\t" if kind == ".tsv" else ",")
-        elif kind == ".sdf":
-            yield from _sdf_rows(stream)
-        elif kind in {".smi", ".smiles", ".txt"}:
-            for line, text in enumerate(stream, 1):
-                if text.strip():
-                    yield StructureRow(text.split()[0], "train", line)
-        else:
-            raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
+        try:
+            yield from _rows(stream, source, kind)
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, csv.Error) as error:
+            raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
+
+
+def _rows(stream: IO[str], source: Path, kind: str) -> Iterator[StructureRow]:
+    if kind in {".tsv", ".csv"}:
+        yield from _table_rows(stream, source, "\t" if kind == ".tsv" else ",")
+    elif kind == ".sdf":
+        yield from _sdf_rows(stream)
+    elif kind in {".smi", ".smiles", ".txt"}:
+        for line, text in enumerate(stream, 1):
+            if text.strip():
+                yield StructureRow(text.split()[0], "train", line)
+    else:
+        raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
 
 
 def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[StructureRow]:
@@ -211,22 +224,32 @@ def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[Struc
         raise UnreadableError(f"{source} has no column 'smiles'; found {', '.join(names)}")
     for line, row in enumerate(reader, 2):
         fold = (row.get(names.get("fold", ""), "") or "train").strip().lower()
-        yield StructureRow(row[names["smiles"]] or "", fold if fold in FOLDS else "train", line)
+        yield StructureRow(row[names["smiles"]] or "", fold, line)
 
 
 def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
     record = io.StringIO()
-    line, start = 0, 1
+    start = 1
     for line, text in enumerate(stream, 1):
         if text.startswith("$$$$"):
-            mol = Chem.MolFromMolBlock(record.getvalue())
-            yield StructureRow(Chem.MolToSmiles(mol) if mol else "", "train", start)
+            yield _sdf_row(record.getvalue(), start)
             record, start = io.StringIO(), line + 1
         else:
             record.write(text)
+    # The last record may lack its delimiter, as a file of one molecule often does.
+    if record.getvalue().strip():
+        yield _sdf_row(record.getvalue(), start)
+
+
+def _sdf_row(record: str, line: int) -> StructureRow:
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromMolBlock(record)
+    return StructureRow(Chem.MolToSmiles(mol) if mol else "", "train", line)
 
 
 def _prepare_row(row: StructureRow) -> PreparedMolecule | Rejected:
+    if row.fold not in FOLDS:
+        return Rejected(row.line, row.smiles, "unknown fold")
     try:
         return prepare_molecule(parse_smiles(row.smiles))
     except FormulaError:

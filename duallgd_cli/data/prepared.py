@@ -158,7 +158,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         MissingInputError: No manifest there.
-        UnreadableError: Written by another format version.
+        UnreadableError: Broken, or written by another format version.
     """
     path = folder / "manifest.json"
     if not path.is_file():
@@ -166,7 +166,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} holds no prepared data (manifest.json is missing); "
             "make it with 'duallgd data structures' or 'duallgd data spectra'"
         )
-    manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise UnreadableError(f"{path} is broken; prepare the data again")
     if manifest.get("format_version") != FORMAT_VERSION:
         raise UnreadableError(
             f"{folder} has format version {manifest.get('format_version')}, this version reads "
@@ -215,4 +220,7 @@ def _map(folder: Path, name: str) -> NDArray[Any]:
     path = folder / f"{name}.npy"
     if not path.is_file():
         raise UnreadableError(f"{path} is missing; prepare the data again")
-    return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (ValueError, EOFError) as error:
+        raise UnreadableError(f"{path} is broken ({error}); prepare the data again") from None
