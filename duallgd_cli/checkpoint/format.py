@@ -98,12 +98,14 @@ def load(path: Path) -> Checkpoint:
             f"reads {FORMAT_VERSION}; use weights made by 'duallgd train' or 'duallgd weights'"
         )
     try:
-        settings = parse(ModelSettings, json.loads(metadata["settings"]))
-        record, ranking = (json.loads(metadata[name]) for name in ("record", "ranking"))
+        values = [json.loads(metadata[name]) for name in ("settings", "record", "ranking")]
+        if not all(isinstance(value, dict) for value in values):
+            raise ValueError("not all of them are mappings")
+        settings = parse(ModelSettings, values[0])
     except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-    return Checkpoint(settings, floats, record, ranking)
+    return Checkpoint(settings, floats, *values[1:])
 
 
 def sha256(path: Path) -> str:

@@ -23,11 +23,13 @@ def resolve_weights(given: str | Path | None) -> Path:
     Raises:
         WeightsError: Nothing of that name; the message lists the places that were looked at.
     """
-    wanted = str(given) if given is not None else weights_from_environment() or DEFAULT_NAME
+    chosen = given if given is not None else weights_from_environment()
+    wanted = DEFAULT_NAME if chosen is None else str(chosen)
     path = Path(wanted)
-    if path.is_dir():
+    # Where nobody chose, a folder that happens to have the default's name is not meant.
+    if chosen is not None and path.is_dir():
         return _only_file(path)
-    if path.is_file():
+    if chosen is not None and path.is_file():
         return path
     places = [folder / f"{Path(wanted).name}{_SUFFIX}" for folder in (Path("weights"), *_SHIPPED)]
     found = next((place for place in places if place.is_file()), None)

@@ -1,0 +1,201 @@
+"""Weights files: read back as written, and refused in a sentence where they are not whole."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from duallgd_cli.checkpoint.format import (
+    FORMAT_VERSION,
+    Checkpoint,
+    load,
+    load_strictly,
+    save,
+    sha256,
+)
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.duallgd import DualLGD
+from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
+
+RECORD = {"data": {"structures": {"molecules": 3}}, "step": 7}
+RANKING = {"log_share": 0.5, "n_spectra": 12}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return stirred(small_settings())
+
+
+@pytest.fixture
+def checkpoint(model):
+    return Checkpoint(model.settings, dict(model.state_dict()), RECORD, RANKING)
+
+
+@pytest.fixture
+def path(tmp_path, checkpoint):
+    path = tmp_path / "run" / "model.safetensors"
+    save(path, checkpoint)
+    return path
+
+
+def metadata_of(path):
+    with safe_open(path, framework="pt") as stream:
+        return stream.metadata()
+
+
+def rewritten(path, **changes):
+    """The file with other metadata; None leaves an entry out."""
+    metadata = {k: v for k, v in (metadata_of(path) | changes).items() if v is not None}
+    save_file(load_file(path), path, metadata)
+    return path
+
+
+def test_everything_reads_back_as_written(path, checkpoint):
+    found = load(path)
+
+    assert found.settings == checkpoint.settings
+    assert found.record == RECORD
+    assert found.ranking == RANKING
+    assert found.tensors.keys() == checkpoint.tensors.keys()
+    assert all(torch.equal(found.tensors[n], t) for n, t in checkpoint.tensors.items())
+
+
+def test_a_built_network_is_the_one_that_was_saved(path, model):
+    built = load(path).build()
+
+    known, bonds, t = condition(["C9H8O4"]), noisy_bonds(13)[None], torch.tensor([250])
+    with torch.no_grad():
+        expected = model.denoiser(bonds, t, model.denoiser.context(known))
+        got = built.denoiser(bonds, t, built.denoiser.context(known))
+    assert torch.equal(got, expected)
+    assert not built.training
+
+
+def test_random_features_travel_with_the_weights(path, checkpoint):
+    """Another seed in the settings changes nothing: what was drawn is stored."""
+    found = load(path)
+    other = replace(found.settings.denoiser, feature_seed=1)
+
+    built = replace(found, settings=replace(found.settings, denoiser=other)).build()
+
+    name = "denoiser.layers.0.pair_attention.features"
+    assert torch.equal(built.state_dict()[name], checkpoint.tensors[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_halves_the_file_and_comes_back_in_float32(tmp_path, path, dtype):
+    whole = load(path)
+    save(tmp_path / "half.safetensors", whole, dtype)
+
+    found = load(tmp_path / "half.safetensors")
+
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * path.stat().st_size
+    assert {t.dtype for t in found.tensors.values()} == {torch.float32}
+    tolerance = 2e-3 if dtype == torch.float16 else 1e-2
+    for name, tensor in whole.tensors.items():
+        torch.testing.assert_close(found.tensors[name], tensor, rtol=tolerance, atol=tolerance)
+    found.build()
+
+
+def test_only_a_whole_file_appears_and_anyone_may_read_it(path):
+    assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
+    assert path.stat().st_mode & 0o444 == 0o444
+
+
+def test_metadata_are_plain_json(path):
+    metadata = metadata_of(path)
+
+    assert metadata["format_version"] == str(FORMAT_VERSION)
+    assert json.loads(metadata["settings"])["denoiser"]["layers"] == 2
+    assert json.loads(metadata["record"]) == RECORD
+
+
+def test_the_checksum_is_that_of_the_file(path):
+    import hashlib
+
+    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(WeightsError, match=r"none\.safetensors do not exist; give a .* --weights"):
+        load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, -1])
+def test_a_truncated_file_is_refused_in_a_sentence(path, keep):
+    path.write_bytes(path.read_bytes()[:keep])
+
+    with pytest.raises(WeightsError, match=r"are broken \(.*\); fetch or copy them again"):
+        load(path)
+
+
+def test_a_file_of_another_kind_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"PK\x03\x04" + b"pickle" * 100)
+
+    with pytest.raises(WeightsError, match="are broken"):
+        load(path)
+
+
+@pytest.mark.parametrize("version", ["2", None])
+def test_another_format_version_is_refused(path, version):
+    rewritten(path, format_version=version)
+
+    with pytest.raises(WeightsError, match=rf"format version {version}, this version reads 1; use"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": None},
+        {"settings": "{not json"},
+        {"settings": '{"denoiser": {"colour": 3}}'},
+        {"settings": '{"denoiser": {"layers": 0}}'},
+        {"settings": "[]"},
+        {"record": None},
+        {"ranking": "{"},
+    ],
+)
+def test_unreadable_metadata_are_refused_in_a_sentence(path, changes):
+    rewritten(path, **changes)
+
+    with pytest.raises(WeightsError, match="have unreadable metadata"):
+        load(path)
+
+
+def test_missing_unused_and_misshapen_tensors_are_counted_and_named(checkpoint):
+    tensors = dict(checkpoint.tensors)
+    del tensors["denoiser.readout.bias"]
+    tensors["denoiser.colour"] = torch.zeros(2)
+    tensors["encoder.norm.weight"] = torch.zeros(3)
+
+    with pytest.raises(WeightsError) as raised:
+        replace(checkpoint, tensors=tensors).build()
+
+    message = str(raised.value)
+    assert "1 missing ['denoiser.readout.bias']" in message
+    assert "1 unused ['denoiser.colour']" in message
+    assert "1 of another shape ['encoder.norm.weight']" in message
+
+
+def test_long_lists_of_names_are_cut(model):
+    with pytest.raises(WeightsError) as raised:
+        load_strictly(DualLGD(model.settings), {})
+
+    assert str(raised.value).count("denoiser.") == 3
+
+
+def test_weights_that_do_not_fit_change_nothing(model):
+    other = DualLGD(model.settings)
+    before = {n: t.clone() for n, t in other.state_dict().items()}
+    tensors = dict(model.state_dict())
+    del tensors["denoiser.readout.bias"]
+
+    with pytest.raises(WeightsError):
+        load_strictly(other, tensors)
+
+    assert all(torch.equal(t, before[n]) for n, t in other.state_dict().items())

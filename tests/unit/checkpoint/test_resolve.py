@@ -1,0 +1,105 @@
+"""Where weights are looked for, and in which order."""
+
+import pytest
+
+from duallgd_cli.checkpoint import resolve
+from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.errors import WeightsError
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """An empty working folder, and empty folders for what comes with the package."""
+    shipped = (tmp_path / "package" / "weights", tmp_path / "checkout" / "weights")
+    work = tmp_path / "work"
+    for folder in (*shipped, work):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(resolve, "_SHIPPED", shipped)
+    monkeypatch.delenv("DUALLGD_WEIGHTS", raising=False)
+    monkeypatch.chdir(work)
+    return work, *shipped
+
+
+def made(folder, name="duallgd.safetensors"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"")
+    return folder / name
+
+
+def test_without_a_word_the_shipped_weights_are_meant(places):
+    _, package, checkout = places
+    beside = made(checkout)
+    assert resolve_weights(None) == beside
+
+    inside = made(package)
+    assert resolve_weights(None) == inside
+
+
+def test_weights_of_the_working_folder_come_before_the_shipped_ones(places):
+    work, package, _ = places
+    made(package)
+    made(work / "weights")
+
+    assert resolve_weights(None).resolve() == work / "weights" / "duallgd.safetensors"
+
+
+def test_a_name_is_found_in_the_known_folders(places):
+    other = made(places[1], "tiny.safetensors")
+
+    assert resolve_weights("tiny") == other
+
+
+def test_a_path_is_taken_as_it_is(places):
+    made(places[1])
+    own = made(places[0] / "runs", "mine.safetensors")
+
+    assert resolve_weights(own) == own
+    assert resolve_weights("runs/mine.safetensors").resolve() == own
+
+
+def test_a_folder_with_one_file_is_that_file(places):
+    own = made(places[0] / "run", "model.safetensors")
+
+    assert resolve_weights(own.parent) == own
+
+
+@pytest.mark.parametrize("names", [(), ("a.safetensors", "b.safetensors")])
+def test_a_folder_with_none_or_several_is_refused_with_their_number(places, names):
+    folder = places[0] / "run"
+    folder.mkdir()
+    for name in names:
+        made(folder, name)
+
+    with pytest.raises(WeightsError, match=rf"holds {len(names)} \.safetensors files; give one"):
+        resolve_weights(folder)
+
+
+def test_the_environment_stands_in_for_the_option_alone(places, monkeypatch):
+    default, named = made(places[1]), made(places[0], "mine.safetensors")
+    given = made(places[0], "given.safetensors")
+    monkeypatch.setenv("DUALLGD_WEIGHTS", str(named))
+
+    assert resolve_weights(None) == named
+    assert resolve_weights(given) == given
+    monkeypatch.setenv("DUALLGD_WEIGHTS", "")
+    assert resolve_weights(None) == default
+
+
+def test_a_folder_that_happens_to_be_called_duallgd_is_not_in_the_way(places):
+    default = made(places[1])
+    (places[0] / "duallgd" / "examples").mkdir(parents=True)
+
+    assert resolve_weights(None) == default
+
+
+@pytest.mark.parametrize(
+    "given", [None, "other", "runs/none.safetensors", "none.safetensors", "/no/such/duallgd"]
+)
+def test_what_is_not_there_is_refused_with_the_places_looked_at(places, given):
+    if given is not None:
+        made(places[1])
+
+    with pytest.raises(WeightsError, match=r"looked at .*; give a file with --weights") as raised:
+        resolve_weights(given)
+
+    assert repr(given or "duallgd") in str(raised.value)
