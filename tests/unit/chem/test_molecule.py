@@ -250,10 +250,14 @@ def share_found(all_smiles):
         started = time.process_time()
         result = assemble(parts.formula, bond_class, atom_class)
         seconds += time.process_time() - started
-        found = [inchikey_block(m) for m in getattr(result, "molecules", ())]
-        block = inchikey_block(mol)
-        first += found[:1] == [block]
-        anywhere += block in found
+        found = getattr(result, "molecules", ())
+        if found and canonical_smiles(found[0]) == canonical_smiles(mol):
+            places = [0]  # the same SMILES is the same molecule, and InChI is slow
+        else:
+            block = inchikey_block(mol)
+            places = [i for i, other in enumerate(found) if inchikey_block(other) == block]
+        first += places[:1] == [0]
+        anywhere += bool(places)
         total += 1
     return first / total, anywhere / total, seconds / total
 
@@ -261,7 +265,7 @@ def share_found(all_smiles):
 @pytest.mark.slow
 def test_structures_come_back_from_their_shuffled_bond_matrix(shared):
     with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 60_000, 20)
+        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 60_000, 30)
         first, anywhere, seconds = share_found(row["smiles"] for row in rows)
 
     assert first >= 0.99
@@ -276,7 +280,7 @@ def test_massbank_molecules_come_back_from_their_shuffled_bond_matrix(shared):
     with lzma.open(shared / "data" / "massbank" / "massbank.tsv.xz", "rt") as file:
         rows = csv.DictReader(file, delimiter="\t")
         molecules = {row["inchikey"]: row["smiles"] for row in rows if row["fold"] != "test"}
-    first, anywhere, _ = share_found(list(molecules.values())[::3])
+    first, anywhere, _ = share_found(list(molecules.values())[::4])
 
     assert first >= 0.99
     assert anywhere >= 0.995

@@ -131,7 +131,7 @@ def test_a_single_atom_has_nothing_to_repair():
 def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips, share):
     rng = np.random.default_rng(n_flips)
     with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = list(itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 20_000, 50))
+        rows = list(itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 20_000, 80))
     repaired = 0
     for row in rows:
         parts = disassemble(parse_smiles(row["smiles"]))
