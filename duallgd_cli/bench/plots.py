@@ -95,7 +95,7 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
     left.set_ylim(bottom=0)
     right.set_ylabel("Tanimoto similarity")
     right.set_ylim(0, 1)
-    figure.legend(loc="outside lower center", ncols=4)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
@@ -148,11 +148,23 @@ def _sweep(sweep: Mapping[str, Any]) -> "Figure":
         axis.set_xscale("log")
         axis.set_xlabel(setting)
     speed.set_yscale("log")
-    best = [row["metrics"]["tanimoto@1"]["mean"] for row in rows]
-    front.plot([row["speed_up"] for row in rows], best, "o-", color=_COLOURS[1])
-    for row, tanimoto in zip(rows, best, strict=True):
-        front.annotate(f"{row['value']:g}", (row["speed_up"], tanimoto), fontsize=7)
-    front.set_xscale("log")
-    front.set_xlabel("speed-up")
-    front.set_ylabel("Tanimoto@1")
+    quality.set_ylim(bottom=0)
+    _front(front, rows, next(name for name in names if name.startswith("tanimoto")))
     return figure
+
+
+def _front(axis: "Axes", rows: Sequence[Mapping[str, Any]], name: str) -> None:
+    """Quality against speed-up; filled points are those that no faster value equals."""
+    points = [(row["speed_up"], row["metrics"][name]["mean"], row["value"]) for row in rows]
+    points.sort(reverse=True)
+    best = float("-inf")
+    for speed_up, quality, value in points:
+        on_front = quality > best
+        best = max(best, quality)
+        face = _COLOURS[1] if on_front else "white"
+        axis.plot([speed_up], [quality], "o", color=_COLOURS[1], markerfacecolor=face)
+        axis.annotate(f" {value:g}", (speed_up, quality), fontsize=7)
+    axis.set_xscale("log")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("speed-up")
+    axis.set_ylabel(name)

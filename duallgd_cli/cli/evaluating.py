@@ -1,5 +1,6 @@
 """What `duallgd evaluate` does with its options."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from duallgd_cli.bench.overlap import Training
     from duallgd_cli.evaluation.scoring import Scorer
 
+logger = logging.getLogger(__name__)
+
 _HASHES: Final = ".train.hashes"
+_WORTH_TELLING: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def score(task: Task) -> None:
         scorer=task.scorer,
         seed=task.seed,
     )
-    _show(score_predictions(request), task)
+    _show(score_predictions(request, advance=_tell), task)
 
 
 def predict_and_score(task: Task, how: Predicting) -> None:
@@ -103,9 +107,9 @@ def predict_and_score(task: Task, how: Predicting) -> None:
     model = api.load(how.weights, device=how.device)
     with display.progress(task.quiet, task.json_log, None) as shown:
         if sweep is not None:
-            evaluated = run_sweep(request, sweep, model, shown)
+            evaluated = run_sweep(request, sweep, model, shown, _tell)
         else:
-            found = run_benchmark(request, model, shown)
+            found = run_benchmark(request, model, shown, _tell)
             if found is None:
                 output = task.folder() / "predictions.csv"
                 typer.echo(
@@ -174,6 +178,13 @@ def _beside(weights: str | None) -> Path | None:
     except WeightsError:
         return None  # loading them is about to say so
     return path if path.is_file() else None
+
+
+def _tell(done: int, total: int) -> None:
+    """Say now and then how many spectra are scored; MCES can take minutes."""
+    tenth = max(1, total // 10)
+    if total >= _WORTH_TELLING and done % tenth == 0:
+        logger.info("%d of %d spectra scored", done, total)
 
 
 def _show(evaluated: "Evaluated", task: Task) -> None:
