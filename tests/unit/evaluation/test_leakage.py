@@ -1,4 +1,5 @@
 import hashlib
+import lzma
 
 import numpy as np
 import pytest
@@ -30,8 +31,14 @@ def test_the_file_is_what_its_description_says(tmp_path):
 
     TrainingHashes.of(blocks).write(path)
 
-    digests = sorted({hashlib.blake2b(b.encode(), digest_size=5).digest() for b in blocks})
-    assert path.read_bytes() == b"DLGDHSH1" + (2).to_bytes(8, "little") + b"".join(digests)
+    digests = [hashlib.blake2b(b.encode(), digest_size=5).digest() for b in set(blocks)]
+    first, second = sorted(int.from_bytes(digest, "big") % 2**35 for digest in digests)
+    steps = [first, second - first]
+    low = b"".join((step % 2**16).to_bytes(2, "little") for step in steps)
+    data = path.read_bytes()
+    assert data[:20] == b"DLGDHSH2" + (2).to_bytes(8, "little") + low
+    high = b"".join((step >> 16).to_bytes(4, "little") for step in steps)
+    assert lzma.decompress(data[20:]) == high
 
 
 def test_a_whole_key_counts_as_its_first_block():
@@ -47,7 +54,7 @@ def test_a_whole_key_counts_as_its_first_block():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"DLGDHSH1", b"DLGDHSH1" + (3).to_bytes(8, "little") + b"12345", b"x" * 40]
+    "content", [b"", b"DLGDHSH2", b"DLGDHSH2" + (3).to_bytes(8, "little") + b"1" * 9, b"x" * 40]
 )
 def test_a_damaged_list_is_refused(tmp_path, content):
     path = tmp_path / "w.train.hashes"
