@@ -80,6 +80,20 @@ class ReferenceCheckpoint:
         load_strictly(network, self._part("encoder"))
         return network.eval()
 
+    def check(self) -> None:
+        """Find out whether the parts present fit their settings.
+
+        Raises:
+            WeightsError: One does not.
+        """
+        if self.parts == PARTS:
+            self.build()
+            return
+        builders = {"denoiser": self.build_denoiser, "encoder": self.build_encoder}
+        for part in self.parts:
+            if part in builders:
+                builders[part]()
+
     def _part(self, part: str) -> dict[str, Tensor]:
         prefix = f"{part}."
         found = {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}

@@ -19,6 +19,7 @@ from duallgd_cli.cli import (
     selftest,
     train,
     version,
+    weights,
 )
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
+app.add_typer(weights.app, name="weights")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command("info", epilog=info.EPILOG)(info.info)

@@ -1,0 +1,61 @@
+"""`duallgd weights`: the authors' checkpoints as our weights files, and what a file holds."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Convert the authors' checkpoints; check weights files.",
+)
+
+CONVERT_EPILOG: Final = (
+    "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
+)
+VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
+
+
+@app.command("convert", epilog=CONVERT_EPILOG)
+def convert(
+    source: Annotated[Path, typer.Argument(help="The authors' .ckpt or .pt file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the random features, which their files do not hold."),
+    ] = None,
+) -> None:
+    """Turn a fine-tuned, pre-trained decoder or encoder checkpoint into a weights file.
+
+    Nothing in the checkpoint is run. Every tensor of it is taken, or the command fails and lists
+    what is missing and what is left over.
+    """
+    from duallgd_cli.checkpoint import official, reference
+
+    checkpoint = official.convert(source, official.DEFAULT_SEED if seed is None else seed)
+    reference.save(output, checkpoint)
+    typer.echo(f"wrote {output}: {_described(checkpoint.parts, len(checkpoint.tensors))}", err=True)
+
+
+@app.command("verify", epilog=VERIFY_EPILOG)
+def verify(
+    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+) -> None:
+    """Check that a weights file is whole and fits its network; print its SHA-256."""
+    from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.checkpoint import reference
+
+    if reference.is_reference(weights):
+        checkpoint = reference.load(weights)
+        checkpoint.check()
+        parts, count = checkpoint.parts, len(checkpoint.tensors)
+    else:
+        own = weights_format.load(weights)
+        own.build()
+        parts, count = ("encoder", "denoiser"), len(own.tensors)
+    typer.echo(f"{weights_format.sha256(weights)}  {weights}  {_described(parts, count)}")
+
+
+def _described(parts: tuple[str, ...], count: int) -> str:
+    return f"{count} tensors of {', '.join(parts)}"

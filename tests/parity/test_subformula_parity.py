@@ -1,0 +1,67 @@
+"""The reference's peak processing and sub-formula assignment on its own examples."""
+
+import numpy as np
+import pytest
+
+from duallgd_cli.spectra.reference_subformula import (
+    adduct_name,
+    assign,
+    parse_counts,
+    print_counts,
+    process_peaks,
+    reference_peaks,
+)
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="module")
+def examples(parity):
+    return list(parity.json("subformula_examples.json").values())
+
+
+def raw(example):
+    return np.array(example["raw_peaks"], dtype=float).T
+
+
+def test_processed_peaks_are_the_reference_s(examples):
+    for example in examples:
+        mz, intensity = process_peaks(*raw(example), example["precursor_mz"])
+
+        expected = np.array(example["processed_peaks"])
+        np.testing.assert_allclose(np.stack([mz, intensity], 1), expected, atol=1e-9)
+
+
+def test_subformulas_are_the_reference_s(examples):
+    for example in examples:
+        told = example["subformula_json"]
+        mz, intensity = process_peaks(*raw(example), example["precursor_mz"])
+
+        name = adduct_name(example["adduct_given"])
+        found = assign(parse_counts(example["formula"]), name, mz)
+
+        table = told["output_tbl"]
+        assert (example["formula"], name) == (told["cand_form"], told["cand_ion"])
+        assert [print_counts(counts) for counts in found.counts] == table["formula"]
+        np.testing.assert_allclose(mz[found.peak], table["mz"], atol=1e-9)
+        np.testing.assert_allclose(intensity[found.peak], table["ms2_inten"], atol=1e-9)
+        np.testing.assert_allclose(found.mass_da, table["mono_mass"], atol=1e-6)
+        np.testing.assert_allclose(found.deviation_ppm, table["mass_diff"], atol=1e-2)
+
+
+def test_the_encoder_s_input_is_the_reference_s(parity, examples):
+    stored = parity.arrays("mist_io.npz")
+
+    for number, example in enumerate(examples):
+        got = reference_peaks(
+            example["formula"], example["adduct_given"], *raw(example), example["precursor_mz"]
+        )
+
+        theirs = {name: stored[f"single{number}/{name}"][0].numpy() for name in NAMES}
+        assert np.array_equal(got.counts, theirs["form_vec"])
+        assert np.array_equal(got.token_type, theirs["types"])
+        assert np.array_equal(got.adduct, theirs["ion_vec"])
+        np.testing.assert_allclose(got.intensity, theirs["intens"], atol=1e-6)
+
+
+NAMES = ("form_vec", "types", "ion_vec", "intens")
