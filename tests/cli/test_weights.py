@@ -1,0 +1,56 @@
+"""`duallgd weights` on a checkpoint of the authors' structure."""
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from duallgd_cli.checkpoint.official_keys import ENCODER, theirs_of
+from duallgd_cli.cli.app import app
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.reference.mist import ReferenceEncoder
+from duallgd_cli.model.reference.settings import ReferenceEncoderSettings
+
+
+@pytest.fixture
+def encoder_file(tmp_path):
+    settings = ReferenceEncoderSettings(width=8, heads=2, fragment_bits=4, fingerprint_sizes=(4, 8))
+    own = ReferenceEncoder(settings).state_dict()
+    path = tmp_path / "encoder.pt"
+    torch.save({theirs: own[ours] for ours, theirs in theirs_of(own, ENCODER).items()}, path)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["weights", *map(str, arguments)], catch_exceptions=True)
+
+
+def test_an_encoder_is_converted_and_verified(encoder_file, tmp_path):
+    target = tmp_path / "out" / "encoder.safetensors"
+
+    converted = run("convert", encoder_file, "-o", target)
+    verified = run("verify", target)
+
+    assert converted.exit_code == 0
+    assert "tensors of encoder" in converted.stderr
+    assert verified.exit_code == 0
+    digest, path, *_ = verified.stdout.split()
+    assert len(digest) == 64
+    assert path == str(target)
+
+
+def test_a_file_that_is_no_checkpoint_is_an_error_of_the_weights(tmp_path):
+    path = tmp_path / "notes.ckpt"
+    path.write_text("nothing", encoding="utf-8")
+
+    got = run("convert", path, "-o", tmp_path / "w.safetensors")
+
+    assert isinstance(got.exception, WeightsError)
+    assert not (tmp_path / "w.safetensors").exists()
+
+
+def test_a_damaged_weights_file_does_not_pass(encoder_file, tmp_path):
+    target = tmp_path / "w.safetensors"
+    run("convert", encoder_file, "-o", target)
+    target.write_bytes(target.read_bytes()[:-10])
+
+    assert isinstance(run("verify", target).exception, WeightsError)
