@@ -1,18 +1,19 @@
 """Where the reference arrays lie, and readers that skip with a reason when a file is missing."""
 
 import json
-import os
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
 import torch
 
-DEFAULT = Path(__file__).resolve().parents[2] / ".." / "shared" / "parity"
+from tests.parity.folder import FOLDER
+
+DEFAULT_RECIPE_SEED = 20260701
 
 
 class ParityFolder:
-    """Files of the folder `$DUALLGD_PARITY`, by default `../shared/parity` beside the checkout."""
+    """Files of one folder of reference arrays."""
 
     def __init__(self, path):
         self.path = path
@@ -31,6 +32,13 @@ class ParityFolder:
         with np.load(self.find(name)) as stored:
             return {key: torch.from_numpy(stored[key]) for key in stored.files}
 
+    def recipe_seed(self):
+        """What the folder's README adds to the checksum of a name before it draws weights."""
+        readme = self.path / "README.md"
+        text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+        found = re.search(r"crc32\([^)]*\)\s*\+\s*(\d+)", text)
+        return int(found[1]) if found else DEFAULT_RECIPE_SEED
+
     def weights(self, name):
         from safetensors.torch import load_file
 
@@ -39,10 +47,9 @@ class ParityFolder:
 
 @pytest.fixture(scope="session")
 def parity():
-    path = Path(os.environ.get("DUALLGD_PARITY", DEFAULT)).resolve()
-    if not path.is_dir():
-        pytest.skip(f"needs the reference arrays in {path} (set DUALLGD_PARITY)")
-    return ParityFolder(path)
+    if not FOLDER.is_dir():
+        pytest.skip(f"needs the reference arrays in {FOLDER} (set DUALLGD_PARITY)")
+    return ParityFolder(FOLDER)
 
 
 @pytest.fixture(scope="session")

@@ -13,15 +13,12 @@ from duallgd_cli.model.line_graph import line_graph, to_square
 from duallgd_cli.model.reference.denoiser import NoisyGraphs, build
 from duallgd_cli.model.reference.structure import NO_CLASS
 
-# Variants whose networks are not rebuilt: M x M bond layers, no atom stream, an atom head.
-NOT_REQUIRED = {"dense_linegraph_mask", "dense_full", "no_primal_stream", "node_output_head"}
 
-
-def recipe(names_and_shapes):
+def recipe(names_and_shapes, seed):
     """Weights of the full configuration, by the recipe of the parity folder's README."""
     weights = {}
     for name, shape in names_and_shapes.items():
-        generator = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()) + 20260701))
+        generator = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()) + seed))
         z = generator.standard_normal(shape)
         if name.endswith("weight") and len(shape) == 2:
             z = z / np.sqrt(shape[1])

@@ -87,20 +87,30 @@ def test_full_fingerprints_are_the_reference_s(parity, stored, spectra):
     full = sorted({m[1] for m in (re.match(r"(full(\d+))/", name) for name in stored) if m})
     assert full
     for name in full:
-        width = int(name.removeprefix("full"))
         sums = parity.json("mist_full_recipe_checksums.json")
-        model = encoder(released_weights(sums, width))
+        model = encoder(released_weights(sums, sizes(stored, name), parity.recipe_seed()))
 
         for single, seen in spectra.items():
             assert_close(model(seen), stored[f"{name}/{single}_fp"], atol=1e-3, rtol=0)
             assert_close(model.summary(seen), stored[f"{name}/{single}_h0"], atol=1e-3, rtol=0)
 
 
-def released_weights(sums, width):
+def sizes(stored, name):
+    """Sizes of a full encoder, from what it gave."""
+    own = {key.partition("/")[2]: value for key, value in stored.items() if key.startswith(name)}
+    stages = [own[key].shape[1] for key in sorted(own) if key.startswith("batch_int")]
+    return ReferenceEncoderSettings(
+        width=own["batch_h0"].shape[1],
+        fragment_bits=own["batch_frag"].shape[2],
+        fingerprint_sizes=(*stages, own["batch_fp"].shape[1]),
+    )
+
+
+def released_weights(sums, settings, seed):
     """The recipe's weights, each checked against its stored sums."""
-    own = ReferenceEncoder(ReferenceEncoderSettings(width=width)).state_dict()
+    own = ReferenceEncoder(settings).state_dict()
     theirs = theirs_of(own, ENCODER)
-    weights = recipe({theirs[name]: tuple(t.shape) for name, t in own.items()})
+    weights = recipe({theirs[name]: tuple(t.shape) for name, t in own.items()}, seed)
     weights[theirs["counts.table"]] = own["counts.table"]
     assert weights.keys() == sums.keys()
     for name, tensor in weights.items():
