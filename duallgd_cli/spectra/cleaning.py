@@ -10,6 +10,7 @@ from duallgd_cli.errors import ConfigError, Failure
 from duallgd_cli.spectra.types import Spectrum
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
+HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,14 @@ class CleaningSettings:
 def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
     """A spectrum ready to be explained, or a `no_peaks` failure where nothing is left.
 
-    Drops peaks that are not finite and positive in m/z and intensity and those above the precursor;
+    Drops peaks without a positive, possible m/z and intensity and those above the precursor;
     adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
     cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
     formula; one without any peak is not, since it was not measured.)
     """
     mz, intensity = spectrum.mz, spectrum.intensity
     measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
+    measured &= mz < HIGHEST_MZ
     limit = np.inf
     if spectrum.precursor_mz is not None:
         limit = spectrum.precursor_mz + settings.isotope_margin_da
@@ -60,7 +62,7 @@ def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
     if n_read == 0:
         return "the spectrum has no peaks"
     if n_measured == 0:
-        return f"none of its {n_read} peaks has a positive, finite m/z and intensity"
+        return f"none of its {n_read} peaks has a positive, possible m/z and intensity"
     return (
         f"all {n_measured} peaks lie above the precursor (m/z {limit:.4f} with isotopes); "
         "check the precursor m/z"

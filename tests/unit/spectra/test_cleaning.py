@@ -71,6 +71,13 @@ def test_extreme_intensities_stay_finite():
     assert cleaned.intensity.max() == 1
 
 
+def test_an_impossible_mass_goes_even_where_no_precursor_bounds_it():
+    cleaned = clean(spectrum_of([100.0, 1e308], [1.0, 9.0]), CleaningSettings())
+
+    assert cleaned.mz.tolist() == [100.0]
+    assert cleaned.intensity.tolist() == [1.0]
+
+
 def test_a_million_peaks_take_no_time():
     rng = np.random.default_rng(0)
     raw = spectrum_of(rng.uniform(50, 1000, 1_000_000).round(4), rng.uniform(0, 1e6, 1_000_000))
