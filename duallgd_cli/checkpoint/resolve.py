@@ -7,6 +7,7 @@ from duallgd_cli.errors import WeightsError
 from duallgd_cli.runtime import weights_from_environment
 
 DEFAULT_NAME: Final = "duallgd"
+TRAINED_NAME: Final = "model.safetensors"
 _SUFFIX: Final = ".safetensors"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 # Inside an installed wheel, then beside the package in a checkout.
@@ -17,8 +18,8 @@ def resolve_weights(given: str | Path | None) -> Path:
     """The weights file that is meant.
 
     Args:
-        given: A file, a folder with one weights file, a name such as ``duallgd``, or None for
-            $DUALLGD_WEIGHTS and else the weights that come with the package.
+        given: A file, the folder of a training run or one with a single weights file, a name such
+            as ``duallgd``, or None for $DUALLGD_WEIGHTS and else the weights of the package.
 
     Raises:
         WeightsError: Nothing of that name; the message lists the places that were looked at.
@@ -40,6 +41,9 @@ def resolve_weights(given: str | Path | None) -> Path:
 
 
 def _only_file(folder: Path) -> Path:
+    trained = folder / TRAINED_NAME  # a run's folder also holds the state to resume from
+    if trained.is_file():
+        return trained
     files = sorted(folder.glob(f"*{_SUFFIX}"))
     if len(files) != 1:
         raise WeightsError(

@@ -78,10 +78,16 @@ class DecoderStage:
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Mean cross entropy per pair at fixed noise levels, true fingerprints given."""
+        """Mean cross entropy per pair at fixed noise levels, true fingerprints given.
+
+        Nothing where no molecule is held out.
+        """
+        if not len(self.validation_rows):
+            return {}
         device = next(model.parameters()).device
         clean = MoleculeCollator(self.molecules, None)
-        totals = {t: torch.zeros(2) for t in NLL_STEPS}
+        n_steps = model.settings.diffusion.n_steps
+        totals = {t: torch.zeros(2) for t in NLL_STEPS if t <= n_steps}
         sizes = self.molecules.n_heavy[self.validation_rows]
         for number, members in enumerate(self.plan.epoch(sizes, 0)):
             generator = np.random.default_rng((7, number))

@@ -29,11 +29,13 @@ class Group:
             return
         parameters = [p for p in model.parameters() if p.requires_grad]
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = torch.cat([g.flatten() for g in grads])
+        present = [float(p.grad is not None) for p in parameters]
+        flat = torch.cat([*(g.flatten() for g in grads), grads[0].new_tensor(present)])
         dist.all_reduce(flat)
-        parts = flat.split([g.numel() for g in grads])
-        for parameter, part in zip(parameters, parts, strict=True):
-            parameter.grad = part.view_as(parameter)
+        *parts, ranks = flat.split([*(g.numel() for g in grads), len(grads)])
+        for parameter, part, n_ranks in zip(parameters, parts, ranks.tolist(), strict=True):
+            # What no rank used this step stays without a gradient, and so without an update.
+            parameter.grad = part.view_as(parameter) if n_ranks else None
 
 
 @contextmanager

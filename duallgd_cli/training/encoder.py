@@ -12,6 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import simulate
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.training.settings import TrainingSettings
@@ -27,11 +28,16 @@ class SpectrumSampler:
     Args:
         spectra: Prepared spectra.
         fold: Name of the fold to draw from.
+
+    Raises:
+        UnreadableError: No spectrum is of that fold.
     """
 
     def __init__(self, spectra: PreparedSpectra, fold: str) -> None:
         self.spectra = spectra
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index(fold))
+        if not len(members):
+            raise UnreadableError(f"the prepared data hold no spectrum of fold {fold}")
         order = members[np.argsort(spectra.molecule[members], kind="stable")]
         self.molecules, start = np.unique(spectra.molecule[order], return_index=True)
         self.members = np.split(order, start[1:])
@@ -78,7 +84,10 @@ class EncoderStage:
         if structures is not None:
             fits = structures.n_heavy <= settings.data.max_atoms
             train = structures.fold == FOLDS.index("train")
-            self.structure_rows = np.flatnonzero(fits & train & (structures.bond_offset[1:] > 0))
+            bonded = np.diff(structures.bond_offset) > 0
+            self.structure_rows = np.flatnonzero(fits & train & bonded)
+            if not len(self.structure_rows):
+                raise UnreadableError("the prepared structures hold no molecule of fold train")
         val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
         chosen = np.random.default_rng(settings.seed).permutation(val)[:_VALIDATION_SPECTRA]
         self.validation = np.sort(chosen)
@@ -118,7 +127,12 @@ class EncoderStage:
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Cross entropy and Tanimoto to the true fingerprint on single spectra of fold val."""
+        """Cross entropy and Tanimoto to the true fingerprint on single spectra of fold val.
+
+        Nothing where there are none.
+        """
+        if not len(self.validation):
+            return {}
         device = next(model.parameters()).device
         probability, truth = [], []
         for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):

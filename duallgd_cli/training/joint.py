@@ -16,6 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.peaks import augment, from_prepared, peak_batch
 from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.training.decoder import DecoderStage, bond_loss, noise_steps
@@ -53,6 +54,11 @@ class JointStage:
         self.sampler = SpectrumSampler(spectra, "train")
         fits = spectra.molecules.n_heavy[self.sampler.molecules] <= settings.data.max_atoms
         self.places = np.flatnonzero(fits)
+        if not len(self.places):
+            raise UnreadableError(
+                "the prepared data hold no spectrum of fold train of a molecule of at most "
+                f"{settings.data.max_atoms} heavy atoms"
+            )
         self.plan = BatchPlan(settings.data.pairs_per_batch, settings.data.bucket, settings.seed)
         self.collator = MoleculeCollator(spectra.molecules, None, settings.data.shuffle_share)
 

@@ -57,7 +57,7 @@ class Hooks:
 
 
 class DivergenceError(DuallgdError):
-    """The loss is no longer a number."""
+    """The loss, or its gradient, is no longer a number."""
 
 
 def train(
@@ -84,7 +84,7 @@ def train(
         The checkpoint with averaged weights, as written to ``model.safetensors``.
 
     Raises:
-        DivergenceError: The loss became NaN or infinite; the last good state is kept.
+        DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
         InterruptedRunError: Ctrl-C; the state is saved first.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -127,22 +127,26 @@ class _Run:
             summed, count = stage.loss(self.model, batch, self.step)
         total, number = self.group.sum(summed.detach(), count)
         loss = float(total / number)
-        if not math.isfinite(loss):
-            raise DivergenceError(
-                f"the loss became {loss} at step {self.step}; lower optimiser.learning_rate and "
-                f"run again: the last good state is in {self.out}"
-            )
+        self._require_finite("loss", loss)
         self.optimiser.zero_grad(set_to_none=True)
         (summed / number).backward()
         self.group.sum_gradients(self.model)
         clip = self.settings.optimiser.clip
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip))
+        self._require_finite("gradient", norm)  # else the weights would be saved as no numbers
         self.optimiser.step()
         update_average(self.average, self.model, self.settings.optimiser.ema, self.step)
         self.step += 1
         self.seconds += time.perf_counter() - started
         self.recent.append((loss, norm, float(number)))
         self._report(stage, rate)
+
+    def _require_finite(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise DivergenceError(
+                f"the {name} became {value} at step {self.step}; lower optimiser.learning_rate and "
+                f"run again: the last good state is in {self.out}"
+            )
 
     def _report(self, stage: Stage, rate: float) -> None:
         settings = self.settings
@@ -168,7 +172,7 @@ class _Run:
         return figures
 
     def _log(self, figures: dict[str, float]) -> None:
-        if self.group.rank:
+        if self.group.rank or not figures:
             return
         self.hooks.on_step(self.step, figures)
         with (self.out / "metrics.jsonl").open("a", encoding="utf-8") as stream:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -53,21 +53,34 @@ def load_state(
     """Restore a run; (0, 0.0) where there is none.
 
     Raises:
-        UsageError: The state was written with other settings.
+        UsageError: The state is broken, or was written with other settings or another network.
     """
     if not path.is_file():
         return 0, 0.0
-    with safe_open(path, framework="pt") as stream:
+    try:
+        opened = safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise UsageError(f"{path} is broken ({error}); use another output folder") from None
+    with opened as stream:
         metadata: dict[str, str] = stream.metadata()
         if metadata["settings"] != json.dumps(dump(settings), sort_keys=True):
             raise UsageError(
                 f"{path} belongs to a run with other settings; use another output folder"
+            )
+        if _shapes(stream) != {f"model/{n}": list(p.shape) for n, p in model.named_parameters()}:
+            raise UsageError(
+                f"{path} belongs to a run with another network; use another output folder"
             )
         for name, parameter in model.named_parameters():
             parameter.copy_(stream.get_tensor(f"model/{name}"))
             average[name].copy_(stream.get_tensor(f"average/{name}"))
             optimiser.state[parameter] = _moments(stream, name, parameter)
     return int(metadata["step"]), float(metadata["seconds"])
+
+
+def _shapes(stream: Any) -> dict[str, list[int]]:  # noqa: ANN401
+    names = [name for name in stream.keys() if name.startswith("model/")]  # noqa: SIM118
+    return {name: stream.get_slice(name).get_shape() for name in names}
 
 
 def _moments(stream: Any, name: str, parameter: Tensor) -> dict[str, Tensor]:  # noqa: ANN401

@@ -63,6 +63,13 @@ def test_a_folder_with_one_file_is_that_file(places):
     assert resolve_weights(own.parent) == own
 
 
+def test_of_a_training_run_the_model_is_meant_and_not_the_state(places):
+    own = made(places[0] / "run", "model.safetensors")
+    made(places[0] / "run", "state.safetensors")
+
+    assert resolve_weights(own.parent) == own
+
+
 @pytest.mark.parametrize("names", [(), ("a.safetensors", "b.safetensors")])
 def test_a_folder_with_none_or_several_is_refused_with_their_number(places, names):
     folder = places[0] / "run"

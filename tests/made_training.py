@@ -1,0 +1,101 @@
+"""Small training runs on made molecules, without chemistry, so that processes start fast."""
+
+import json
+import os
+from dataclasses import replace
+
+import torch
+from safetensors.torch import load_file
+
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.training.decoder import DecoderStage
+from duallgd_cli.training.distributed import Group, process_group
+from duallgd_cli.training.loop import Hooks, train
+from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
+from tests.made_graphs import made_molecules, small_settings
+
+FOLDS = [0] * 40 + [3] * 5
+STATE, MODEL, METRICS = "state.safetensors", "model.safetensors", "metrics.jsonl"
+
+
+def made_settings(**changes):
+    """Settings of a run of twelve steps."""
+    return replace(
+        TrainingSettings(
+            steps=12,
+            optimiser=OptimiserSettings(learning_rate=3e-3, ema=0.9),
+            data=TrainingData(pairs_per_batch=120, shuffle_share=0.5),
+            checkpoint_every=5,
+            validate_every=6,
+            log_every=1,
+        ),
+        **changes,
+    )
+
+
+def decoder_stage(settings, rank=0, world_size=1):
+    """The decoder stage on 45 made molecules."""
+    molecules = made_molecules(len(FOLDS), fold=FOLDS)
+    return DecoderStage(molecules, settings, rank, world_size)
+
+
+def small_model(seed=1):
+    torch.manual_seed(seed)
+    return DualLGD(small_settings(layers=1))
+
+
+def cpu():
+    return Runtime(torch.device("cpu"), None, compile=False, threads=1)
+
+
+def run(out, settings=None, *, stage=None, model=None, group=None, stop_after=None, on_step=None):
+    """Train in a folder, going on with what is there; returns the checkpoint."""
+    settings = settings or made_settings()
+    hooks = Hooks(cpu().lower_precision, on_step or (lambda step, figures: None), {})
+    return train(
+        model or small_model(),
+        stage or decoder_stage(settings),
+        settings,
+        out,
+        group or Group(),
+        hooks,
+        stop_after,
+    )
+
+
+def figures(out, name):
+    """One figure of each step that has it, by step."""
+    lines = [json.loads(line) for line in (out / METRICS).read_text().splitlines()]
+    return {line["step"]: line[name] for line in lines if name in line}
+
+
+def state(out):
+    """Tensors of the state to resume from."""
+    return load_file(out / STATE)
+
+
+def killed_at(out, step):
+    """Train until a step and die there without a word, for a process of its own."""
+
+    def on_step(now, figures):
+        del figures
+        if now == step:
+            os.kill(os.getpid(), 9)
+
+    torch.set_num_threads(1)
+    run(out, on_step=on_step)
+
+
+def one_of_two(rank, port, out):
+    """One of two ranks, for a process of its own."""
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    torch.set_num_threads(1)
+    settings = made_settings()
+    with process_group(rank, 2, "gloo") as group:
+        stage = decoder_stage(settings, rank, 2)
+        run(out, settings, stage=stage, group=group, stop_after=4)

@@ -1,0 +1,290 @@
+"""The training loop: resumed exactly, stopped safely, several processes as one."""
+
+import json
+import math
+import multiprocessing
+import socket
+
+import pytest
+import torch
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.training.distributed import Group, process_group
+from duallgd_cli.training.loop import DivergenceError
+from tests import made_training
+from tests.made_graphs import small_settings
+from tests.made_training import (
+    METRICS,
+    MODEL,
+    STATE,
+    decoder_stage,
+    figures,
+    made_settings,
+    run,
+    small_model,
+    state,
+)
+
+
+def assert_same_tensors(one, other):
+    assert one.keys() == other.keys()
+    assert not [name for name in one if not torch.equal(one[name], other[name])]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    run(out)
+    return out
+
+
+class Spy:
+    """A stage whose loss goes wrong at one step."""
+
+    def __init__(self, spoil, at):
+        self.stage, self.spoil, self.at = decoder_stage(made_settings()), spoil, at
+
+    def batches(self, first_step):
+        return self.stage.batches(first_step)
+
+    def loss(self, model, batch, step):
+        summed, count = self.stage.loss(model, batch, step)
+        return (self.spoil(summed, model) if step == self.at else summed), count
+
+    def validate(self, model):
+        return self.stage.validate(model)
+
+
+class BothRanks:
+    """The batches of two ranks in one process."""
+
+    def __init__(self, settings):
+        self.stages = [decoder_stage(settings, rank, 2) for rank in range(2)]
+
+    def batches(self, first_step):
+        return zip(*(stage.batches(first_step) for stage in self.stages), strict=True)
+
+    def loss(self, model, batch, step):
+        parts = [s.loss(model, own, step) for s, own in zip(self.stages, batch, strict=True)]
+        return sum(summed for summed, _ in parts), sum(count for _, count in parts)
+
+    def validate(self, model):
+        return self.stages[0].validate(model)
+
+
+def test_training_lowers_the_loss_on_molecules_never_seen(tmp_path):
+    run(tmp_path, made_settings(steps=18, validate_every=3))
+
+    held_out = list(figures(tmp_path, "nll_250").values())
+    assert len(held_out) == 6
+    assert held_out[-1] < 0.9 * held_out[0]
+
+
+@pytest.mark.parametrize("stop", [1, 5, 7, 11])
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, uninterrupted, stop):
+    run(tmp_path, stop_after=stop)
+    run(tmp_path)
+
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+    assert_same_tensors(load(tmp_path / MODEL).tensors, load(uninterrupted / MODEL).tensors)
+    assert figures(tmp_path, "loss") == figures(uninterrupted, "loss")
+    assert figures(tmp_path, "nll_250") == figures(uninterrupted, "nll_250")
+    assert load(tmp_path / MODEL).record["step"] == 12
+
+
+def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, uninterrupted):
+    run(tmp_path)
+    before = state(tmp_path)
+
+    run(tmp_path)
+
+    assert_same_tensors(state(tmp_path), before)
+    assert max(figures(tmp_path, "loss")) == 12
+
+
+@pytest.mark.slow
+def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uninterrupted):
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=made_training.killed_at, args=(tmp_path, 8))
+    process.start()
+    process.join(120)
+
+    assert process.exitcode == -9
+    assert not list(tmp_path.glob("*.tmp"))
+    assert load(tmp_path / MODEL).record["step"] == 5
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
+    def on_step(step, _):
+        if step == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="stopped at step 7 of 12; run the same command"):
+        run(tmp_path, on_step=on_step)
+
+    assert load(tmp_path / MODEL).record["step"] == 7
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, value):
+    stage = Spy(lambda summed, model: summed * value, at=8)
+
+    with pytest.raises(DivergenceError, match=rf"the loss became {value} at step 8; lower optim"):
+        run(tmp_path, stage=stage)
+
+    assert load(tmp_path / MODEL).record["step"] == 5
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
+
+
+def test_a_gradient_that_is_no_number_never_reaches_the_saved_state(tmp_path):
+    def spoil(summed, model):
+        weight = model.denoiser.readout.weight
+        return summed + (0 * weight.sum()).sqrt()  # zero, but its slope is not finite
+
+    with pytest.raises(DivergenceError, match=r"the gradient became nan at step 9; lower optim"):
+        run(tmp_path, stage=Spy(spoil, at=9))
+
+    assert load(tmp_path / MODEL).record["step"] == 5
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
+
+
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 20}, {"log_every": 3}])
+def test_other_settings_are_refused(tmp_path, changes):
+    run(tmp_path, stop_after=5)
+
+    with pytest.raises(UsageError, match="a run with other settings; use another output folder"):
+        run(tmp_path, made_settings(**changes))
+
+
+def test_another_network_is_refused(tmp_path):
+    run(tmp_path, stop_after=5)
+
+    for other in (small_settings(layers=2), small_settings(layers=1, global_width=12)):
+        with pytest.raises(UsageError, match="another network; use another output folder"):
+            run(tmp_path, model=DualLGD(other))
+
+
+def test_a_broken_state_is_refused_in_a_sentence(tmp_path):
+    run(tmp_path, stop_after=5)
+    path = tmp_path / STATE
+    path.write_bytes(path.read_bytes()[:-100])
+
+    with pytest.raises(UsageError, match=r"state\.safetensors is broken .*; use another output"):
+        run(tmp_path)
+
+
+def test_frozen_parts_stay_as_they_were(tmp_path):
+    model = small_model()
+    before = {n: p.clone() for n, p in model.encoder.named_parameters()}
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)
+
+    checkpoint = run(tmp_path, model=model)
+
+    for name, value in before.items():
+        assert torch.equal(checkpoint.tensors[f"encoder.{name}"], value)
+        assert torch.equal(state(tmp_path)[f"model/encoder.{name}"], value)
+    assert not [name for name in state(tmp_path) if name.startswith("exp_avg/encoder")]
+    assert [name for name in state(tmp_path) if name.startswith("exp_avg/denoiser")]
+
+
+def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
+    settings = made_settings(steps=4, checkpoint_every=1)
+    average = {n: p.detach().clone() for n, p in small_model().named_parameters()}
+
+    for step in range(4):
+        run(tmp_path, settings, stop_after=step + 1)
+        decay = min(settings.optimiser.ema, (1 + step) / (10 + step))
+        kept = state(tmp_path)
+        for name, value in average.items():
+            average[name] = decay * value + (1 - decay) * kept[f"model/{name}"]
+
+    saved = load(tmp_path / MODEL).tensors
+    for name, value in average.items():
+        torch.testing.assert_close(kept[f"average/{name}"], value, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(saved[name], value, atol=1e-6, rtol=1e-3)  # in half precision
+
+
+def test_figures_of_held_out_molecules_are_those_of_the_average(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+
+    checkpoint = run(tmp_path, settings, stage=stage)
+
+    expected = stage.validate(checkpoint.build())
+    found = {name: figures(tmp_path, name)[12] for name in expected}
+    assert found == pytest.approx(expected)
+    assert sorted(figures(tmp_path, "nll_50")) == [6, 12]
+
+
+def test_a_look_at_held_out_molecules_changes_nothing(tmp_path):
+    run(tmp_path / "often", made_settings(validate_every=1))
+    run(tmp_path / "never", made_settings(validate_every=100))
+
+    assert_same_tensors(state(tmp_path / "often"), state(tmp_path / "never"))
+
+
+def test_the_callback_is_told_what_the_file_holds(tmp_path):
+    told = []
+
+    run(tmp_path, on_step=lambda step, figures: told.append({"step": step, **figures}))
+
+    assert told == [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert {"loss", "norm", "count", "rate", "s"} < told[0].keys()
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    ranks = [
+        context.Process(target=made_training.one_of_two, args=(rank, port, tmp_path / "two"))
+        for rank in range(2)
+    ]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(240)
+    assert [process.exitcode for process in ranks] == [0, 0]
+
+    settings = made_settings()
+    run(tmp_path / "one", settings, stage=BothRanks(settings), stop_after=4)
+
+    for name in ("loss", "norm", "count"):
+        one, two = (figures(tmp_path / folder, name) for folder in ("one", "two"))
+        assert list(one) == list(two) == [1, 2, 3, 4]
+        assert two == pytest.approx(one, rel=1e-6 if name != "norm" else 1e-5)
+    one, two = state(tmp_path / "one"), state(tmp_path / "two")
+    for name in one:
+        # Adam magnifies rounding where a gradient is zero but for it, so moments are compared.
+        if name.startswith("exp_avg/"):
+            torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-4)
+
+
+def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
+    """Else weight decay and momentum would move it, in several processes but not in one."""
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
+    model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "idle": torch.nn.Linear(2, 1)})
+    model["used"](torch.ones(2)).backward()
+
+    Group(0, 2).sum_gradients(model)
+
+    assert model["used"].weight.grad.tolist() == [[2, 2]]
+    assert model["used"].bias.grad.tolist() == [2]
+    assert model["idle"].weight.grad is None
+
+
+def test_a_group_of_one_sums_to_the_value_itself():
+    with process_group(0, 1, "gloo") as group:
+        assert group == Group()
+        total, number = group.sum(torch.tensor(2.5), torch.tensor(4))
+
+    assert (float(total), float(number)) == (2.5, 4)
