@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -213,3 +215,24 @@ def test_a_closed_pipe_ends_quietly(spectra):
     assert done.stdout.startswith("spectrum_id,")
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(spectra, tmp_path):
+    output = tmp_path / "out.csv"
+    journal = tmp_path / "out.csv.journal.jsonl"
+    command = [sys.executable, "-m", "tests.fuzz.stub_command", "0.2", "predict", str(spectra)]
+    run = subprocess.Popen(
+        [*command, "-o", str(output), *FEW],
+        cwd=spectra.parents[1], stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while run.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 3):
+        time.sleep(0.01)
+
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate()
+
+    assert run.returncode == 130
+    assert "--resume goes on" in err
+    assert "Traceback" not in err
+    assert not output.exists()
