@@ -142,8 +142,10 @@ def load(path: Path) -> ReferenceCheckpoint:
             f"reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
         )
     try:
-        settings = parse(ReferenceSettings, json.loads(metadata["settings"]))
-        record = json.loads(metadata["record"])
+        values, record = (json.loads(metadata[name]) for name in ("settings", "record"))
+        if not isinstance(values, dict) or not isinstance(record, dict):
+            raise ValueError("not all of them are mappings")
+        settings = parse(ReferenceSettings, values)
     except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     with safe_open(path, framework="pt") as stream:

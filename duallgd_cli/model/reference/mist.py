@@ -49,13 +49,13 @@ class FormulaPeaks:
 class CountEmbedding(nn.Module):
     """Counts of atoms as waves of falling frequency."""
 
-    table: Tensor
-
     def __init__(self) -> None:
         super().__init__()
         frequency = 2.0 ** -torch.linspace(1, N_WAVES, N_WAVES)
         count = torch.arange(N_COUNTS).unsqueeze(1)
-        self.register_buffer("table", 1 - torch.cos(2 * math.pi * count * frequency))
+        waves = 1 - torch.cos(2 * math.pi * count * frequency)
+        # Reference: a parameter that is never trained, counted among the others.
+        self.table = nn.Parameter(waves, requires_grad=False)
         self.beyond = nn.Parameter(torch.zeros(1, N_WAVES))
 
     def forward(self, counts: Tensor) -> Tensor:

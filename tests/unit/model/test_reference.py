@@ -312,6 +312,17 @@ def test_a_spectrum_s_fingerprint_does_not_depend_on_its_batch():
     assert_close(model(wide), model(alone), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("width", "fragment_bits", "count"), [(256, 512, 15_164_196), (512, 2048, 23_364_644)]
+)
+def test_the_released_encoders_have_the_published_counts(width, fragment_bits, count):
+    settings = ReferenceEncoderSettings(width=width, fragment_bits=fragment_bits)
+    with torch.device("meta"):
+        model = ReferenceEncoder(settings)
+
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
 @torch.no_grad()
 def test_counts_of_255_and_more_share_one_embedding():
     embed = CountEmbedding()
