@@ -144,9 +144,9 @@ def load(path: Path) -> ReferenceCheckpoint:
     try:
         values, record = (json.loads(metadata[name]) for name in ("settings", "record"))
         if not isinstance(values, dict) or not isinstance(record, dict):
-            raise ValueError("not all of them are mappings")
+            raise TypeError("not all of them are mappings")
         settings = parse(ReferenceSettings, values)
-    except (KeyError, ValueError, ConfigError) as error:
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     with safe_open(path, framework="pt") as stream:
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118

@@ -364,3 +364,14 @@ def test_a_checkpoint_whose_tensors_do_not_fit_its_settings_is_refused(fine_tune
 
 def test_the_stand_ins_are_real_pickles_of_unknown_classes(fine_tuned):
     assert b"DatasetInfos" in pickle.dumps(fine_tuned["hyper_parameters"])
+
+
+def test_metadata_that_is_no_mapping_gets_one_sentence(tmp_path):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "w.safetensors"
+    metadata = {"format_version": "1", "preset": "reference", "settings": "3", "record": "{}"}
+    save_file({"a": torch.ones(1)}, path, metadata)
+
+    with pytest.raises(WeightsError, match="unreadable metadata: not all of them are mappings"):
+        reference.load(path)
