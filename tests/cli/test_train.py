@@ -1,0 +1,167 @@
+"""`duallgd data` and `duallgd train`: from text files to weights, by the command line alone."""
+
+import json
+
+import pytest
+
+from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
+from tests.made_prepared import SMILES, spectra_folder, structures_folder
+
+TINY = [
+    "--config", "tiny", "--device", "cpu", "--threads", "1",
+    "--set", "training.steps=4", "--set", "model.denoiser.layers=1",
+    "--set", "training.log_every=2", "--set", "training.data.pairs_per_batch=200",
+    "--set", "training.data.spectra_per_batch=4",
+]  # fmt: skip
+HELD_OUT = "BSYNRYMUTXBXSQ"  # aspirin
+
+
+@pytest.fixture
+def smiles(tmp_path):
+    path = tmp_path / "structures.smi"
+    path.write_text("\n".join([*SMILES, "no_molecule"]) + "\n")
+    return path
+
+
+@pytest.fixture
+def structures(tmp_path):
+    return structures_folder(tmp_path / "structures")
+
+
+def steps(folder):
+    return [
+        json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().split("\n")[:-1]
+    ]
+
+
+def test_structures_are_prepared_and_rejects_are_listed(duallgd, smiles, tmp_path):
+    done = duallgd("data", "structures", smiles, "-o", "made", "--workers", "1")
+
+    assert done.code == 0, done.err
+    assert done.out == ""
+    assert "12 molecules in made; see report.tsv there" in done.err
+    verify(tmp_path / "made")
+    assert len(load_molecules(tmp_path / "made")) == 12
+    report = (tmp_path / "made" / "report.tsv").read_text()
+    assert "13\tno_molecule\tnot a molecule" in report
+
+
+def test_held_out_molecules_never_reach_the_folder(duallgd, smiles, tmp_path):
+    (tmp_path / "keys.txt").write_text(f"{HELD_OUT}-UHFFFAOYSA-N # ours\n")
+
+    done = duallgd(
+        "data", "structures", smiles, "-o", "made", "--workers", "1", "--holdout", "keys.txt"
+    )
+
+    assert done.code == 0, done.err
+    keys = load_molecules(tmp_path / "made").inchikey.tolist()
+    assert HELD_OUT.encode() not in keys
+    assert len(keys) == 11
+    assert json.loads((tmp_path / "made" / "manifest.json").read_text())["holdout_removed"] == 1
+
+
+def test_spectra_are_prepared(duallgd, tmp_path):
+    spectra_folder(tmp_path / "made")
+
+    done = duallgd("data", "spectra", "made.tsv", "-o", "again", "--workers", "1")
+
+    assert done.code == 0, done.err
+    assert "7 spectra of 5 molecules in again" in done.err
+    assert len(load_spectra(tmp_path / "again")) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["structures", "none.smi"], 66, "none.smi does not exist"),
+        (["structures", "table.csv"], 65, "no column 'smiles'; found name"),
+        (["structures", "table.csv", "--holdout", "none.txt"], 66, "hold-out list none.txt"),
+        (["spectra", "none.tsv"], 66, "none.tsv"),
+    ],
+)
+def test_files_that_cannot_be_prepared_are_refused_in_a_sentence(
+    duallgd, tmp_path, arguments, code, message
+):
+    (tmp_path / "table.csv").write_text("name\nx\n")
+
+    done = duallgd("data", *arguments, "-o", "out", "--workers", "1")
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_training_leaves_weights_a_state_and_figures(duallgd, structures, tmp_path):
+    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
+
+    assert done.code == 0, done.err
+    assert done.out == ""
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {
+        "metrics.jsonl", "model.safetensors", "state.safetensors",
+    }  # fmt: skip
+    assert steps(tmp_path / "run") == [2, 4]
+    assert "step 4" in done.err
+
+
+def test_the_same_command_goes_on_with_a_stopped_run(duallgd, structures, tmp_path):
+    duallgd("train", "--data", structures, "-o", "run", *TINY, "--stop-after", "2")
+    assert steps(tmp_path / "run") == [2]
+
+    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
+
+    assert done.code == 0, done.err
+    assert steps(tmp_path / "run") == [2, 4]
+
+
+def test_a_run_with_other_settings_is_not_gone_on_with(duallgd, structures):
+    duallgd("train", "--data", structures, "-o", "run", *TINY)
+
+    done = duallgd("train", "--data", structures, "-o", "run", *TINY, "--set", "training.seed=5")
+
+    assert done.code == 2
+    assert "belongs to a run with other settings; use another output folder" in done.err
+
+
+def test_quiet_says_nothing(duallgd, structures):
+    done = duallgd("train", "--data", structures, "-o", "run", *TINY, "--quiet")
+
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
+    spectra = spectra_folder(tmp_path / "spectra")
+
+    for arguments in (
+        ["--stage", "decoder", "--data", structures, "-o", "decoder"],
+        ["--stage", "encoder", "--data", spectra, "--structures", structures, "-o", "encoder"],
+        ["--stage", "joint", "--data", spectra, "--structures", structures, "-o", "joint",
+         "--init-denoiser", "decoder", "--init-encoder", "encoder/model.safetensors"],
+    ):  # fmt: skip
+        done = duallgd("train", *arguments, *TINY)
+        assert done.code == 0, done.err
+
+    assert "fp_tanimoto" in (tmp_path / "joint" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--data", "none"], 66, "none holds no prepared data"),
+        (["--data", "structures", "--stage", "joint"], 2, "stage joint needs prepared spectra"),
+        (["--data", "structures", "--stage", "last"], 2, "must be one of decoder, encoder, joint"),
+        (["--data", "structures", "--config", "huge"], 2, "neither a YAML file nor a preset"),
+        (["--data", "structures", "--set", "training.stepz=1"], 2, "did you mean steps?"),
+        (["--data", "structures", "--init-encoder", "no"], 69, "weights no do not exist"),
+        (["--data", "structures", "--device", "cpu:x"], 2, "device"),
+    ],
+)
+def test_a_run_that_cannot_start_is_refused_in_a_sentence(
+    duallgd, structures, arguments, code, message
+):
+    assert structures.name == "structures"
+
+    done = duallgd("train", *arguments, "-o", "run")
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
