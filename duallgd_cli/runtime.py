@@ -6,6 +6,8 @@ first, and OpenMP reads its settings when torch is loaded.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import logging
 import os
 from collections.abc import Callable
@@ -29,6 +31,9 @@ COMPILE_CHOICES: Final = ("auto", "on", "off")
 # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
 # barriers made a 10-atom forward pass 100 times slower.
 _QUIET_OPENMP: Final = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+
+# glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
+_MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
 _SIBLINGS: Final = "/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
 _CGROUP_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -94,6 +99,7 @@ class Runtime:
             world_size=world_size,
         )
         torch.set_num_threads(runtime.threads)
+        _keep_memory_warm()
         _log.info("%s", runtime)
         return runtime
 
@@ -135,6 +141,17 @@ def prepare_environment() -> None:
     """
     for name, value in _QUIET_OPENMP.items():
         os.environ.setdefault(name, value)
+
+
+def _keep_memory_warm() -> None:
+    """Let glibc keep freed memory: else every large temporary is mapped and page-faulted anew.
+
+    Other C libraries have no mallopt and are left alone.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in _MALLOC_OPTIONS:
+            mallopt(option, value)
 
 
 def default_threads() -> int:

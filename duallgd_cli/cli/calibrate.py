@@ -7,7 +7,8 @@ import typer
 
 EPILOG: Final = (
     "Example: `duallgd evaluate --benchmark massbank.tsv --fold val -o val/ "
-    "--weights w.safetensors`, then `duallgd calibrate w.safetensors --run val/predictions.csv --truth val/truth.tsv "
+    "--weights w.safetensors`, then `duallgd calibrate w.safetensors "
+    "--run val/predictions.csv --truth val/truth.tsv "
     "-o duallgd.safetensors`"
 )
 

@@ -12,6 +12,7 @@ _MAX_BETA: Final = 0.9999
 
 
 @lru_cache(maxsize=16)
+@torch.inference_mode(False)  # kept for training too, whichever asks first
 def alpha_bar(n_steps: int) -> Tensor:
     """Cumulative signal share at every step.
 
@@ -26,5 +27,7 @@ def alpha_bar(n_steps: int) -> Tensor:
     """
     points = np.linspace(0, n_steps + 2, n_steps + 2)
     share = np.cos(0.5 * np.pi * (points / (n_steps + 2) + _OFFSET) / (1 + _OFFSET)) ** 2
-    beta = np.clip(1 - share[1:] / share[:-1], 0, _MAX_BETA)
-    return torch.from_numpy(np.cumprod(1 - beta).astype(np.float32))
+    beta = torch.from_numpy(1 - share[1:] / share[:-1])
+    kept = 1 - beta.float().clamp(0, _MAX_BETA)
+    # In float32 and through logarithms, as released: the last bit matters between steps 2 and 1.
+    return torch.exp(torch.cumsum(torch.log(kept), 0))

@@ -34,7 +34,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
-_CPU_PAIRS: Final = 12_288
+_CPU_PAIRS: Final = 4_096
 
 
 @dataclass(frozen=True, eq=False)

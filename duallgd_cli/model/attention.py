@@ -54,13 +54,18 @@ def favor_attention(
     heads, n_features, width = features.shape
     dtype, scale = value.dtype, width**-0.25
     project = torch.block_diag(*(features * scale).transpose(1, 2)).to(dtype)  # (H D, H R)
-    half_norm = _blocks(heads, width, n_features, features).to(dtype) * (scale * scale / 2)
-    key_phi = torch.exp(key @ project - key.square() @ half_norm) * mask.unsqueeze(-1)
-    query_phi = torch.exp(query @ project - query.square() @ half_norm)
+    half_norm = _blocks(heads, width, 1, features).to(dtype) * (scale * scale / 2)  # (H D, H)
+
+    def phi(x: Tensor) -> Tensor:
+        exponent = (x @ project).unflatten(-1, (heads, n_features))
+        return torch.exp(exponent - (x.square() @ half_norm).unsqueeze(-1)).flatten(-2)
+
+    key_phi, query_phi = phi(key) * mask.unsqueeze(-1), phi(query)
     own = _blocks(heads, n_features, width, features).to(dtype)
     summed = (key_phi.transpose(1, 2) @ value) * own  # (B, H R, H D)
-    total = key_phi.sum(1).unsqueeze(-1) * own
-    return (query_phi @ summed) / (query_phi @ total + 1e-6)
+    total = key_phi.sum(1).unsqueeze(-1) * _blocks(heads, n_features, 1, features).to(dtype)
+    share = (query_phi @ total + 1e-6).unsqueeze(-1)  # (B, M, H, 1)
+    return torch.flatten((query_phi @ summed).unflatten(-1, (heads, width)) / share, -2)
 
 
 def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:

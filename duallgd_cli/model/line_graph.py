@@ -48,6 +48,7 @@ class LineGraph:
 
 
 @lru_cache(maxsize=256)
+@torch.inference_mode(False)  # kept for training too, whichever asks first
 def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
     """Build the index tensors for N atoms (N >= 2); cached, as every batch of that size uses them.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,6 +124,8 @@ class _Run:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.model.train()
+        # Dropout draws from torch's global generator: seeded by step, a resumed run draws the same.
+        torch.manual_seed(self._step_seed())
         with self.hooks.autocast():
             summed, count = stage.loss(self.model, batch, self.step)
         total, number = self.group.sum(summed.detach(), count)
@@ -140,6 +143,10 @@ class _Run:
         self.seconds += time.perf_counter() - started
         self.recent.append((loss, norm, float(number)))
         self._report(stage, rate)
+
+    def _step_seed(self) -> int:
+        parts = (self.settings.seed, self.step, self.group.rank)
+        return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
     def _require_finite(self, name: str, value: float) -> None:
         if not math.isfinite(value):

@@ -129,9 +129,6 @@ def test_every_stage_resumes_exactly(tmp_path, spectra, structures, stage):
     assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
 
 
-@pytest.mark.xfail(
-    reason="dropout draws from torch's global generator, which a resumed run starts anew"
-)
 def test_a_stage_with_dropout_resumes_exactly(tmp_path, spectra):
     dropout = "model.encoder.dropout=0.3"
     trained(tmp_path / "whole", spectra, "encoder", dropout)
