@@ -1,4 +1,4 @@
-"""`duallgd weights`: the authors' checkpoints as our weights files, and what a file holds."""
+"""`duallgd weights`: what a file holds or was trained on, and the authors' checkpoints as ours."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,6 +13,10 @@ app = typer.Typer(
 
 CONVERT_EPILOG: Final = (
     "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
+)
+HASHES_EPILOG: Final = (
+    "Example: `duallgd weights hashes prepared/structures prepared/massbank --max-atoms 50 "
+    "-o weights/duallgd.train.hashes`"
 )
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
@@ -55,6 +59,30 @@ def verify(
         own.build()
         parts, count = ("encoder", "denoiser"), len(own.tensors)
     typer.echo(f"{weights_format.sha256(weights)}  {weights}  {_described(parts, count)}")
+
+
+@app.command("hashes", epilog=HASHES_EPILOG)
+def hashes(
+    prepared: Annotated[list[Path], typer.Argument(help="Folders made by 'duallgd data'.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="NAME.train.hashes beside the weights NAME.")
+    ],
+    max_atoms: Annotated[
+        int, typer.Option(min=2, help="The largest molecule trained on, in heavy atoms.")
+    ] = 100,
+) -> None:
+    """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
+    from duallgd_cli.data.prepared import FOLDS, load_molecules
+    from duallgd_cli.evaluation.leakage import TrainingHashes
+
+    keys: list[str] = []
+    for folder in prepared:
+        found = load_molecules(folder)
+        trained = (found.fold == FOLDS.index("train")) & (found.n_heavy <= max_atoms)
+        keys += [key.decode("ascii") for key in found.inchikey[trained].tolist()]
+    listed = TrainingHashes.of(keys)
+    listed.write(output)
+    typer.echo(f"{len(listed)} molecules in {output}", err=True)
 
 
 def _described(parts: tuple[str, ...], count: int) -> str:

@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 from duallgd_cli.checkpoint.official_keys import ENCODER, theirs_of
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.evaluation.leakage import TrainingHashes
 from duallgd_cli.model.reference.mist import ReferenceEncoder
 from duallgd_cli.model.reference.settings import ReferenceEncoderSettings
+from tests.made_prepared import structures_folder
 
 
 @pytest.fixture
@@ -54,3 +56,15 @@ def test_a_damaged_weights_file_does_not_pass(encoder_file, tmp_path):
     target.write_bytes(target.read_bytes()[:-10])
 
     assert isinstance(run("verify", target).exception, WeightsError)
+
+
+def test_the_molecules_of_fold_train_are_listed_as_hashes(tmp_path):
+    structures_folder(tmp_path / "prepared", "CCO", "CCCCCC", "CCN", fold=[0, 0, 3])
+    target = tmp_path / "w.train.hashes"
+
+    listed = run("hashes", tmp_path / "prepared", "--max-atoms", "5", "-o", target)
+
+    assert listed.exit_code == 0
+    ethanol, hexane, ethylamine = "LFQSCWFLJHTTHZ", "VLKZOEOYAKHREP", "QUSNBJAOOMFDIB"
+    found = TrainingHashes.read(target).contains([ethanol, hexane, ethylamine])
+    assert found.tolist() == [True, False, False]
