@@ -3,6 +3,7 @@
 import json
 import math
 import multiprocessing
+import shutil
 import socket
 
 import pytest
@@ -107,7 +108,9 @@ def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, uninterrupted):
 @pytest.mark.slow
 def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uninterrupted):
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=made_training.killed_at, args=(tmp_path, 8))
+    process = context.Process(
+        target=made_training.killed_at, args=(tmp_path, 8, torch.get_num_threads())
+    )
     process.start()
     process.join(120)
 
@@ -240,20 +243,28 @@ def test_the_callback_is_told_what_the_file_holds(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
+def exit_codes_of_two_ranks(out):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     ranks = [
-        context.Process(target=made_training.one_of_two, args=(rank, port, tmp_path / "two"))
+        context.Process(target=made_training.one_of_two, args=(rank, port, out))
         for rank in range(2)
     ]
     for process in ranks:
         process.start()
     for process in ranks:
         process.join(240)
-    assert [process.exitcode for process in ranks] == [0, 0]
+    return [process.exitcode for process in ranks]
+
+
+def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
+    codes = exit_codes_of_two_ranks(tmp_path / "two")
+    if codes != [0, 0]:  # somebody else took the free port in between: once more
+        shutil.rmtree(tmp_path / "two", ignore_errors=True)
+        codes = exit_codes_of_two_ranks(tmp_path / "two")
+    assert codes == [0, 0]
 
     settings = made_settings()
     run(tmp_path / "one", settings, stage=BothRanks(settings), stop_after=4)
