@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import (
+    bench,
     calibrate,
     data,
     evaluate,
@@ -35,6 +36,7 @@ app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
+app.add_typer(bench.app, name="bench")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command("info", epilog=info.EPILOG)(info.info)
