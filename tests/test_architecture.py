@@ -32,7 +32,7 @@ ALLOWED = {
     "inference": _CORE,
     "bench": {"inference", "training", "evaluation", "checkpoint", "model", "diffusion"}
     | {"config", "runtime"},
-    "bench/suites": {"data", "spectra", "chem", "evaluation", "config"},
+    "bench/suites": {"data", "spectra", "chem", "model", "evaluation", "config"},
     "cli": {"inference", "training", "evaluation", "bench", "data", "checkpoint", "runtime"}
     | {"config"},
     "__main__": {"cli", "runtime"},

@@ -41,10 +41,18 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
     if find_spec("matplotlib") is None:
         logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
         return {}
-    return _save(directory / "plots", drawings)
+    return save_drawings(directory / "plots", drawings)
 
 
-def _save(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) -> dict[str, Path]:
+def save_drawings(
+    folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]
+) -> dict[str, Path]:
+    """Draw figures and write each as PNG and SVG; needs matplotlib.
+
+    Args:
+        folder: Made if needed, within an existing one.
+        drawings: What draws a figure, by its file's name without ending.
+    """
     import matplotlib as mpl
 
     folder.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdMolDescriptors, rdqueries
+from rdkit.Chem import rdDepictor, rdMolDescriptors, rdqueries
 
 from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
@@ -167,6 +167,15 @@ def _draft(skeleton: Skeleton) -> Chem.RWMol:
     for low, high, bond in skeleton.bonds:
         draft.AddBond(low, high, _DRAFT_BOND[bond])
     return draft
+
+
+def places(skeleton: Skeleton) -> NDArray[np.float64]:
+    """Where a drawing of a graph puts its atoms, float64 (N, 2), bonds about 1.5 long."""
+    draft = _draft(skeleton)
+    Chem.FastFindRings(draft)
+    rdDepictor.Compute2DCoords(draft)
+    drawn: NDArray[np.float64] = draft.GetConformer().GetPositions()[:, :2]
+    return drawn
 
 
 def _canonical_rank(draft: Chem.RWMol) -> list[int]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import (
+    ATOMIC_NUMBERS,
     BOND_AROMATIC,
     ELECTRON_MASS_DA,
     HYDROGEN,
@@ -33,6 +34,7 @@ _TRIPLES: Final = 12
 _SMALL_ION_COST: Final = 2.5
 _PROTONATED: Final = next(a for a in ADDUCTS if a.name == "[M+H]+")
 _DEPROTONATED: Final = next(a for a in ADDUCTS if a.name == "[M-H]-")
+_CATION: Final = next(a for a in ADDUCTS if a.name == "[M]+")
 _NEGATIVE_SHARE: Final = 0.3
 
 
@@ -44,11 +46,15 @@ def simulate(molecules: Molecules, molecule: int, generator: np.random.Generator
         molecule: Row.
         generator: Source of randomness.
     """
-    adduct = _DEPROTONATED if generator.random() < _NEGATIVE_SHARE else _PROTONATED
+    negative = generator.random() < _NEGATIVE_SHARE
+    adduct = _DEPROTONATED if negative else _PROTONATED
+    if molecules.charge[molecule] > 0:  # a permanent cation flies as it is
+        adduct = _CATION
     parent = molecules.atom_counts[molecule].astype(np.float32)
     inside, cost, cuts = _fragments(molecules, molecule, generator)
     counts = _fragment_counts(molecules, molecule, inside)
     counts[:, HYDROGEN] += _hydrogen_shift(cuts, adduct.charge, generator)
+    counts[:, HYDROGEN] += _paired(counts, adduct.charge, generator)
     parent_ion = parent + np.asarray(adduct.change, np.float32)
     real = (counts >= 0).all(1) & (counts <= parent_ion).all(1)
     counts, cost = counts[real], cost[real]
@@ -130,9 +136,17 @@ def _fragment_counts(
 def _hydrogen_shift(
     cuts: NDArray[np.int64], charge: int, generator: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Hydrogens gained so that the ion has an even number of electrons."""
+    """Hydrogens gained where single bonds break, one at each cut moving to either side."""
     odd = cuts % 2 == 1
     draw = generator.random(len(cuts))
     after_odd = np.where(draw < 0.45, 0, np.where(draw < 0.8, 2 * charge, -2 * charge))
     after_even = np.where(draw < 0.6, charge, np.where(draw < 0.8, -charge, 3 * charge))
     return np.where(odd, after_odd, after_even).astype(np.float32)
+
+
+def _paired(
+    counts: NDArray[np.float32], charge: int, generator: np.random.Generator
+) -> NDArray[np.float32]:
+    """One hydrogen more or less where electrons would be left unpaired, as after a double bond."""
+    odd = (counts @ np.asarray(ATOMIC_NUMBERS) - charge) % 2
+    return (odd * np.where(generator.random(len(counts)) < 0.5, 1, -1)).astype(np.float32)

@@ -82,7 +82,8 @@ def orthogonal_features(n_features: int, width: int, generator: torch.Generator)
     blocks = [torch.empty(0, width)]
     for _ in range(-(-n_features // width)):
         gaussian = torch.randn(width, width, generator=generator)
-        direction, _ = torch.linalg.qr(gaussian)
+        direction, upper = torch.linalg.qr(gaussian)
+        direction = direction * upper.diagonal().sign()  # else LAPACK's signs favour one side
         norm = torch.randn(width, width, generator=generator).norm(dim=1, keepdim=True)
         blocks.append(direction.T * norm)
     return torch.cat(blocks)[:n_features]

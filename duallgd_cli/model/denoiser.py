@@ -115,7 +115,7 @@ class Denoiser(nn.Module):
         embedded = self.bit_embedding(condition.bit)
         bits = torch.cat([self.no_bit.expand(len(embedded), 1, -1), embedded], 1)
         weight = condition.bit_log_prob.exp().unsqueeze(-1)
-        pooled = (embedded * weight).sum(1) * weight.shape[1] ** -0.5
+        pooled = (embedded * weight).sum(1) * weight.sum(1).clamp_min(1).rsqrt()
         y = self.formula_in(_formula_features(condition)) + self.bits_in(pooled)
         place, from_end, fraction = _places(condition)
         limit = self.settings.position_limit - 1

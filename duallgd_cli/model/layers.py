@@ -173,7 +173,7 @@ class DualStreamLayer(nn.Module):
         self.atom_attention = AtomAttention(settings)
         self.atom_feed = FeedForward(atom, 2)
         self.pair_attention = PairAttention(settings, layer)
-        self.pair_feed = FeedForward(pair, 4)
+        self.pair_feed = FeedForward(pair, settings.pair_feed)
         self.atoms_from_pairs = AtomsFromPairs(*cross)
         self.pairs_from_atoms = PairsFromAtoms(*cross)
         self.cross_norm_atoms = nn.LayerNorm(atom)

@@ -15,6 +15,7 @@ class DenoiserSettings:
         pair_width: Channels of a pair, d_e.
         global_width: Channels of the global state, d_y.
         atom_heads: Heads of the atom stream's self-attention and of the fingerprint attention.
+        pair_feed: Hidden channels of a pair's feed-forward network, as a multiple of `pair_width`.
         pair_heads: Heads of the bond stream's self-attention.
         cross_heads: Heads of both cross-attentions.
         cross_width: Channels of the cross-attentions' queries, keys and values.
@@ -30,6 +31,7 @@ class DenoiserSettings:
     pair_width: int = 64
     global_width: int = 256
     atom_heads: int = 8
+    pair_feed: int = 4
     pair_heads: int = 4
     cross_heads: int = 8
     cross_width: int = 64
@@ -56,6 +58,7 @@ class EncoderSettings:
         layers: Transformer layers.
         width: Channels of a peak token.
         heads: Attention heads.
+        summary: Channels from which all fingerprint bits are read.
         dropout: Dropout of each residual branch and of the summary while training.
         fingerprint_bits: Length of the predicted fingerprint.
     """
@@ -63,6 +66,7 @@ class EncoderSettings:
     layers: int = 4
     width: int = 128
     heads: int = 8
+    summary: int = 256
     dropout: float = 0.1
     fingerprint_bits: int = 4096
 

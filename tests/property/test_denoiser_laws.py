@@ -132,7 +132,7 @@ def test_what_stands_at_padding_changes_nothing():
 
 
 def test_bits_without_probability_are_not_there_for_the_atoms():
-    """Keys and values of padded bits carry no weight; see the next test for the global state."""
+    """Keys and values of padded bits carry no weight."""
     known = condition(["C4H7NO2S"])
     shut = torch.full_like(known.bit_log_prob[:, -4:], -torch.inf)
     one = replace(known, bit_log_prob=torch.cat([known.bit_log_prob[:, :-4], shut], 1))
@@ -142,10 +142,6 @@ def test_bits_without_probability_are_not_there_for_the_atoms():
     torch.testing.assert_close(logits(bonds, 200, other), logits(bonds, 200, one))
 
 
-@pytest.mark.xfail(
-    reason="the pooled bits are divided by the root of the padded number of bits, so the global "
-    "state depends on it; trained weights expect that"
-)
 def test_padding_the_list_of_bits_changes_nothing():
     known = condition(["C4H7NO2S"])
     pad = torch.nn.functional.pad

@@ -43,9 +43,9 @@ class FormulaTransformer(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.pool = nn.Linear(width, settings.heads)
         self.heads = settings.heads
-        self.hidden = nn.Linear(2 * width, 2 * width)
+        self.hidden = nn.Linear(2 * width, settings.summary)
         self.dropout = nn.Dropout(settings.dropout)
-        self.fingerprint = nn.Linear(2 * width, settings.fingerprint_bits)
+        self.fingerprint = nn.Linear(settings.summary, settings.fingerprint_bits)
 
     def forward(self, peaks: PeakBatch) -> Tensor:
         """Fingerprint logits, (B, F)."""

@@ -75,10 +75,6 @@ def test_single_bonds_broken_leave_an_even_number_of_electrons():
             assert (electrons(rows) % 2 == 0).all()
 
 
-@pytest.mark.xfail(
-    reason="a cut is counted as one whatever the order of its bond, so pieces of double and "
-    "aromatic bonds may keep an unpaired electron"
-)
 def test_any_bonds_broken_leave_an_even_number_of_electrons(molecules):
     odd = [
         electrons(simulate(molecules, row, np.random.default_rng(seed))) % 2

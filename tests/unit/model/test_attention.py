@@ -113,9 +113,6 @@ def test_random_features_are_orthogonal_within_a_block_and_as_long_as_gaussian_r
     assert abs(float(drawn.square().sum(1).mean()) - WIDTH) < 0.5
 
 
-@pytest.mark.xfail(
-    reason="the signs of QR are LAPACK's, so rows lean to one side; trained weights hold such rows"
-)
 def test_random_features_have_no_preferred_side():
     drawn = orthogonal_features(40_000, WIDTH, torch.Generator().manual_seed(4))
 
