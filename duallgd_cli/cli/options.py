@@ -1,12 +1,107 @@
-"""What several commands do with their options: settings from files, options and assignments."""
+"""Options that several commands share: each written once, and how settings come out of them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from duallgd_cli import config
+import typer
 
 S = TypeVar("S")
+
+# Panels of the help.
+SAMPLING: Final = "Sampling"
+MACHINE: Final = "Machine"
+LONG: Final = "Long runs"
+MESSAGES: Final = "Settings and messages"
+
+Samples = Annotated[
+    int | None, typer.Option(help="Molecules drawn per spectrum.", rich_help_panel=SAMPLING)
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Denoising steps per molecule, 1 to 500.", rich_help_panel=SAMPLING),
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option(
+        help="uniform, or the time steps themselves, such as 500,250,100,0.",
+        rich_help_panel=SAMPLING,
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(help="Below 1 draws the likelier molecules more often.", rich_help_panel=SAMPLING),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights file or name. By default those that come with duallgd.",
+        rich_help_panel=MACHINE,
+    ),
+]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=MACHINE)
+]
+Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=MACHINE)]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="CPU threads. By default the physical cores at hand.", rich_help_panel=MACHINE
+    ),
+]
+MaxMemory = Annotated[
+    int | None,
+    typer.Option(
+        metavar="MIB", help="Working memory of the network, MiB.", rich_help_panel=MACHINE
+    ),
+]
+TimeoutPerSpectrum = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Give up on a spectrum after this time; its row says so.",
+        rich_help_panel=LONG,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Continue an interrupted run of the same settings; finished spectra are kept.",
+        rich_help_panel=LONG,
+    ),
+]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N",
+        help="Predict the I-th of N parts, for job arrays; duallgd merge joins them.",
+        rich_help_panel=LONG,
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show errors only.", rich_help_panel=MESSAGES)
+]
+JsonLog = Annotated[
+    bool,
+    typer.Option(
+        "--json-log",
+        help="Messages and progress as JSON lines on standard error.",
+        rich_help_panel=MESSAGES,
+    ),
+]
+Config = Annotated[
+    Path | None, typer.Option(help="YAML file of settings.", rich_help_panel=MESSAGES)
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting by its dotted name; may be repeated.",
+        rich_help_panel=MESSAGES,
+    ),
+]
 
 
 def settings_of(
@@ -23,6 +118,8 @@ def settings_of(
     Raises:
         ConfigError: A setting is unknown, of the wrong type or out of range.
     """
+    from duallgd_cli import config
+
     values = config.read_mapping(file) if file is not None else {}
     for path, value in given.items():
         if value is not None:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from duallgd_cli.cli import options
+
 EPILOG = """
 **Examples**
 
@@ -23,8 +25,7 @@ skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or b
 interrupted.
 """
 
-_INPUT, _SAMPLING, _OUTPUT = "Formulas and peaks", "Sampling", "Output"
-_MACHINE, _LONG, _SETTINGS = "Machine", "Long runs", "Settings and messages"
+_INPUT, _OUTPUT = "Formulas and peaks", "Output"
 
 
 def predict(
@@ -98,119 +99,41 @@ def predict(
             rich_help_panel=_INPUT,
         ),
     ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(help="Molecules drawn per spectrum.", rich_help_panel=_SAMPLING),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Denoising steps per molecule, 1 to 500.", rich_help_panel=_SAMPLING),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            help="uniform, or the time steps themselves, such as 500,250,100,0.",
-            rich_help_panel=_SAMPLING,
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            help="Below 1 draws the likelier molecules more often.", rich_help_panel=_SAMPLING
-        ),
-    ] = None,
+    samples: options.Samples = None,
+    steps: options.Steps = None,
+    schedule: options.Schedule = None,
+    temperature: options.Temperature = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Same seed, same candidates.", rich_help_panel=_SAMPLING),
+        typer.Option(help="Same seed, same candidates.", rich_help_panel=options.SAMPLING),
     ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="Weights file or name. By default those that come with duallgd.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="CPU threads. By default the physical cores at hand.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    max_memory: Annotated[
-        int | None,
-        typer.Option(
-            metavar="MIB", help="Working memory of the network, MiB.", rich_help_panel=_MACHINE
-        ),
-    ] = None,
-    timeout_per_spectrum: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Give up on a spectrum after this time; its row says so.",
-            rich_help_panel=_LONG,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue an interrupted run of the same settings; finished spectra are kept.",
-            rich_help_panel=_LONG,
-        ),
-    ] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Predict the I-th of N parts, for job arrays; duallgd merge joins them.",
-            rich_help_panel=_LONG,
-        ),
-    ] = None,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    max_memory: options.MaxMemory = None,
+    timeout_per_spectrum: options.TimeoutPerSpectrum = None,
+    resume: options.Resume = False,
+    shard: options.Shard = None,
     journal: Annotated[
         Path | None,
         typer.Option(
             help="Where finished spectra are kept as they come. By default beside the output.",
-            rich_help_panel=_LONG,
+            rich_help_panel=options.LONG,
         ),
     ] = None,
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Exit with 1 if a spectrum was skipped.", rich_help_panel=_SETTINGS
+            "--strict",
+            help="Exit with 1 if a spectrum was skipped.",
+            rich_help_panel=options.MESSAGES,
         ),
     ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Show errors only.", rich_help_panel=_SETTINGS),
-    ] = False,
-    json_log: Annotated[
-        bool,
-        typer.Option(
-            "--json-log",
-            help="Messages and progress as JSON lines on standard error.",
-            rich_help_panel=_SETTINGS,
-        ),
-    ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="YAML file of settings.", rich_help_panel=_SETTINGS),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting by its dotted name; may be repeated.",
-            rich_help_panel=_SETTINGS,
-        ),
-    ] = None,
+    quiet: options.Quiet = False,
+    json_log: options.JsonLog = False,
+    config: options.Config = None,
+    set_: options.Assignments = None,
 ) -> None:
     """Rank candidate structures for each spectrum.
 
@@ -218,7 +141,6 @@ def predict(
     file, an option or a table. Every MS2 spectrum gets its candidates, or a row that says why not.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.cli.options import settings_of
     from duallgd_cli.inference import api
     from duallgd_cli.inference.inputs import count_spectra
     from duallgd_cli.inference.predict import predict as predict_files
@@ -243,7 +165,7 @@ def predict(
         "sampling.max_memory_mib": max_memory,
         "sampling.timeout_s": timeout_per_spectrum,
     }
-    settings = settings_of(PredictSettings, config, given, set_ or [])
+    settings = options.settings_of(PredictSettings, config, given, set_ or [])
     request = PredictRequest(
         inputs=tuple(spectra),
         output=output or running.default_output(spectra, format),
