@@ -97,6 +97,11 @@ def load(path: Path) -> Checkpoint:
             f"weights {path} have format version {metadata.get('format_version')}, this version "
             f"reads {FORMAT_VERSION}; use weights made by 'duallgd train' or 'duallgd weights'"
         )
+    if "preset" in metadata:
+        raise WeightsError(
+            f"weights {path} hold the {metadata['preset']} network, which this command does not "
+            "work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
+        )
     try:
         values = [json.loads(metadata[name]) for name in ("settings", "record", "ranking")]
         if not all(isinstance(value, dict) for value in values):

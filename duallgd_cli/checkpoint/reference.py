@@ -54,7 +54,8 @@ class ReferenceCheckpoint:
         absent = [part for part in PARTS if part not in self.parts]
         if absent:
             raise WeightsError(
-                f"these weights hold no {' and no '.join(absent)}; use those of a fine-tuned system"
+                f"these weights hold no {' and no '.join(absent)}, so they cannot predict; convert "
+                "the checkpoint of a fine-tuned system"
             )
         network = ReferenceDualLGD(self.settings)
         load_strictly(network, self.tensors)

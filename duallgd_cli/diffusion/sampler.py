@@ -5,6 +5,7 @@ Letters: S samples of one hypothesis, M pairs, C bond classes.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -15,6 +16,9 @@ from duallgd_cli.diffusion.transition import draw_classes, skipped_posterior
 
 # A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
+# What the last jump makes of clean-bond log-probabilities (c, M, C) and of a way to draw classes
+# (c, M) at step 0, which it may leave alone.
+LastJump = Callable[[Tensor, Callable[[], Tensor]], Tensor]
 
 _REMEMBERED: Final = 5
 _INT24: Final = 1 << 24
@@ -74,6 +78,18 @@ class Noise:
         return whole.float() / _INT24
 
 
+def most_probable(log_prob: Tensor, draw: Callable[[], Tensor]) -> Tensor:
+    """End with the mode of the clean-bond distribution."""
+    del draw
+    return log_prob.argmax(-1)
+
+
+def drawn(log_prob: Tensor, draw: Callable[[], Tensor]) -> Tensor:
+    """End with a draw, as at any other step; alpha_bar at 0 is just below one."""
+    del log_prob
+    return draw()
+
+
 @dataclass(frozen=True, eq=False)
 class SamplingTask:
     """What is the same for all chunks of one hypothesis.
@@ -84,6 +100,7 @@ class SamplingTask:
         alpha_bar: Cumulative signal share, (T + 1,), likewise.
         noise: Numbers for all S samples.
         temperature: Divides the clean-bond logits.
+        last_jump: How the walk ends.
     """
 
     plan: JumpPlan
@@ -91,6 +108,7 @@ class SamplingTask:
     alpha_bar: Tensor
     noise: Noise
     temperature: float = 1.0
+    last_jump: LastJump = most_probable
 
 
 @torch.inference_mode()
@@ -100,7 +118,7 @@ def sample(
     rows: slice,
     check: Callable[[], None] = lambda: None,
 ) -> Samples:
-    """Draw a chunk of samples; the last jump takes the mode.
+    """Draw a chunk of samples; the task's `last_jump` ends them.
 
     Args:
         denoise: The network, with its condition bound.
@@ -111,18 +129,24 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    marginal, alpha_bar = task.marginal, task.alpha_bar
-    uniform = task.noise.uniform(0)[rows].to(marginal.device)
-    bond = draw_classes(marginal.expand(*uniform.shape, -1), uniform)
+    uniform = task.noise.uniform(0)[rows].to(task.marginal.device)
+    bond = draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
     remembered: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
         log_prob = torch.log_softmax(denoise(bond, t).float() / task.temperature, -1)
         remembered = [*remembered[1 - _REMEMBERED :], log_prob]
-        if s == 0:
-            bond = log_prob.argmax(-1)
-            break
-        posterior = skipped_posterior(log_prob.exp(), bond, alpha_bar[s], alpha_bar[t], marginal)
-        bond = draw_classes(posterior, task.noise.uniform(number)[rows].to(marginal.device))
+        draw = partial(_draw, task, rows, log_prob, bond, (number, t, s))
+        bond = draw() if s else task.last_jump(log_prob, draw)
     chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in remembered]
     return Samples(bond, torch.stack(chosen).mean(0), remembered[-1])
+
+
+def _draw(
+    task: SamplingTask, rows: slice, log_prob: Tensor, bond: Tensor, jump: tuple[int, int, int]
+) -> Tensor:
+    """Classes at s (c, M), from those at t; `jump` is the evaluation's number, t and s."""
+    number, t, s = jump
+    marginal, share = task.marginal, task.alpha_bar
+    posterior = skipped_posterior(log_prob.exp(), bond, share[s], share[t], marginal)
+    return draw_classes(posterior, task.noise.uniform(number)[rows].to(marginal.device))

@@ -3,9 +3,9 @@
 S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,16 +15,19 @@ from torch import Tensor
 
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.format import sha256
+from duallgd_cli.checkpoint.reference import is_reference
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import parse_schedule
-from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
+from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.inference.about import parameter_counts
-from duallgd_cli.inference.generation import Generated, LoadedModel, OutOfTimeError
+from duallgd_cli.inference.drawing import Deadline, PairCost, draw_in_chunks, samples_at_once
+from duallgd_cli.inference.generation import Generated, LoadedModel
 from duallgd_cli.inference.ranking import RankingModel
+from duallgd_cli.inference.reference_generate import load_reference_model
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.denoiser import Context
 from duallgd_cli.model.duallgd import DualLGD
@@ -84,8 +87,7 @@ class ModelGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
-        Chunks follow from the formula and the settings alone. When CUDA runs out of memory the
-        chunk is halved, and the notes say so.
+        Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`.
         """
         device = self.runtime.device
         process = self.model.settings.diffusion
@@ -101,22 +103,7 @@ class ModelGenerator:
             temperature=settings.temperature,
         )
         chunk = chunk_size(n_pairs, settings, device)
-        parts: list[Samples] = []
-        notes: list[str] = []
-        done = 0
-        while done < settings.samples:
-            rows = slice(done, min(done + chunk, settings.samples))
-            denoise = self._denoiser(context, rows.stop - rows.start)
-            try:
-                parts.append(sample(denoise, task, rows, check).cpu())
-            except torch.OutOfMemoryError:
-                if chunk == 1:
-                    raise
-                chunk //= 2
-                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
-                continue
-            done = rows.stop
-        return Samples.join(parts), tuple(notes)
+        return draw_in_chunks(partial(self._denoiser, context), task, chunk, check)
 
     def _denoiser(self, context: Context, samples: int) -> Callable[[Tensor, int], Tensor]:
         repeated = context.expand(samples)
@@ -129,23 +116,6 @@ class ModelGenerator:
         return denoise
 
 
-@dataclass(frozen=True)
-class Deadline:
-    """When a spectrum's time is up, on the monotonic clock; infinity where it has no limit."""
-
-    at: float
-
-    @classmethod
-    def after(cls, seconds: float | None) -> "Deadline":
-        """From now on; None never ends."""
-        return cls(float("inf") if seconds is None else time.monotonic() + seconds)
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when the time is up."""
-        if time.monotonic() > self.at:
-            raise OutOfTimeError
-
-
 def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     """Load weights for prediction.
 
@@ -154,9 +124,11 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         runtime: Where to run.
 
     Raises:
-        WeightsError: Missing, broken or of another shape.
+        WeightsError: Missing, broken, of another shape, or only a part of the authors' system.
     """
     path = resolve_weights(weights)
+    if is_reference(path):
+        return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     model = checkpoint.build().to(runtime.device)
     return LoadedModel(
@@ -185,7 +157,4 @@ def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -
 
 def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -> int:
     """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
-    pairs = settings.max_memory_mib * (1 << 20) // BYTES_PER_PAIR
-    if device.type == "cpu":
-        pairs = min(pairs, _CPU_PAIRS)
-    return max(1, min(settings.samples, pairs // n_pairs))
+    return samples_at_once(n_pairs, settings, device, PairCost(BYTES_PER_PAIR, _CPU_PAIRS))

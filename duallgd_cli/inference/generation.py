@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import Failure
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -20,6 +21,18 @@ _SEED_BYTES = 8
 
 class OutOfTimeError(Exception):
     """One spectrum used up its time; raised between steps and turned into status ``timeout``."""
+
+
+class RefusedError(Exception):
+    """A hypothesis that the weights cannot be asked about; turned into a row that says why.
+
+    Attributes:
+        failure: Status and message of that row.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +46,7 @@ class Generated:
             None where the generator does not keep them.
         fingerprint: Predicted probability of each Morgan bit, float32 (4096,), or None.
         notes: Sentences for the run record, such as a chunk halved after running out of memory.
+        message: Sentence that must accompany the candidates, "" for none.
     """
 
     bond_class: NDArray[np.int8]
@@ -40,6 +54,7 @@ class Generated:
     bond_log_prob: NDArray[np.float16] | None = None
     fingerprint: NDArray[np.float32] | None = None
     notes: tuple[str, ...] = ()
+    message: str = ""
 
     def __post_init__(self) -> None:
         samples = len(self.bond_class)
@@ -67,6 +82,7 @@ class Generator(Protocol):
 
         Raises:
             OutOfTimeError: `settings.timeout_s` passed; looked at between steps.
+            RefusedError: The weights were not made for this formula or adduct.
         """
         ...
 

@@ -13,7 +13,12 @@ import numpy as np
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.inference.assembly import collect, distinct
-from duallgd_cli.inference.generation import Generator, OutOfTimeError, noise_seed
+from duallgd_cli.inference.generation import (
+    Generator,
+    OutOfTimeError,
+    RefusedError,
+    noise_seed,
+)
 from duallgd_cli.inference.prediction import OK, Case, ExplainedPeak, Member, Outcome, sentences
 from duallgd_cli.inference.settings import PredictSettings
 from duallgd_cli.inference.workers import Workers
@@ -115,6 +120,9 @@ def start(
     except OutOfTimeError:
         late = _late(described, settings, started)
         return lambda: late
+    except RefusedError as refused:
+        refusal = _refused(described, refused.failure)
+        return lambda: refusal
 
     def finish() -> Outcome:
         try:
@@ -123,6 +131,7 @@ def start(
             return _late(described, settings, started)
         outcome = replace(
             described,
+            message=sentences(generated.message, described.message),
             structures=structures,
             tallies=tallies,
             notes=generated.notes,
@@ -202,6 +211,11 @@ def _short(value: np.float32) -> float:
 
 def _failed(failure: Failure) -> Outcome:
     return Outcome(status=failure.status, message=failure.message)
+
+
+def _refused(described: Outcome, failure: Failure) -> Outcome:
+    message = sentences(failure.message, described.message)
+    return replace(described, status=failure.status, message=message)
 
 
 def _late(described: Outcome, settings: PredictSettings, started: float) -> Outcome:

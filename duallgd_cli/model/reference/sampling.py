@@ -1,6 +1,7 @@
 """The reference denoiser as the sampler sees it: one ion's atoms and condition bound to it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -39,7 +40,11 @@ def atoms_of(symbols: Sequence[str], settings: ReferenceSettings) -> AtomsOfGrap
 
 
 def bound(
-    denoiser: ReferenceDenoiser, known: AtomsOfGraphs, condition: Tensor, n_steps: int
+    denoiser: ReferenceDenoiser,
+    known: AtomsOfGraphs,
+    condition: Tensor,
+    n_steps: int,
+    precision: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Callable[[Tensor, int], Tensor]:
     """The denoiser of one ion: noisy classes (S, M) and a step t to logits (S, M, classes).
 
@@ -48,6 +53,8 @@ def bound(
         known: Atoms of one graph.
         condition: Its projected fingerprint, (1, condition_width).
         n_steps: T.
+        precision: Context of the network's own products; the features, which are counts and
+            eigenvectors, stay in float32.
     """
     device = condition.device
     atom_class, atom_mask = known.atom_class.to(device), known.atom_mask.to(device)
@@ -63,7 +70,9 @@ def bound(
         time = torch.full((samples,), t / n_steps, device=device)
         # Reference: before the first draw the diagonal is empty, afterwards it says "none".
         diagonal = NO_CLASS if t == n_steps else BOND_NONE
-        logits: Tensor = denoiser(with_features(atoms, bond_class, time, condition, diagonal))
+        graphs = with_features(atoms, bond_class, time, condition, diagonal)
+        with precision():
+            logits: Tensor = denoiser(graphs)
         return logits
 
     return denoise

@@ -1,0 +1,87 @@
+"""Drawing all samples of one hypothesis with a denoiser, in chunks, in time and in memory."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask, sample
+from duallgd_cli.inference.generation import OutOfTimeError
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a spectrum's time is up, on the monotonic clock; infinity where it has no limit."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float | None) -> "Deadline":
+        """From now on; None never ends."""
+        return cls(float("inf") if seconds is None else time.monotonic() + seconds)
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when the time is up."""
+        if time.monotonic() > self.at:
+            raise OutOfTimeError
+
+
+@dataclass(frozen=True)
+class PairCost:
+    """What one atom pair of one sample costs a network.
+
+    Attributes:
+        working_bytes: Working memory in a forward pass, all layers' live tensors together.
+        at_once_on_cpu: Pairs beyond which a CPU's caches are too small and candidates get slower.
+    """
+
+    working_bytes: int
+    at_once_on_cpu: int
+
+
+def samples_at_once(
+    n_pairs: int, settings: SamplingSettings, device: torch.device, cost: PairCost
+) -> int:
+    """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
+    pairs = settings.max_memory_mib * (1 << 20) // cost.working_bytes
+    if device.type == "cpu":
+        pairs = min(pairs, cost.at_once_on_cpu)
+    return max(1, min(settings.samples, pairs // n_pairs))
+
+
+def draw_in_chunks(
+    denoiser_of: Callable[[int], Denoise],
+    task: SamplingTask,
+    chunk: int,
+    check: Callable[[], None],
+) -> tuple[Samples, tuple[str, ...]]:
+    """Draw all samples of a task; they come back on the CPU.
+
+    When CUDA runs out of memory the chunk is halved, and the notes say so.
+
+    Args:
+        denoiser_of: A denoiser for so many samples.
+        task: What to draw.
+        chunk: Samples drawn together.
+        check: Called before every evaluation; may raise to stop.
+
+    Returns:
+        The samples, and notes for the run record.
+    """
+    parts: list[Samples] = []
+    notes: list[str] = []
+    done, samples = 0, task.noise.samples
+    while done < samples:
+        rows = slice(done, min(done + chunk, samples))
+        try:
+            parts.append(sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu())
+        except torch.OutOfMemoryError:
+            if chunk == 1:
+                raise
+            chunk //= 2
+            notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+            continue
+        done = rows.stop
+    return Samples.join(parts), tuple(notes)
