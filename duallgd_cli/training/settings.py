@@ -44,7 +44,7 @@ class TrainingData:
         bucket: Sizes are padded up to a multiple of this.
         max_atoms: Larger molecules are not trained on.
         clean_share: Share of fingerprints that are not spoilt (decoder stage).
-        false_bits: Expected false bits of a fully spoilt fingerprint.
+        false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where structures are given.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
@@ -54,8 +54,8 @@ class TrainingData:
     spectra_per_batch: int = 64
     bucket: int = 1
     max_atoms: int = 100
-    clean_share: float = 0.25
-    false_bits: float = 80.0
+    clean_share: float = 0.15
+    false_bits: float = 450.0
     shuffle_share: float = 0.0
     simulated_share: float = 0.5
     peak_dropout: float = 0.4
