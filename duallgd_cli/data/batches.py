@@ -91,12 +91,12 @@ class ConditionNoise:
     Measured on predicted fingerprints of molecules that the encoder never saw: the logit of a true
     bit is about the logit of its frequency plus a quality that the molecule's bits share, low for
     three molecules in four and high where the encoder knows something alike. A rare bit is thus
-    mostly lost, not doubted. False bits follow their frequency, and are fewer where quality is high.
+    mostly lost, not doubted. False bits follow their frequency; fewer come with high quality.
 
     Attributes:
         clean_share: Molecules whose fingerprint stays as it is.
-        false_bits: False bits drawn, with repeats, where quality is low; a third is likely enough to
-            be kept.
+        false_bits: False bits drawn, with repeats, where quality is low; a third of them is likely
+            enough to be kept.
     """
 
     clean_share: float = 0.15
