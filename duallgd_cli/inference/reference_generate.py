@@ -33,7 +33,7 @@ from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.reference_subformula import ReferencePeaks, adduct_name, reference_peaks
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
-PAIR_COST: Final = PairCost(working_bytes=32_768, at_once_on_cpu=4_096)
+PAIR_COST: Final = PairCost(working_bytes=16_384, at_once_on_cpu=8_192)
 # Reference: candidates are ranked by how often they were drawn. The likelihood's weight is too
 # small to do more than order those drawn equally often, which the authors leave to chance.
 BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)
