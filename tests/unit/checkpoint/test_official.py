@@ -14,125 +14,25 @@ from duallgd_cli.checkpoint.official_sizes import variant_of
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.reference.features import AtomsOfGraphs, with_features
 from duallgd_cli.model.reference.mist import FormulaPeaks
-from duallgd_cli.model.reference.network import ReferenceDualLGD
-from duallgd_cli.model.reference.settings import (
-    ReferenceDenoiserSettings,
-    ReferenceEncoderSettings,
-    ReferenceSettings,
+from tests.made_reference import (
+    SETTINGS,
+    SYMBOLS,
+    decoder_file,
+    encoder_file,
+    fine_tuned_file,
+    hyper_parameters,
+    stirred_network,
 )
-
-EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
-SYMBOLS = ["C", "O", "P", "N", "S", "Cl", "F", "H"]
-SETTINGS = ReferenceSettings(
-    ReferenceDenoiserSettings(
-        layers=2,
-        condition_width=24,
-        atom_width=16,
-        edge_width=8,
-        global_width=20,
-        atom_hidden=12,
-        edge_hidden=10,
-        global_hidden=14,
-        atom_feed=18,
-        edge_feed=6,
-        global_feed=22,
-        pair_feed=26,
-        heads=2,
-        n_features=6,
-    ),
-    ReferenceEncoderSettings(width=16, heads=4, fragment_bits=12, fingerprint_sizes=(8, 16, 32)),
-    n_steps=20,
-    marginal=tuple((torch.tensor(EDGE_COUNTS) / sum(EDGE_COUNTS)).tolist()),
-    max_atoms=40,
-)
-
-
-class AnyNode:
-    """Stands for a value of a settings tree."""
-
-    def __init__(self, value):
-        self._val = value
-
-
-class DictConfig:
-    """Stands for a branch of a settings tree."""
-
-    def __init__(self, values):
-        branch = {
-            k: DictConfig(v) if isinstance(v, dict) else AnyNode(v) for k, v in values.items()
-        }
-        self._content = branch
-        self._parent = self
-
-
-class DatasetInfos:
-    """Stands for the authors' statistics of a data set."""
-
-    def __init__(self):
-        self.edge_types = torch.tensor(EDGE_COUNTS, dtype=torch.float64)
-        self.max_n_nodes = SETTINGS.max_atoms
-        self.atom_decoder = SYMBOLS
-        self.secret = DictConfig({"deep": 1})
-
-
-def their_model(**changes):
-    model = {
-        "diffusion_steps": SETTINGS.n_steps,
-        "transition": "marginal",
-        "diffusion_noise_schedule": "cosine",
-        "extra_features": "all",
-        "hidden_dims": {"n_head": SETTINGS.denoiser.heads},
-        "duallgd": {
-            "performer_num_features": SETTINGS.denoiser.n_features,
-            "dual_heads": SETTINGS.denoiser.heads,
-            "linear_attention_type": "performer",
-            "cross_attention_mode": "bidirectional",
-        },
-    }
-    return {**model, **changes}
-
-
-def hyper_parameters(**changes):
-    return {
-        "cfg": DictConfig({"model": their_model(**changes), "general": {"name": "x"}}),
-        "dataset_infos": DatasetInfos(),
-        "visualization_tools": AnyNode(None),
-    }
 
 
 @pytest.fixture(scope="module")
 def network():
-    torch.manual_seed(0)
-    model = ReferenceDualLGD(SETTINGS).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model
+    return stirred_network()
 
 
 @pytest.fixture
 def fine_tuned(network):
-    """The authors' fine-tuned file as Python values."""
-    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    for name, tensor in theirs(network.denoiser, DENOISER).items():
-        state[f"decoder.{name}"] = tensor
-    for name, tensor in theirs(network.encoder, ENCODER).items():
-        state[f"encoder.{name}"] = tensor
-    for name, tensor in network.projection.state_dict().items():
-        state[f"merge_function.{name}"] = tensor
-    return {
-        "epoch": 49,
-        "global_step": 1000,
-        "pytorch-lightning_version": "2.0.4",
-        "state_dict": state,
-        "hyper_parameters": hyper_parameters(),
-        "callbacks": {"ModelCheckpoint": {"best": torch.tensor(1.0)}},
-    }
-
-
-def theirs(module, table):
-    """A module's tensors by the authors' names; the random features are in no file of theirs."""
-    own = {n: t for n, t in module.state_dict().items() if "kernel" not in n}
-    return {name: own[ours] for ours, name in theirs_of(own, table).items()}
+    return fine_tuned_file(network)
 
 
 @pytest.fixture
@@ -207,11 +107,8 @@ def test_the_record_says_where_the_weights_come_from(fine_tuned, saved):
     assert json.dumps(got.record)
 
 
-def test_a_pretrained_decoder_is_converted_alone(network, fine_tuned, saved, tmp_path):
-    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    state |= {f"model.{name}": t for name, t in theirs(network.denoiser, DENOISER).items()}
-
-    reference.save(tmp_path / "w.safetensors", convert(saved({**fine_tuned, "state_dict": state})))
+def test_a_pretrained_decoder_is_converted_alone(network, saved, tmp_path):
+    reference.save(tmp_path / "w.safetensors", convert(saved(decoder_file(network))))
     got = reference.load(tmp_path / "w.safetensors")
 
     assert got.parts == ("denoiser",)
@@ -224,7 +121,7 @@ def test_a_pretrained_decoder_is_converted_alone(network, fine_tuned, saved, tmp
 
 @torch.no_grad()
 def test_a_bare_encoder_is_converted_alone(network, saved):
-    got = convert(saved(theirs(network.encoder, ENCODER)))
+    got = convert(saved(encoder_file(network)))
 
     assert got.parts == ("encoder",)
     assert got.settings.encoder == SETTINGS.encoder
