@@ -44,9 +44,7 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
     return save_drawings(directory / "plots", drawings)
 
 
-def save_drawings(
-    folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]
-) -> dict[str, Path]:
+def save_drawings(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) -> dict[str, Path]:
     """Draw figures and write each as PNG and SVG; needs matplotlib.
 
     Args:

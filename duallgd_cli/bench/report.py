@@ -100,7 +100,7 @@ def write_results(
         GROUPS: _groups(assessment.groups),
         CALIBRATION: _reliability(assessment.calibration),
     }
-    text = json.dumps(_finite(found), indent=2, ensure_ascii=False)
+    text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(directory / RESULTS, [text + "\n"])
     for name, rows in tables.items():
         write_atomically(directory / name, tsv(rows))
@@ -164,14 +164,14 @@ def _cell(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """JSON has no NaN: a number that does not exist becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

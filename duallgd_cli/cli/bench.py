@@ -8,6 +8,8 @@ from typing import Final
 
 import typer
 
+from duallgd_cli.cli import bench_attention
+
 EPILOG: Final = """
 **Examples**
 
@@ -25,3 +27,6 @@ def bench(context: typer.Context) -> None:
     """Measure speed and memory of the network, and what its parts are worth."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+app.command("attention", epilog=bench_attention.EPILOG)(bench_attention.attention)
