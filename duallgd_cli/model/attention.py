@@ -3,9 +3,13 @@
 Letters: B graphs, H heads, M tokens, D channels of a head, R random features of a head.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+
+from duallgd_cli.model.linear import linear
 
 
 def softmax_attention(
@@ -53,19 +57,21 @@ def favor_attention(
     """
     heads, n_features, width = features.shape
     dtype, scale = value.dtype, width**-0.25
-    project = torch.block_diag(*(features * scale).transpose(1, 2)).to(dtype)  # (H D, H R)
-    half_norm = _blocks(heads, width, 1, features).to(dtype) * (scale * scale / 2)  # (H D, H)
+    kind = (features.device, dtype)
+    own = same_head(heads, n_features, width, *kind)  # (H R, H D)
+    project = (features * scale).flatten(0, 1).to(dtype).repeat(1, heads) * own
+    half_norm = same_head(heads, 1, width, *kind) * (scale * scale / 2)  # (H, H D)
 
     def phi(x: Tensor) -> Tensor:
-        exponent = (x @ project).unflatten(-1, (heads, n_features))
-        return torch.exp(exponent - (x.square() @ half_norm).unsqueeze(-1)).flatten(-2)
+        exponent = linear(x, project).unflatten(-1, (heads, n_features))
+        return torch.exp(exponent - linear(x.square(), half_norm).unsqueeze(-1)).flatten(-2)
 
     key_phi, query_phi = phi(key) * mask.unsqueeze(-1), phi(query)
-    own = _blocks(heads, n_features, width, features).to(dtype)
     summed = (key_phi.transpose(1, 2) @ value) * own  # (B, H R, H D)
-    total = key_phi.sum(1).unsqueeze(-1) * _blocks(heads, n_features, 1, features).to(dtype)
-    share = (query_phi @ total + 1e-6).unsqueeze(-1)  # (B, M, H, 1)
-    return torch.flatten((query_phi @ summed).unflatten(-1, (heads, width)) / share, -2)
+    weighted = query_phi * key_phi.sum(1, keepdim=True)
+    share = linear(weighted, same_head(heads, 1, n_features, *kind)) + 1e-6  # (B, M, H)
+    mixed = (query_phi @ summed).unflatten(-1, (heads, width))
+    return torch.flatten(mixed / share.unsqueeze(-1), -2)
 
 
 def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:
@@ -89,8 +95,16 @@ def orthogonal_features(n_features: int, width: int, generator: torch.Generator)
     return torch.cat(blocks)[:n_features]
 
 
-def _blocks(heads: int, rows: int, columns: int, like: Tensor) -> Tensor:
-    """Block-diagonal matrix of ones, (heads * rows, heads * columns)."""
-    row = torch.arange(heads * rows, device=like.device) // rows
-    column = torch.arange(heads * columns, device=like.device) // columns
-    return (row[:, None] == column).to(like.dtype)
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # kept for training too, whichever asks first
+def same_head(
+    heads: int, rows: int, columns: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Block-diagonal matrix of ones, (heads * rows, heads * columns).
+
+    As the weight of a linear map it adds up within each head (rows = 1), or spreads one number over
+    a head's channels (columns = 1); every tensor stays contiguous.
+    """
+    row = torch.arange(heads * rows, device=device) // rows
+    column = torch.arange(heads * columns, device=device) // columns
+    return (row[:, None] == column).to(dtype)

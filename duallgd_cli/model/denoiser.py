@@ -28,6 +28,7 @@ from duallgd_cli.model.line_graph import (
     line_graph,
     pair_mask,
 )
+from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.settings import DenoiserSettings
 
 _TIME_WAVES: Final = 32
@@ -90,23 +91,23 @@ class Denoiser(nn.Module):
         self.element = nn.Embedding(N_HEAVY, atom)
         self.place = nn.Embedding(settings.position_limit, atom)
         self.place_from_end = nn.Embedding(settings.position_limit, atom)
-        self.relative = nn.Linear(2 * _RELATIVE_WAVES + 1, pair)
-        self.formula_in = nn.Linear(2 * N_ELEMENTS + 3, width)
-        self.bits_in = nn.Linear(atom, width)
-        self.time_in = nn.Linear(2 * _TIME_WAVES + N_GLOBAL_FEATURES, width)
-        self.y_out = nn.Linear(width, width)
-        self.atom_features = nn.Linear(N_ATOM_FEATURES, atom)
+        self.relative = Linear(2 * _RELATIVE_WAVES + 1, pair)
+        self.formula_in = Linear(2 * N_ELEMENTS + 3, width)
+        self.bits_in = Linear(atom, width)
+        self.time_in = Linear(2 * _TIME_WAVES + N_GLOBAL_FEATURES, width)
+        self.y_out = Linear(width, width)
+        self.atom_features = Linear(N_ATOM_FEATURES, atom)
         self.pair_token = nn.Embedding(N_PAIR_TOKENS, pair)
-        self.pair_walks = nn.Linear(N_WALKS, pair)
-        self.pair_sum = nn.Linear(atom, pair)
-        self.pair_product = nn.Linear(atom, pair)
-        self.pair_hidden = nn.Linear(3 * pair, 2 * pair)
-        self.pair_start = nn.Linear(2 * pair, pair)
+        self.pair_walks = Linear(N_WALKS, pair)
+        self.pair_sum = Linear(atom, pair)
+        self.pair_product = Linear(atom, pair)
+        self.pair_hidden = Linear(3 * pair, 2 * pair)
+        self.pair_start = Linear(2 * pair, pair)
         self.layers = nn.ModuleList(DualStreamLayer(settings, k) for k in range(settings.layers))
         self.fusions = nn.ModuleList(Fusion(settings) for _ in range(settings.layers - 1))
         self.readout_norm = nn.LayerNorm(pair)
-        self.readout_hidden = nn.Linear(pair, 2 * pair)
-        self.readout = nn.Linear(2 * pair, N_BOND_CLASSES)
+        self.readout_hidden = Linear(pair, 2 * pair)
+        self.readout = Linear(2 * pair, N_BOND_CLASSES)
 
     def context(self, condition: Condition) -> Context:
         """Everything that is the same for all steps and candidates."""
@@ -160,7 +161,7 @@ class Denoiser(nn.Module):
             atoms, pairs = layer(atoms, pairs, y, memory, masks, graph)
             if number < len(self.fusions):
                 y = self.fusions[number](y, atoms, pairs, masks)
-        hidden = relu(self.readout_hidden(self.readout_norm(pairs)))
+        hidden = self.readout_hidden.rectified(self.readout_norm(pairs))
         logits: Tensor = self.readout(hidden).float()
         return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
@@ -168,8 +169,8 @@ class Denoiser(nn.Module):
         """Pair tokens (equation 1), symmetric in the two atoms: their sum and their product."""
         summed = endpoint_atoms(self.pair_sum(atoms), graph).sum(2)
         product = endpoint_atoms(self.pair_product(atoms), graph).prod(2)
-        hidden = self.pair_hidden(torch.cat([edges.to(summed.dtype), summed, product], -1))
-        return self.pair_start(relu(hidden))  # type: ignore[no-any-return]
+        hidden = torch.cat([edges.to(summed.dtype), summed, product], -1)
+        return self.pair_start(self.pair_hidden.rectified(hidden))  # type: ignore[no-any-return]
 
     def _fade(self, t: Tensor) -> Tensor:
         start, stop = self.settings.fade_from, self.settings.fade_to

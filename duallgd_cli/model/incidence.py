@@ -3,17 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, incident_pairs
-
-
-def _head_of(inner_width: int, heads: int) -> Tensor:
-    """Sums the channels of each head, divided by sqrt(D): (inner_width, heads).
-
-    A product with this matrix is how both modules add up within a head and spread weights over a
-    head's channels; it keeps every tensor contiguous.
-    """
-    width = inner_width // heads
-    return torch.eye(heads).repeat_interleave(width, 0).mul(width**-0.5)
+from duallgd_cli.model.linear import Linear, linear
 
 
 class AtomsFromPairs(nn.Module):
@@ -26,15 +18,13 @@ class AtomsFromPairs(nn.Module):
         heads: Number of heads.
     """
 
-    head_of: Tensor
-
     def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
         super().__init__()
-        self.query = nn.Linear(atom_width, inner_width)
-        self.key = nn.Linear(pair_width, inner_width)
-        self.value = nn.Linear(pair_width, inner_width)
-        self.out = nn.Linear(inner_width, atom_width)
-        self.register_buffer("head_of", _head_of(inner_width, heads), persistent=False)
+        self.query = Linear(atom_width, inner_width)
+        self.key = Linear(pair_width, inner_width)
+        self.value = Linear(pair_width, inner_width)
+        self.out = Linear(inner_width, atom_width)
+        self.heads = heads
 
     def forward(self, atoms: Tensor, pairs: Tensor, mask: Tensor, graph: LineGraph) -> Tensor:
         """Change of the atom states.
@@ -48,14 +38,18 @@ class AtomsFromPairs(nn.Module):
         Returns:
             (B, N, atom_width).
         """
-        query = self.query(atoms).unsqueeze(2)  # (B, N, 1, H D)
-        key_value = torch.cat([self.key(pairs), self.value(pairs)], -1)
-        key, value = incident_pairs(key_value, graph).chunk(2, -1)  # each (B, N, N-1, H D)
-        score = (query * key) @ self.head_of.to(key.dtype)  # (B, N, N-1, H)
-        score = score.float().masked_fill(~mask.unsqueeze(-1), torch.finfo(torch.float32).min)
-        weight = torch.softmax(score, 2) * mask.unsqueeze(-1)
-        spread = weight.to(value.dtype) @ (self.head_of.T != 0).to(value.dtype)
-        return self.out((spread * value).sum(2))  # type: ignore[no-any-return]
+        key = incident_pairs(self.key(pairs), graph)  # (B, N, N-1, H D)
+        value = incident_pairs(self.value(pairs), graph)
+        add, spread = _within_heads(self.heads, key)
+        query = self.query(atoms).unsqueeze(2) * (self.heads / add.shape[1]) ** 0.5
+        score = linear(query * key, add).float()  # (B, N, N-1, H)
+        score = score.masked_fill(~mask.unsqueeze(-1), torch.finfo(torch.float32).min)
+        # A softmax written out: over a dimension that is not the last, PyTorch's own is slower.
+        weight = torch.exp(score - score.detach().amax(2, keepdim=True)) * mask.unsqueeze(-1)
+        total = weight.sum(2).clamp_min(torch.finfo(torch.float32).tiny)
+        weight, total = weight.to(value.dtype), total.to(value.dtype)
+        mixed = (linear(weight, spread) * value).sum(2) / linear(total, spread)
+        return self.out(mixed)  # type: ignore[no-any-return]
 
 
 class PairsFromAtoms(nn.Module):
@@ -68,25 +62,31 @@ class PairsFromAtoms(nn.Module):
         heads: Number of heads.
     """
 
-    head_of: Tensor
-
     def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
         super().__init__()
-        self.query = nn.Linear(pair_width, inner_width)
-        self.key = nn.Linear(atom_width, inner_width)
-        self.value = nn.Linear(atom_width, inner_width)
-        self.out = nn.Linear(inner_width, pair_width)
-        self.register_buffer("head_of", _head_of(inner_width, heads), persistent=False)
+        self.query = Linear(pair_width, inner_width)
+        self.key = Linear(atom_width, inner_width)
+        self.value = Linear(atom_width, inner_width)
+        self.out = Linear(inner_width, pair_width)
+        self.heads = heads
 
     def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Change of the pair states, (B, M, pair_width), from atoms (B, N, atom_width)."""
         low, high = endpoint_atoms(self.value(atoms), graph).unbind(2)
         first = self.first_weight(pairs, atoms, graph).to(low.dtype)
-        spread = first @ (self.head_of.T != 0).to(low.dtype)
-        return self.out(high + spread * (low - high))  # type: ignore[no-any-return]
+        spread = linear(first, _within_heads(self.heads, low)[1])
+        return self.out(torch.addcmul(high, spread, low - high))  # type: ignore[no-any-return]
 
     def first_weight(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Attention that each pair gives its lower atom, (B, M, H); the rest goes to the other."""
         low, high = endpoint_atoms(self.key(atoms), graph).unbind(2)
         product = self.query(pairs) * (low - high)
-        return torch.sigmoid(product @ self.head_of.to(product.dtype))
+        add, _ = _within_heads(self.heads, product)
+        return torch.sigmoid(linear(product, add) * (self.heads / add.shape[1]) ** 0.5)
+
+
+def _within_heads(heads: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights that add up the channels of each head, (H, H D), and that spread over them."""
+    width = like.shape[-1] // heads
+    kind = (like.device, like.dtype)
+    return same_head(heads, 1, width, *kind), same_head(heads, width, 1, *kind)

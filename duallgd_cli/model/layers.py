@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from duallgd_cli.model.attention import favor_attention, orthogonal_features, softmax_attention
 from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
 from duallgd_cli.model.line_graph import LineGraph, to_square
+from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.settings import DenoiserSettings
 
 
@@ -35,12 +36,12 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, factor: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, factor * width)
-        self.down = nn.Linear(factor * width, width)
+        self.up = Linear(width, factor * width)
+        self.down = Linear(factor * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Change of x, any shape ending in the width."""
-        return self.down(relu(self.up(self.norm(x))))  # type: ignore[no-any-return]
+        return self.down(self.up.rectified(self.norm(x)))  # type: ignore[no-any-return]
 
 
 class Film(nn.Module):
@@ -48,7 +49,7 @@ class Film(nn.Module):
 
     def __init__(self, global_width: int, width: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(global_width, 2 * width)
+        self.linear = Linear(global_width, 2 * width)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
@@ -66,9 +67,9 @@ class AtomAttention(nn.Module):
         width = settings.atom_width
         self.heads = settings.atom_heads
         self.norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.bias = nn.Linear(settings.pair_width, self.heads)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.bias = Linear(settings.pair_width, self.heads)
+        self.out = Linear(width, width)
 
     def forward(self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph) -> Tensor:
         """Change of the atoms, (B, N, atom_width)."""
@@ -91,9 +92,9 @@ class BitAttention(nn.Module):
         width = settings.atom_width
         self.heads = settings.atom_heads
         self.norm = nn.LayerNorm(width)
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * width)
+        self.out = Linear(width, width)
 
     def memory(self, bits: Tensor) -> Tensor:
         """Keys and values of embedded bits, (B, K, atom_width) to (2, B, H, K, D)."""
@@ -120,8 +121,8 @@ class PairAttention(nn.Module):
         width = settings.pair_width
         self.heads = settings.pair_heads
         self.norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
         generator = torch.Generator().manual_seed(settings.feature_seed + layer)
         drawn = [
             orthogonal_features(settings.pair_features, width // self.heads, generator)
@@ -148,14 +149,14 @@ class Fusion(nn.Module):
     def __init__(self, settings: DenoiserSettings) -> None:
         super().__init__()
         width = settings.global_width
-        self.inner = nn.Linear(width + settings.atom_width + settings.pair_width, width)
-        self.outer = nn.Linear(width, width)
+        self.inner = Linear(width + settings.atom_width + settings.pair_width, width)
+        self.outer = Linear(width, width)
         self.norm = nn.LayerNorm(width)
 
     def forward(self, y: Tensor, atoms: Tensor, pairs: Tensor, masks: Masks) -> Tensor:
         """(B, global_width) from y, atoms (B, N, atom_width) and pairs (B, M, pair_width)."""
         means = [_masked_mean(atoms, masks.atoms), _masked_mean(pairs, masks.pairs)]
-        change = self.outer(relu(self.inner(torch.cat([y, *means], -1))))
+        change = self.outer(self.inner.rectified(torch.cat([y, *means], -1)))
         return self.norm(y + change)  # type: ignore[no-any-return]
 
 
@@ -207,6 +208,12 @@ class DualStreamLayer(nn.Module):
         atoms = atoms + self.atom_feed(atoms)
         pairs = pairs + self.pair_attention(pairs, masks)
         pairs = pairs + self.pair_feed(pairs)
+        return self.synchronise(atoms, pairs, masks, graph)
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """Atoms told by their pairs, then pairs by their new atoms (equations 4 to 6)."""
         normed = self.cross_norm_pairs(pairs)
         atoms = atoms + self.atoms_from_pairs(
             self.cross_norm_atoms(atoms), normed, masks.incident, graph

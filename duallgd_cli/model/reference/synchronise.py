@@ -120,7 +120,7 @@ def _attend_all(
     module: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
 ) -> Tensor:
     """Change of the target (B, L, .) that attends to all real rows of the source (B, S, .)."""
-    heads = module.head_of.shape[1]
+    heads = module.heads
     query, key, value = (
         part(x).unflatten(-1, (heads, -1)).transpose(1, 2)
         for part, x in ((module.query, target), (module.key, source), (module.value, source))
