@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 import numpy as np
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation.calibration import Reliability, reliability
+from duallgd_cli.evaluation.parts import Part, parts
 from duallgd_cli.evaluation.scoring import Entry, Scorer, Scores, Summary, score
-from duallgd_cli.evaluation.stratify import Stratum, strata
+from duallgd_cli.evaluation.stratify import Stratum, similarity_strata, strata
 from duallgd_cli.evaluation.tables import Predicted, Truth
 
 NOT_PREDICTED = "not_predicted"
@@ -26,6 +28,9 @@ class Assessment:
         statuses: Spectra by the predictions' status; ``not_predicted`` where they have no row.
         unknown: Predicted spectra that the truth does not have; they are left out.
         groups: Metrics of groups of spectra.
+        parts: Of the test set, such as those of the public benchmarks; may overlap.
+        notes: What else is known of each spectrum, by name, as long as `truths`; None where a
+            number does not exist.
         calibration: By what is calibrated: ``confidence`` of the first candidate, and
             ``confidence_top10``, each only where the predictions state it.
     """
@@ -37,6 +42,8 @@ class Assessment:
     unknown: int
     groups: tuple[Stratum, ...]
     calibration: Mapping[str, Reliability] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    notes: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
     @property
     def molecules(self) -> int:
@@ -105,6 +112,17 @@ def assess(
         {"explained_peaks": extra.explained_peaks, "nearest_training": extra.nearest_training},
         seed=seed,
     )
+    apart = parts(scores, truths, seed=seed)
+    for part in apart if extra.nearest_training else ():
+        inside = [truth for truth, kept in zip(truths, part.keep, strict=True) if kept]
+        groups += similarity_strata(
+            scores.subset(part.keep),
+            inside,
+            headline(scorer),
+            extra.nearest_training,
+            by=f"nearest_training_{part.name}",
+            seed=seed,
+        )
     return Assessment(
         truths=tuple(truths),
         scores=scores,
@@ -113,6 +131,8 @@ def assess(
         unknown=len(set(predicted) - names),
         groups=tuple(groups),
         calibration=_calibration(scores, found, extra, seed),
+        parts=tuple(apart),
+        notes=_notes(truths, found, extra),
     )
 
 
@@ -120,6 +140,26 @@ def headline(scorer: Scorer) -> list[str]:
     """The columns that tables show: accuracy, MCES and Tanimoto for each k."""
     kinds = ("accuracy", "mces", "tanimoto") if scorer.mces else ("accuracy", "tanimoto")
     return [f"{kind}@{k}" for k in scorer.top_k for kind in kinds]
+
+
+def _notes(
+    truths: Sequence[Truth], found: Sequence[Predicted], extra: Extra
+) -> dict[str, list[object]]:
+    by_spectrum = {
+        "confidence_top10": extra.confidence_top10,
+        "explained_peaks": extra.explained_peaks,
+        "nearest_training": extra.nearest_training,
+        "seconds": extra.seconds,
+    }
+    stated = [ranked.confidence[0] if ranked.confidence else float("nan") for ranked in found]
+    return {
+        "status": [ranked.status for ranked in found],
+        "confidence": [value if isfinite(value) else None for value in stated],
+        **{
+            name: [values.get(truth.spectrum_id) for truth in truths]
+            for name, values in by_spectrum.items()
+        },
+    }
 
 
 def _calibration(

@@ -1,19 +1,19 @@
 """Predict a benchmark from unlabelled spectra, then score: what `duallgd evaluate` does.
 
-It is the predict use case with its journal, so it resumes and shards like `duallgd predict`. The
-folder of the report then holds ``spectra.tsv`` (all that the prediction saw), ``truth.tsv``,
-``predictions.csv`` and its journal.
+It is the predict use case with its journal, so it resumes and shards like `duallgd predict`; once
+all shards are finished, the same request with `resume` joins and scores them. The folder of the
+report then holds ``spectra.tsv`` (all that the prediction saw), ``truth.tsv``, ``predictions.csv``
+and its journal.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from duallgd_cli import config
-from duallgd_cli.bench.accuracy import Extra
 from duallgd_cli.bench.evaluate import (
+    FORMULA_KNOWN,
+    FORMULA_PREDICTED,
     Advance,
     Choice,
     Evaluated,
@@ -23,21 +23,28 @@ from duallgd_cli.bench.evaluate import (
     no_progress,
     score_predictions,
 )
-from duallgd_cli.bench.overlap import Training, check_leakage, similarities
-from duallgd_cli.bench.rivals import analogue_predictions, random_predictions
+from duallgd_cli.bench.overlap import Checked, Training, check_leakage
+from duallgd_cli.bench.predicted import finished_shards, journalled
+from duallgd_cli.bench.rivals import (
+    ANALOGUE,
+    RANDOM,
+    analogue_predictions,
+    model_predictions,
+    random_predictions,
+)
 from duallgd_cli.bench.suites.suite import Suite, write_truth, write_unlabelled
+from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation.scoring import Scorer
 from duallgd_cli.evaluation.tables import Predicted, Truth
 from duallgd_cli.inference.finished import FinishedRun
 from duallgd_cli.inference.generation import LoadedModel
-from duallgd_cli.inference.outputs import predictions as predictions_of
-from duallgd_cli.inference.predict import predict
-from duallgd_cli.inference.prediction import Prediction
+from duallgd_cli.inference.inputs import Inputs
+from duallgd_cli.inference.journal import few
+from duallgd_cli.inference.outputs import merge
+from duallgd_cli.inference.predict import predict, run_header
 from duallgd_cli.inference.progress import Progress
 from duallgd_cli.inference.settings import PredictRequest, PredictSettings, Shard
 
-FORMULA_KNOWN: Final = "formula known"
-FORMULA_PREDICTED: Final = "formula predicted"
 ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
@@ -57,9 +64,10 @@ class BenchmarkRequest:
         formulas: Table of predicted formulas; None gives the true ones (another track).
         training: For the leakage check.
         with_rivals: Score random graphs and the nearest training analogues too.
+        rivals: Other weights to score beside, by name.
         with_oracle: Predict from the true fingerprints too, for the decomposition of the loss.
         shard: Part of the spectra to predict; a part is not scored.
-        resume: Continue an interrupted run.
+        resume: Continue an interrupted run; finished shards of it are joined.
         workers: Processes that assemble molecules.
     """
 
@@ -71,6 +79,7 @@ class BenchmarkRequest:
     formulas: Path | None = None
     training: Training = field(default_factory=Training)
     with_rivals: bool = True
+    rivals: Mapping[str, LoadedModel] = field(default_factory=dict)
     with_oracle: bool = False
     shard: Shard = field(default_factory=Shard)
     resume: bool = False
@@ -82,11 +91,22 @@ class BenchmarkRequest:
         return FORMULA_KNOWN if self.formulas is None else FORMULA_PREDICTED
 
 
+def check(request: BenchmarkRequest) -> Checked:
+    """The spectra of a request, after the check of what the weights have seen.
+
+    Raises:
+        UsageError: The weights have seen test molecules, or there is no such fold.
+        UnreadableError: The benchmark cannot be read.
+    """
+    return check_leakage(request.choice.truths(request.suite), request.training)
+
+
 def run_benchmark(
     request: BenchmarkRequest,
     model: LoadedModel,
     progress: Progress | None = None,
     advance: Advance = no_progress,
+    checked: Checked | None = None,
 ) -> Evaluated | None:
     """Predict and score a benchmark.
 
@@ -95,6 +115,7 @@ def run_benchmark(
         model: Predicts.
         progress: Told how the prediction goes.
         advance: Called with the number of spectra scored and of all.
+        checked: The spectra, if `check` was asked already.
 
     Returns:
         The evaluation, or None for a shard: its report has to wait for the others.
@@ -104,8 +125,8 @@ def run_benchmark(
         UnreadableError: The benchmark cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    truths = request.choice.truths(request.suite)
-    remarks = check_leakage(truths, request.training)
+    checked = checked or check(request)
+    truths = checked.truths
     make_folder(request.output)
     write_unlabelled(
         request.suite.rows(),
@@ -114,17 +135,17 @@ def run_benchmark(
         with_formula=request.formulas is None,
     )
     write_truth(truths, request.output / TRUTH)
-    predict(_predict_request(request), model, progress)
-    if request.shard.count > 1:
+    run = _predicted(request, model, progress)
+    if run is None:
         return None
-    run = FinishedRun([_journal(request)])
-    found = list(predictions_of(run))
+    found = journalled(run)
+    weights = {"name": model.name, "sha256": model.sha256, "record": dict(model.record)}
     known = Known(
-        prediction=_record(request, model, found),
-        extra=_extra(found, truths, request.training),
-        rivals=_rivals(request, truths, model) if request.with_rivals else {},
+        prediction={**found.record, "weights": weights},
+        extra=found.extra,
+        checked=checked,
+        rivals=_rivals(request, truths, model),
         oracle=_oracle(request, truths, model) if request.with_oracle else None,
-        remarks=remarks,
     )
     scored = ScoreRequest(
         predictions=request.output / PREDICTIONS,
@@ -136,6 +157,35 @@ def run_benchmark(
         seed=request.settings.seed,
     )
     return score_predictions(scored, known, advance)
+
+
+def _predicted(
+    request: BenchmarkRequest, model: LoadedModel, progress: Progress | None
+) -> FinishedRun | None:
+    """Predict what is not predicted yet; None for a shard."""
+    asked = _predict_request(request)
+    output = request.output / PREDICTIONS
+    if request.resume and request.shard.count == 1:
+        shards = finished_shards(output)
+        if shards:
+            _require_same(FinishedRun(shards), asked, model)
+            merge(shards, str(output))
+            return FinishedRun(shards)
+    predict(asked, model, progress)
+    journal = asked.journal_path()
+    assert journal is not None  # the output is a file
+    return FinishedRun([journal]) if request.shard.count == 1 else None
+
+
+def _require_same(run: FinishedRun, asked: PredictRequest, model: LoadedModel) -> None:
+    with Inputs(asked.inputs) as inputs:
+        wanted = run_header(asked, model, inputs)
+    changed = run.header.differences(replace(wanted, shard=run.header.shard))
+    if changed:
+        raise UsageError(
+            f"the finished shards of {asked.output} are of a different run: {few(changed)}; "
+            "give another folder with -o"
+        )
 
 
 def _predict_request(request: BenchmarkRequest) -> PredictRequest:
@@ -152,66 +202,19 @@ def _predict_request(request: BenchmarkRequest) -> PredictRequest:
     )
 
 
-def _journal(request: BenchmarkRequest) -> Path:
-    path = _predict_request(request).journal_path()
-    assert path is not None  # the output is a file
-    return path
-
-
-def _record(
-    request: BenchmarkRequest, model: LoadedModel, found: Sequence[Prediction]
-) -> dict[str, Any]:
-    return {
-        "settings": config.dump(_predict_request(request).settings),
-        "weights": {"name": model.name, "sha256": model.sha256, "record": dict(model.record)},
-        "samples": _samples(found),
-    }
-
-
-def _samples(found: Sequence[Prediction]) -> dict[str, float]:
-    """What became of the drawn samples; every assembled one has the requested formula exactly."""
-    tallies = [outcome.tallies for prediction in found for outcome in prediction.hypotheses]
-    drawn = sum(tally.sampled for tally in tallies)
-    seconds = [prediction.seconds for prediction in found]
-    return {
-        "drawn": drawn,
-        "valid_share": sum(tally.assembled for tally in tallies) / max(drawn, 1),
-        "repaired_share": sum(tally.repaired for tally in tallies) / max(drawn, 1),
-        "formula_exact_share": sum(t.assembled + t.repaired for t in tallies) / max(drawn, 1),
-        "distinct_per_spectrum": sum(tally.distinct for tally in tallies) / max(len(found), 1),
-        "seconds_per_spectrum": statistics.fmean(seconds) if seconds else 0.0,
-        "median_seconds_per_spectrum": statistics.median(seconds) if seconds else 0.0,
-    }
-
-
-def _extra(found: Sequence[Prediction], truths: Sequence[Truth], training: Training) -> Extra:
-    return Extra(
-        explained_peaks={
-            prediction.spectrum_id: float(prediction.hypotheses[0].n_explained)
-            for prediction in found
-            if prediction.formula
-        },
-        nearest_training=similarities(truths, training.data) if training.data else {},
-        confidence_top10={
-            prediction.spectrum_id: prediction.confidence_top10
-            for prediction in found
-            if prediction.candidates
-        },
-    )
-
-
 def _rivals(
     request: BenchmarkRequest, truths: Sequence[Truth], model: LoadedModel
 ) -> Mapping[str, Mapping[str, Predicted]]:
+    asked = _predict_request(request)
     rivals: dict[str, Mapping[str, Predicted]] = {
-        "random formula-exact graphs": random_predictions(
-            _predict_request(request), request.output, model.ranking
-        )
+        name: model_predictions(asked, request.output, name, rival)
+        for name, rival in request.rivals.items()
     }
-    top_k = max(request.scorer.top_k)
-    analogues = analogue_predictions(request.suite, truths, top_k)
-    if analogues:
-        rivals["nearest training analogue"] = analogues
+    if request.with_rivals:
+        rivals[RANDOM] = random_predictions(asked, request.output, model.ranking)
+        analogues = analogue_predictions(request.suite, truths, max(request.scorer.top_k))
+        if analogues:
+            rivals[ANALOGUE] = analogues
     return rivals
 
 

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from duallgd_cli.bench.accuracy import Assessment, Extra, assess
 from duallgd_cli.bench.model_card import write_model_card
+from duallgd_cli.bench.overlap import Checked
 from duallgd_cli.bench.plots import write_plots
 from duallgd_cli.bench.report import Provenance, results, sha256, write_results
 from duallgd_cli.bench.suites import finding, table
 from duallgd_cli.bench.suites.suite import Suite
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation.decomposition import decompose
-from duallgd_cli.evaluation.scoring import Scorer
+from duallgd_cli.evaluation.scoring import Scorer, Scores, Summary
 from duallgd_cli.evaluation.tables import (
     Predicted,
     Truth,
@@ -24,6 +25,8 @@ from duallgd_cli.evaluation.tables import (
 
 SPECTRA_PER_MOLECULE: Final = ("1", "all")
 NOT_STATED: Final = "not stated"
+FORMULA_KNOWN: Final = "formula known"
+FORMULA_PREDICTED: Final = "formula predicted"
 Advance = Callable[[int, int], None]
 
 
@@ -110,14 +113,14 @@ class Known:
         extra: Numbers by spectrum.
         rivals: Predictions of others for the same spectra.
         oracle: Predictions from the true fingerprints, None if they were not made.
-        remarks: Sentences that must accompany the numbers.
+        checked: The spectra to score after the check for leakage; None scores the whole choice.
     """
 
     prediction: Mapping[str, Any] = field(default_factory=dict)
     extra: Extra = field(default_factory=Extra)
     rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
     oracle: Mapping[str, Predicted] | None = None
-    remarks: tuple[str, ...] = ()
+    checked: Checked | None = None
 
 
 def score_predictions(
@@ -136,17 +139,18 @@ def score_predictions(
         UnreadableError: A table cannot be read.
     """
     known = known or Known()
-    truths = request.choice.truths(request.suite)
+    checked = known.checked or Checked(tuple(request.choice.truths(request.suite)))
+    truths = checked.truths
     make_folder(request.output)
     assessment = assess(
         truths,
         read_predictions(request.predictions),
         request.scorer,
-        known.extra,
+        replace(known.extra, nearest_training=checked.nearest),
         lambda done: advance(done, len(truths)),
         seed=request.seed,
     )
-    found = results(assessment, request.scorer, _provenance(request, known))
+    found = results(assessment, request.scorer, _provenance(request, known, checked))
     found["rivals"] = _rivals(assessment, request, known)
     found["decomposition"] = _decomposition(assessment, request, known)
     files = write_results(request.output, assessment, found)
@@ -193,18 +197,22 @@ def make_folder(path: Path) -> None:
         raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
 
 
-def _provenance(request: ScoreRequest, known: Known) -> Provenance:
+def _provenance(request: ScoreRequest, known: Known, checked: Checked) -> Provenance:
     suite = request.suite
     return Provenance(
         title=suite.titled(request.choice.fold or suite.fold),
         track=request.track,
-        data=data_record(suite, request.choice),
+        data={
+            **data_record(suite, request.choice),
+            "left_out_as_trained_on": list(checked.left_out),
+        },
+        seed=request.seed,
         prediction={
             "file": request.predictions.name,
             "sha256": sha256(request.predictions),
             **known.prediction,
         },
-        remarks=(*suite.remarks, *known.remarks),
+        remarks=(*suite.remarks, *checked.remarks),
         published=suite.published,
     )
 
@@ -234,10 +242,25 @@ def _decomposition(
 
 
 def rival_record(ours: Assessment, theirs: Assessment, seed: int) -> dict[str, Any]:
-    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals."""
-    names = [name for name in theirs.scores.columns if "@" in name]
-    differences = ours.scores.minus(theirs.scores, names, seed)
+    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals.
+
+    Of all spectra, and of each part of the test set.
+    """
+    apart = {
+        part.name: _comparison(
+            ours.scores.subset(part.keep), theirs.scores.subset(part.keep), part.summary, seed
+        )
+        for part in theirs.parts
+    }
+    return {**_comparison(ours.scores, theirs.scores, theirs.summary, seed), "parts": apart}
+
+
+def _comparison(
+    ours: Scores, theirs: Scores, summary: Mapping[str, Summary], seed: int
+) -> dict[str, Any]:
+    names = [name for name in theirs.columns if "@" in name]
+    differences = ours.minus(theirs, names, seed)
     return {
-        "metrics": {name: asdict(theirs.summary[name]) for name in names},
+        "metrics": {name: asdict(summary[name]) for name in names},
         "ours_minus_theirs": {name: asdict(found) for name, found in differences.items()},
     }

@@ -15,6 +15,10 @@ from duallgd_cli.inference.writers import write_atomically
 NAME: Final = "model_card.yaml"
 _METRICS: Final = {"accuracy": "Accuracy", "mces": "MCES", "tanimoto": "Tanimoto"}
 _TOP_K: Final = (1, 10)
+_TRACKS: Final = {
+    "formula known": "The formula is the true one.",
+    "formula predicted": "Formulas are predicted.",
+}
 _HEAD: Final = """\
 # Written by duallgd evaluate. The intervals are 95 % bootstrap over spectra, as the benchmark asks;
 # results.json beside this file has those clustered by molecule, which are wider.
@@ -41,7 +45,6 @@ def write_model_card(directory: Path, found: Mapping[str, Any]) -> Path:
 def model_card(found: Mapping[str, Any]) -> dict[str, Any]:
     """The card's fields from the contents of results.json."""
     prediction = found["prediction"]
-    knows_formula = found["track"] == "formula known"
     return {
         "method_name": "duallgd",
         "paper_url": "",
@@ -73,7 +76,7 @@ def model_card(found: Mapping[str, Any]) -> dict[str, Any]:
         "custom_split_path": "",
         "notes": " ".join(
             [
-                "The formula is the true one." if knows_formula else "Formulas are predicted.",
+                _TRACKS.get(found["track"], "Whether the formula was the true one is not stated."),
                 "Metrics follow the benchmark's definitions (InChIKey first block, Morgan radius 2 "
                 "2048 bits, myopic-mces threshold 15 always_stronger_bound, capped at 100).",
                 "Spectra without candidates count as 0, 0 and 100.",

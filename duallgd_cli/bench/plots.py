@@ -28,20 +28,29 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         directory: Exists; plots go into its folder ``plots``.
         found: Contents of results.json.
     """
-    drawings: dict[str, Callable[[], Figure]] = {}
-    for by in dict.fromkeys(group["by"] for group in found["groups"]):
-        groups = [group for group in found["groups"] if group["by"] == by]
-        drawings[f"by_{by}"] = partial(_groups, by, groups)
-    if found["calibration"]:
-        drawings["calibration"] = partial(_calibration, found["calibration"])
-    if found.get("sweep"):
-        drawings["sweep"] = partial(_sweep, found["sweep"])
+    drawings = _drawings(found)
     if not drawings:
         return {}
     if find_spec("matplotlib") is None:
         logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
         return {}
     return save_drawings(directory / "plots", drawings)
+
+
+def _drawings(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
+    """What there is to draw, by the name of its file."""
+    drawings: dict[str, Callable[[], Figure]] = {}
+    for by in dict.fromkeys(group["by"] for group in found["groups"]):
+        groups = [group for group in found["groups"] if group["by"] == by]
+        drawings[f"by_{by}"] = partial(_groups, by, groups)
+    kinds: dict[str, Callable[[], Figure]] = {
+        "parts": lambda: _groups("parts of the test set", _compared(found)),
+        "rivals": lambda: _groups("rivals", _against(found)),
+        "decomposition": lambda: _decomposition(found["decomposition"]),
+        "calibration": lambda: _calibration(found["calibration"]),
+        "sweep": lambda: _sweep(found["sweep"]),
+    }
+    return drawings | {name: draw for name, draw in kinds.items() if found.get(name)}
 
 
 def save_drawings(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) -> dict[str, Path]:
@@ -75,33 +84,98 @@ def _figure(columns: int, title: str) -> "Figure":
     return figure
 
 
+def _compared(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All spectra and the parts of the test set, as groups."""
+    return [
+        _as_group(part["title"], found, part["metrics"], part["spectra"])
+        for part in ({**found, "title": "all"}, *found["parts"])
+    ]
+
+
+def _against(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """This run and its rivals, as groups."""
+    methods = {"this run": found, **found["rivals"]}
+    return [
+        _as_group(name, found, method["metrics"], found["spectra"])
+        for name, method in methods.items()
+    ]
+
+
+def _as_group(
+    label: str, found: Mapping[str, Any], metrics: Mapping[str, Any], spectra: int
+) -> dict[str, Any]:
+    names = [
+        name
+        for name in found["metrics"]
+        if name.startswith(("accuracy@", "mces@", "tanimoto@")) and name in metrics
+    ]
+    estimates = {name: metrics[name]["per_spectrum"] for name in names}
+    return {"label": label, "spectra": spectra, "estimates": estimates}
+
+
 def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Accuracy (left axis, %) and Tanimoto (right axis) of each group, with its size as a bar."""
+    """Accuracy (left axis, %) and Tanimoto (right axis) of each group, with its size as a bar.
+
+    MCES distances, where there are any, in a second panel.
+    """
+    names = list(groups[0]["estimates"])
+    distances = [name for name in names if name.startswith("mces")]
+    panels = 2 if distances else 1
     figure = _figure(1, by.replace("_", " "))
-    figure.set_size_inches(max(4.2, 0.75 * len(groups) + 2.4), 3.6)
-    left = figure.add_subplot()
+    figure.set_size_inches(max(4.2, 0.75 * len(groups) + 2.4) * panels, 3.6)
+    left = figure.add_subplot(1, panels, 1)
+    _shares(left, groups, [name for name in names if name not in distances])
+    if distances:
+        axis = figure.add_subplot(1, panels, 2)
+        for number, name in enumerate(distances):
+            estimates = [group["estimates"][name] for group in groups]
+            colour = _COLOURS[(2 * number + 1) % len(_COLOURS)]
+            _points(axis, range(len(groups)), estimates, 1.0, colour, name)
+        axis.set_ylabel("MCES distance")
+        axis.set_ylim(bottom=0)
+        _name_groups(axis, groups)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+def _shares(left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
     right, counts = left.twinx(), left.twinx()
-    places = list(range(len(groups)))
+    places = range(len(groups))
     counts.bar(places, [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8)
     counts.set_yticks([])
     counts.set_zorder(0)
     for axis in (left, right):
         axis.set_zorder(1)
         axis.patch.set_visible(False)
-    for number, name in enumerate(groups[0]["estimates"]):
-        if name.startswith("mces"):
-            continue
+    for number, name in enumerate(names):
         is_share = name.startswith("accuracy")
         axis, scale = (left, 100.0) if is_share else (right, 1.0)
         estimates = [group["estimates"][name] for group in groups]
         _points(axis, places, estimates, scale, _COLOURS[number % len(_COLOURS)], name)
-    labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
-    left.set_xticks(places, labels, rotation=30 if len(groups) > 5 else 0)
+    _name_groups(left, groups)
     left.set_ylabel("accuracy / %")
     left.set_ylim(bottom=0)
     right.set_ylabel("Tanimoto similarity")
     right.set_ylim(0, 1)
-    figure.legend(loc="outside lower center", ncols=2)
+
+
+def _name_groups(axis: "Axes", groups: Sequence[Mapping[str, Any]]) -> None:
+    labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
+    axis.set_xticks(range(len(groups)), labels, rotation=30 if len(groups) > 5 else 0)
+
+
+def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":
+    """Share of spectra with the right molecule after each step, from top to bottom."""
+    figure = _figure(1, "where accuracy is lost")
+    figure.set_size_inches(6.5, 0.5 * len(shares) + 1.4)
+    axis = figure.add_subplot()
+    means = [100 * share["mean"] for share in shares.values()]
+    below = [100 * max(0.0, share["mean"] - share["low"]) for share in shares.values()]
+    above = [100 * max(0.0, share["high"] - share["mean"]) for share in shares.values()]
+    axis.barh(list(shares), means, xerr=(below, above), color=_COLOURS[0], capsize=2)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 100)
+    axis.set_xlabel("spectra with the right molecule / %")
     return figure
 
 
@@ -161,15 +235,11 @@ def _sweep(sweep: Mapping[str, Any]) -> "Figure":
 
 def _front(axis: "Axes", rows: Sequence[Mapping[str, Any]], name: str) -> None:
     """Quality against speed-up; filled points are those that no faster value equals."""
-    points = [(row["speed_up"], row["metrics"][name]["mean"], row["value"]) for row in rows]
-    points.sort(reverse=True)
-    best = float("-inf")
-    for speed_up, quality, value in points:
-        on_front = quality > best
-        best = max(best, quality)
-        face = _COLOURS[1] if on_front else "white"
+    for row in rows:
+        speed_up, quality = row["speed_up"], row["metrics"][name]["mean"]
+        face = _COLOURS[1] if name in row["on_front"] else "white"
         axis.plot([speed_up], [quality], "o", color=_COLOURS[1], markerfacecolor=face)
-        axis.annotate(f" {value:g}", (speed_up, quality), fontsize=7)
+        axis.annotate(f" {row['value']:g}", (speed_up, quality), fontsize=7)
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
     axis.set_xlabel("speed-up")

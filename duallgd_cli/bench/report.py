@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from duallgd_cli import __version__
+from duallgd_cli.bench import tables
 from duallgd_cli.bench.accuracy import Assessment
 from duallgd_cli.bench.suites.published import Published
-from duallgd_cli.evaluation.calibration import Reliability
+from duallgd_cli.evaluation.parts import Part
 from duallgd_cli.evaluation.scoring import Scorer
-from duallgd_cli.evaluation.stratify import Stratum
 from duallgd_cli.inference.writers import write_atomically
 
 RESULTS: Final = "results.json"
 PER_SPECTRUM: Final = "per_spectrum.tsv"
 GROUPS: Final = "groups.tsv"
 CALIBRATION: Final = "calibration.tsv"
+METRICS: Final = "metrics.tsv"
+RIVALS: Final = "rivals.tsv"
+DECOMPOSITION: Final = "decomposition.tsv"
 _FORMAT: Final = "duallgd-results-1"
-_LIBRARIES: Final = ("torch", "numpy", "rdkit", "myopic_mces", "highspy")
+_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic_mces", "pulp", "highspy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Provenance:
         prediction: Settings, weights and seed of the predictions, as far as known.
         remarks: Sentences that must accompany the numbers, such as an allowed leakage.
         published: Rows of others on the same benchmark.
+        seed: Of the bootstrap.
     """
 
     title: str
@@ -45,6 +49,7 @@ class Provenance:
     prediction: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     published: Sequence[Published] = ()
+    seed: int = 0
 
 
 def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> d
             "tanimoto": "Morgan radius 2, 2048 bits",
             "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
             "mces_limit_s": scorer.mces_limit_s,
+            "seed": provenance.seed,
             "interval": "95 %, bootstrap, 2000 draws; molecules resampled unless `independent`",
         },
         "spectra": len(scores),
@@ -75,7 +81,9 @@ def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> d
             name: {"pairs": len(work.needed), "timeouts": len(work.timeouts)}
             for name, work in scores.mces_work.items()
         },
+        "candidates": _candidates(assessment),
         "metrics": {name: asdict(found) for name, found in assessment.summary.items()},
+        "parts": [_part(part) for part in assessment.parts],
         "groups": [asdict(group) for group in assessment.groups],
         "published": [asdict(row) for row in provenance.published],
         "calibration": {name: asdict(table) for name, table in assessment.calibration.items()},
@@ -95,16 +103,19 @@ def write_results(
     Raises:
         UsageError: A file cannot be written.
     """
-    tables = {
-        PER_SPECTRUM: _per_spectrum(assessment),
-        GROUPS: _groups(assessment.groups),
-        CALIBRATION: _reliability(assessment.calibration),
+    written = {
+        PER_SPECTRUM: tables.per_spectrum(assessment),
+        METRICS: tables.metrics(found),
+        GROUPS: tables.groups(assessment.groups),
+        CALIBRATION: tables.reliability(assessment.calibration),
+        RIVALS: tables.rivals(found),
+        DECOMPOSITION: tables.decomposition(found),
     }
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(directory / RESULTS, [text + "\n"])
-    for name, rows in tables.items():
+    for name, rows in written.items():
         write_atomically(directory / name, tsv(rows))
-    return {name: directory / name for name in (RESULTS, *tables)}
+    return {name: directory / name for name in (RESULTS, *written)}
 
 
 def tsv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -124,38 +135,24 @@ def split_hash(spectrum_ids: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(spectrum_ids)).encode()).hexdigest()
 
 
-def _per_spectrum(assessment: Assessment) -> Iterator[Sequence[object]]:
-    scores = assessment.scores
-    names = list(scores.columns)
-    yield ["spectrum_id", "molecule", "smiles", *names]
-    for row, truth in enumerate(assessment.truths):
-        values = [float(scores.columns[name][row]) for name in names]
-        yield [truth.spectrum_id, truth.molecule, truth.smiles, *values]
+def _candidates(assessment: Assessment) -> dict[str, float]:
+    """Shares of all candidates that were given."""
+    sums = {
+        name: float(assessment.scores.columns[name].sum())
+        for name in ("candidates", "valid", "formula_exact", "distinct")
+    }
+    total = sums.pop("candidates")
+    return {"total": total} | {f"{n}_share": value / max(total, 1.0) for n, value in sums.items()}
 
 
-def _groups(groups: Sequence[Stratum]) -> Iterator[Sequence[object]]:
-    names = list(groups[0].estimates) if groups else []
-    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
-    yield ["by", "group", "spectra", "molecules", *ends]
-    for group in groups:
-        parts = [
-            value
-            for name in names
-            for value in (
-                group.estimates[name].mean,
-                group.estimates[name].low,
-                group.estimates[name].high,
-            )
-        ]
-        yield [group.by, group.label, group.spectra, group.molecules, *parts]
-
-
-def _reliability(tables: Mapping[str, Reliability]) -> Iterator[Sequence[object]]:
-    yield ["of", "cases", "stated", "observed", "observed_low", "observed_high"]
-    for name, table in tables.items():
-        for part in table.bins:
-            observed = part.observed
-            yield [name, part.count, part.stated, observed.mean, observed.low, observed.high]
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "title": part.title,
+        "spectra": int(part.keep.sum()),
+        "molecules": part.molecules,
+        "metrics": {name: asdict(found) for name, found in part.summary.items()},
+    }
 
 
 def _cell(value: object) -> str:

@@ -1,5 +1,6 @@
-"""Rivals that need no training, scored beside ours on the same spectra."""
+"""Rivals scored beside ours on the same spectra: two without a network, and other weights."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from duallgd_cli.bench.suites.analogue import library, nearest
+from duallgd_cli.bench.suites.analogue import LIBRARY_FOLD, library, nearest
 from duallgd_cli.bench.suites.suite import Suite
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.evaluation.random_graphs import HasHypothesis, random_graph
@@ -17,7 +18,10 @@ from duallgd_cli.inference.predict import predict
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.inference.settings import PredictRequest
 
-RANDOM_OUTPUT: Final = "rival_random.csv"
+RANDOM: Final = "random formula-exact graphs"
+ANALOGUE: Final = "nearest training analogue"
+_OUTPUT: Final = "rival_{name}.csv"
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 class RandomGraphs:
@@ -46,10 +50,24 @@ def random_predictions(
         folder: Where their predictions are kept.
         ranking: Ranks them as it ranks ours.
     """
-    output = folder / RANDOM_OUTPUT
     model = LoadedModel(
         generator=RandomGraphs(), ranking=ranking, name="random graphs", sha256="random-graphs-1"
     )
+    return model_predictions(request, folder, "random", model)
+
+
+def model_predictions(
+    request: PredictRequest, folder: Path, name: str, model: LoadedModel
+) -> dict[str, Predicted]:
+    """Predictions of other weights for the same spectra; ranked as those weights were fitted to.
+
+    Args:
+        request: The prediction they are compared with; same input, settings and seed.
+        folder: Where their predictions are kept.
+        name: Of the rival.
+        model: Predicts.
+    """
+    output = folder / _OUTPUT.format(name=_NOT_IN_FILE_NAMES.sub("_", name))
     predict(replace(request, output=str(output)), model)
     return read_predictions(output)
 
@@ -64,13 +82,13 @@ def analogue_predictions(
         truths: Spectra to predict.
         n_candidates: Molecules for each, at most.
     """
-    known = library(suite.rows())
-    if known is None:
-        return {}
     wanted = {truth.spectrum_id for truth in truths}
-    queries, name = [], ""
+    kept, name = [], ""
     for row in suite.rows():
         name = name or id_column([row], suite.title)
-        if row[name] in wanted:
-            queries.append(row)
-    return nearest(queries, known, n_candidates)
+        if row[name] in wanted or row.get("fold") == LIBRARY_FOLD:
+            kept.append(row)
+    known = library(kept)
+    if known is None:
+        return {}
+    return nearest([row for row in kept if row[name] in wanted], known, n_candidates)

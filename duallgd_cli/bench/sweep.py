@@ -1,10 +1,10 @@
 """Speed against quality: the same benchmark with several values of one sampling setting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from duallgd_cli.bench.benchmark import BenchmarkRequest, run_benchmark
+from duallgd_cli.bench.benchmark import BenchmarkRequest, check, run_benchmark
 from duallgd_cli.bench.evaluate import Advance, Evaluated, make_folder, no_progress
 from duallgd_cli.bench.plots import write_plots
 from duallgd_cli.bench.report import tsv, write_results
@@ -76,6 +76,7 @@ def run_sweep(
     if request.shard.count > 1:
         raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
     make_folder(request.output)
+    checked = check(request)
     runs = []
     for value in sweep.values:
         sampling = sweep.applied(request.settings.sampling, value)
@@ -84,9 +85,10 @@ def run_sweep(
             output=request.output / f"{sweep.setting}-{value}",
             settings=replace(request.settings, sampling=sampling),
             with_rivals=False,
+            rivals={},
             with_oracle=False,
         )
-        evaluated = run_benchmark(one, model, progress, advance)
+        evaluated = run_benchmark(one, model, progress, advance, checked)
         assert evaluated is not None  # no shard
         runs.append(evaluated)
     rows = _rows(sweep, runs)
@@ -100,7 +102,7 @@ def run_sweep(
 
 def _rows(sweep: Sweep, runs: Sequence[Evaluated]) -> list[dict[str, Any]]:
     seconds = [run.results["prediction"]["samples"]["seconds_per_spectrum"] for run in runs]
-    return [
+    rows = [
         {
             "value": value,
             "seconds_per_spectrum": taken,
@@ -113,13 +115,37 @@ def _rows(sweep: Sweep, runs: Sequence[Evaluated]) -> list[dict[str, Any]]:
         }
         for value, taken, run in zip(sweep.values, seconds, runs, strict=True)
     ]
+    fronts = {name: front(rows, name) for name in rows[0]["metrics"]}
+    return [
+        {**row, "on_front": [name for name, values in fronts.items() if row["value"] in values]}
+        for row in rows
+    ]
+
+
+def front(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
+    """Values on the Pareto front of speed and one metric: no faster value is as good.
+
+    Args:
+        rows: With ``value``, ``speed_up`` and the means of ``metrics``.
+        name: Of the metric; distances are better the smaller they are.
+    """
+    sign = -1.0 if "mces" in name else 1.0
+    best, values = float("-inf"), []
+    for row in sorted(rows, key=lambda row: -row["speed_up"]):
+        quality = sign * row["metrics"][name]["mean"]
+        if quality > best:
+            best = quality
+            values.append(row["value"])
+    return values
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> list[list[object]]:
     names = list(rows[0]["metrics"])
     ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
-    lines: list[list[object]] = [["value", "seconds_per_spectrum", "speed_up", *ends]]
+    head = ["value", "seconds_per_spectrum", "speed_up", "on_front"]
+    lines: list[list[object]] = [[*head, *ends]]
     for row in rows:
         values = [row["metrics"][name][part] for name in names for part in ("mean", "low", "high")]
-        lines.append([row["value"], row["seconds_per_spectrum"], row["speed_up"], *values])
+        cells = [row["value"], row["seconds_per_spectrum"], row["speed_up"]]
+        lines.append([*cells, ",".join(row["on_front"]), *values])
     return lines

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from duallgd_cli.cli import options
+
 EPILOG = """
 **Examples**
 
@@ -22,8 +24,7 @@ A run with --shard 2/8 predicts its part. When all are done, join them with
 `duallgd merge FOLDER/predictions.csv`, then score with --benchmark and --predictions.
 """
 
-_WHAT, _PREDICTION = "What is scored", "Prediction"
-_SCORING, _MACHINE = "Scoring", "Machine and output"
+_WHAT, _SCORING, _LEAKAGE = "What is scored", "Scoring", "Training data"
 
 
 def evaluate(
@@ -112,6 +113,15 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = True,
+    rival: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=WEIGHTS",
+            help="Other weights, predicted with the same spectra, settings and seed and scored "
+            "beside these, such as an ablation; may be repeated.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = None,
     decompose: Annotated[
         bool,
         typer.Option(
@@ -125,52 +135,35 @@ def evaluate(
         typer.Option(
             metavar="NAME=VALUES",
             help="Evaluate several values of one setting: steps=1,2,5 or samples=10,100.",
-            rich_help_panel=_PREDICTION,
+            rich_help_panel=_SCORING,
         ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(min=1, max=500, help="Denoising steps.", rich_help_panel=_PREDICTION),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(min=1, help="Molecules drawn per spectrum.", rich_help_panel=_PREDICTION),
     ] = None,
     formulas: Annotated[
         Path | None,
         typer.Option(
             help="Table of predicted formulas by identifier: the formula-predicted track. Without "
             "it the true formulas are given: the formula-known track.",
-            rich_help_panel=_PREDICTION,
+            rich_help_panel=_WHAT,
         ),
     ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Weights file or name.", rich_help_panel=_PREDICTION),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting of the prediction by its dotted name; may be repeated.",
-            rich_help_panel=_PREDICTION,
-        ),
-    ] = None,
+    samples: options.Samples = None,
+    steps: options.Steps = None,
+    schedule: options.Schedule = None,
+    temperature: options.Temperature = None,
     train_hashes: Annotated[
         Path | None,
         typer.Option(
             help="List of the weights' training molecules; by default the file .train.hashes "
             "beside the weights.",
-            rich_help_panel=_PREDICTION,
+            rich_help_panel=_LEAKAGE,
         ),
     ] = None,
     train_data: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            help="Table of training molecules (smiles, fold): groups results by similarity to the "
-            "nearest one.",
-            rich_help_panel=_PREDICTION,
+            help="Table of training molecules (smiles, fold), for the similarity to the nearest "
+            "one: groups by it, and the share above 0.7; may be repeated.",
+            rich_help_panel=_LEAKAGE,
         ),
     ] = None,
     allow_leakage: Annotated[
@@ -178,9 +171,34 @@ def evaluate(
         typer.Option(
             "--allow-leakage",
             help="Score molecules that the weights were trained on, and say so on the result.",
-            rich_help_panel=_PREDICTION,
+            rich_help_panel=_LEAKAGE,
         ),
     ] = False,
+    drop_leaked: Annotated[
+        bool,
+        typer.Option(
+            "--drop-leaked",
+            help="Leave out molecules that the weights were trained on; the result names them.",
+            rich_help_panel=_LEAKAGE,
+        ),
+    ] = False,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    max_memory: options.MaxMemory = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that assemble molecules while the next are drawn, and that score. By "
+            "default one and the physical cores at hand.",
+            rich_help_panel=options.MACHINE,
+        ),
+    ] = None,
+    timeout_per_spectrum: options.TimeoutPerSpectrum = None,
+    resume: options.Resume = False,
+    shard: options.Shard = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -188,41 +206,13 @@ def evaluate(
             "-o",
             help="Folder of the report; by default the name of the benchmark or of the "
             "predictions with .evaluation.",
-            rich_help_panel=_MACHINE,
+            rich_help_panel=options.MESSAGES,
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes that score. By default the physical cores at hand.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue an interrupted run.", rich_help_panel=_MACHINE),
-    ] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N", help="Predict the I-th of N parts only.", rich_help_panel=_MACHINE
-        ),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_MACHINE)
-    ] = False,
-    json_log: Annotated[
-        bool,
-        typer.Option(
-            "--json-log",
-            help="Messages and progress as JSON lines on standard error.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = False,
+    quiet: options.Quiet = False,
+    json_log: options.JsonLog = False,
+    config: options.Config = None,
+    set_: options.Assignments = None,
 ) -> None:
     """Score predictions against the truth: accuracy, Tanimoto and MCES with intervals.
 
@@ -253,28 +243,42 @@ def evaluate(
         out=out,
         scorer=scorer,
         seed=seed,
+        seen=evaluating.Seen(
+            weights=weights,
+            hashes=train_hashes,
+            data=tuple(train_data or ()),
+            allow=allow_leakage,
+            drop=drop_leaked,
+        ),
         quiet=quiet,
         json_log=json_log,
     )
-    if predictions is not None:
-        evaluating.score(task)
-        return
-    given = {"seed": seed, "sampling.steps": steps, "sampling.samples": samples}
-    evaluating.predict_and_score(
-        task,
-        evaluating.Predicting(
-            given=given,
-            assignments=tuple(set_ or ()),
-            sweep=sweep,
-            formulas=formulas,
-            weights=weights,
-            device=device,
-            train_hashes=train_hashes,
-            train_data=train_data,
-            allow_leakage=allow_leakage,
-            rivals=rivals,
-            decompose=decompose,
-            resume=resume,
-            shard=shard,
-        ),
+    given = {
+        "sampling.steps": steps,
+        "sampling.samples": samples,
+        "sampling.schedule": schedule,
+        "sampling.temperature": temperature,
+        "sampling.max_memory_mib": max_memory,
+        "sampling.timeout_s": timeout_per_spectrum,
+    }
+    how = evaluating.Predicting(
+        config=config,
+        given=given,
+        assignments=tuple(set_ or ()),
+        sweep=sweep,
+        formulas=formulas,
+        weights=weights,
+        device=device,
+        precision=precision,
+        threads=threads,
+        workers=workers or 1,
+        rivals=rivals,
+        rival=tuple(rival or ()),
+        decompose=decompose,
+        resume=resume,
+        shard=shard,
     )
+    if predictions is not None:
+        evaluating.score(task, how)
+    else:
+        evaluating.predict_and_score(task, how)

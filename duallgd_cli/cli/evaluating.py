@@ -1,8 +1,8 @@
 """What `duallgd evaluate` does with its options."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +14,40 @@ if TYPE_CHECKING:
     from duallgd_cli.bench.benchmark import BenchmarkRequest
     from duallgd_cli.bench.evaluate import Choice, Evaluated
     from duallgd_cli.bench.overlap import Training
+    from duallgd_cli.evaluation.leakage import TrainingHashes
     from duallgd_cli.evaluation.scoring import Scorer
 
 logger = logging.getLogger(__name__)
 
 _HASHES: Final = ".train.hashes"
+_OURS: Final = "the weights"
 _WORTH_TELLING: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of the training data; as the options of the same names."""
+
+    weights: str | None
+    hashes: Path | None
+    data: tuple[Path, ...]
+    allow: bool
+    drop: bool
+
+    def training(self, rivals: Mapping[str, str], *, ours: bool) -> "Training":
+        """The lists of training molecules at hand.
+
+        Args:
+            rivals: Other weights by name.
+            ours: Whether the weights, given or shipped, are what is scored.
+        """
+        from duallgd_cli.bench.overlap import Training
+
+        lists = {}
+        if ours or self.hashes is not None or self.weights is not None:
+            lists[_OURS] = _read(self.hashes or _beside(self.weights))
+        lists |= {f"the rival {name}": _read(_beside(path)) for name, path in rivals.items()}
+        return Training(lists, self.data, allow_leakage=self.allow, drop_leaked=self.drop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +64,7 @@ class Task:
     out: Path | None
     scorer: "Scorer"
     seed: int
+    seen: Seen
     quiet: bool
     json_log: bool
 
@@ -55,29 +84,57 @@ class Task:
 class Predicting:
     """How the spectra are predicted; as the options of the same names."""
 
+    config: Path | None
     given: Mapping[str, object]
     assignments: tuple[str, ...]
     sweep: str | None
     formulas: Path | None
     weights: str | None
     device: str
-    train_hashes: Path | None
-    train_data: Path | None
-    allow_leakage: bool
+    precision: str
+    threads: int | None
+    workers: int
     rivals: bool
+    rival: tuple[str, ...]
     decompose: bool
     resume: bool
     shard: str | None
 
+    def refuse(self) -> None:
+        """Refuse what only a prediction could do.
 
-def score(task: Task) -> None:
-    """Score a table of predictions.
+        Raises:
+            UsageError: Something of it is asked for.
+        """
+        asked = {
+            "--config": self.config,
+            "--set": self.assignments,
+            "--sweep": self.sweep,
+            "--formulas": self.formulas,
+            "--rival": self.rival,
+            "--decompose": self.decompose,
+            "--resume": self.resume,
+            "--shard": self.shard,
+            **{f"--{_option(name)}": value for name, value in self.given.items()},
+        }
+        given = [name for name, value in asked.items() if value]
+        if given:
+            raise UsageError(
+                f"{given[0]} is for a prediction, and --predictions scores a finished one; "
+                "give one of them"
+            )
+
+
+def score(task: Task, how: Predicting) -> None:
+    """Score a table of predictions; of our own the journal beside it says more than the table.
 
     Raises:
         UsageError: Options are missing or exclude each other, or the tables do not fit.
     """
     from duallgd_cli.bench.evaluate import ScoreRequest, score_predictions, suite_of
+    from duallgd_cli.bench.predicted import known_of
 
+    how.refuse()
     request = ScoreRequest(
         predictions=Path(str(task.predictions)),
         suite=suite_of(task.benchmark, task.data_dir, task.truth),
@@ -86,7 +143,8 @@ def score(task: Task) -> None:
         scorer=task.scorer,
         seed=task.seed,
     )
-    _show(score_predictions(request, advance=_tell), task)
+    known = known_of(request, task.seen.training({}, ours=False))
+    _show(score_predictions(request, known, _tell), task)
 
 
 def predict_and_score(task: Task, how: Predicting) -> None:
@@ -99,22 +157,26 @@ def predict_and_score(task: Task, how: Predicting) -> None:
     from duallgd_cli.bench.sweep import Sweep, run_sweep
     from duallgd_cli.cli import display
     from duallgd_cli.inference import api
+    from duallgd_cli.runtime import Runtime
 
     if task.benchmark is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    request = _request(task, how)
+    rivals = _named(how.rival)
+    request = _request(task, how, rivals)
     sweep = Sweep.parse(how.sweep) if how.sweep is not None else None
-    model = api.load(how.weights, device=how.device)
+    runtime = Runtime.resolve(how.device, how.precision, threads=how.threads)
+    model = api.load(how.weights, runtime=runtime)
+    others = {name: api.load(path, runtime=runtime) for name, path in rivals.items()}
+    request = replace(request, rivals=others)
     with display.progress(task.quiet, task.json_log, None) as shown:
         if sweep is not None:
             evaluated = run_sweep(request, sweep, model, shown, _tell)
         else:
             found = run_benchmark(request, model, shown, _tell)
             if found is None:
-                output = task.folder() / "predictions.csv"
                 typer.echo(
-                    f"shard {how.shard} is predicted; when all are, join them with "
-                    f"duallgd merge {output} -o {output}, then give --predictions {output}",
+                    f"shard {how.shard} is predicted; when all are, the same command with "
+                    "--resume instead of --shard joins and scores them",
                     err=True,
                 )
                 return
@@ -139,34 +201,55 @@ def default_cache() -> Path:
     return Path.home() / ".cache" / "duallgd" / "mces.sqlite"
 
 
-def _request(task: Task, how: Predicting) -> "BenchmarkRequest":
+def _request(task: Task, how: Predicting, rivals: Mapping[str, str]) -> "BenchmarkRequest":
     from duallgd_cli.bench.benchmark import BenchmarkRequest
     from duallgd_cli.bench.evaluate import suite_of
     from duallgd_cli.cli.options import settings_of
     from duallgd_cli.inference.settings import PredictSettings, Shard
 
+    given = {"seed": task.seed, **how.given}
     return BenchmarkRequest(
         suite=suite_of(task.benchmark, task.data_dir, task.truth),
         output=task.folder(),
         choice=task.choice(),
         scorer=task.scorer,
-        settings=settings_of(PredictSettings, None, how.given, how.assignments),
+        settings=settings_of(PredictSettings, how.config, given, how.assignments),
         formulas=how.formulas,
-        training=_training(how),
+        training=task.seen.training(rivals, ours=True),
         with_rivals=how.rivals,
         with_oracle=how.decompose,
         shard=Shard.parse(how.shard) if how.shard else Shard(),
         resume=how.resume,
+        workers=how.workers,
     )
 
 
-def _training(how: Predicting) -> "Training":
-    from duallgd_cli.bench.overlap import Training
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=WEIGHTS`` of --rival.
+
+    Raises:
+        UsageError: One is not of that form, or two have one name.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, path = (part.strip() for part in text.partition("="))
+        if not name or not path or name in found:
+            raise UsageError(f"--rival {text!r} is not a new name with weights, NAME=WEIGHTS")
+        found[name] = path
+    return found
+
+
+def _option(setting: str) -> str:
+    """The option behind a setting: ``sampling.max_memory_mib`` is --max-memory."""
+    name = setting.rpartition(".")[2]
+    name = {"max_memory_mib": "max_memory", "timeout_s": "timeout_per_spectrum"}.get(name, name)
+    return name.replace("_", "-")
+
+
+def _read(path: Path | None) -> "TrainingHashes | None":
     from duallgd_cli.evaluation.leakage import TrainingHashes
 
-    path = how.train_hashes or _beside(how.weights)
-    hashes = TrainingHashes.read(path) if path is not None else None
-    return Training(hashes, how.train_data, how.allow_leakage)
+    return TrainingHashes.read(path) if path is not None else None
 
 
 def _beside(weights: str | None) -> Path | None:

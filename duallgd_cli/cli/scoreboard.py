@@ -21,6 +21,8 @@ def show(found: Mapping[str, Any]) -> None:
     console.print(_metrics(found))
     for sentence in _remarks(found):
         console.print(sentence, markup=False)
+    for part in found["parts"]:
+        console.print(_metrics(part))
     if found["published"]:
         console.print(_beside(found, found["published"]))
     if found["rivals"]:
@@ -53,6 +55,12 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
             f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
             f"{found['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
+    shares = found["candidates"]
+    sentences.append(
+        f"Candidates: {shares['total']:.0f}, of them {100 * shares['valid_share']:.1f}% valid, "
+        f"{100 * shares['formula_exact_share']:.1f}% of the true formula, "
+        f"{100 * shares['distinct_share']:.1f}% distinct."
+    )
     samples = found["prediction"].get("samples")
     if samples:
         sentences.append(
@@ -92,13 +100,19 @@ def _decomposition(found: Mapping[str, Any]) -> Table:
 def _sweep(sweep: Mapping[str, Any]) -> Table:
     table = Table(title=f"Sweep over {sweep['setting']}", title_justify="left")
     names = list(sweep["rows"][0]["metrics"])
-    for head in (sweep["setting"], "s/spectrum", "speed-up", *names):
+    for head in (sweep["setting"], "s/spectrum", "speed-up", "front", *names):
         table.add_column(head, justify="right", no_wrap=True)
     for row in sweep["rows"]:
         means = [_number(name, row["metrics"][name]["mean"]) for name in names]
         speed = (f"{row['seconds_per_spectrum']:.3f}", f"{row['speed_up']:.1f}")
-        table.add_row(str(row["value"]), *speed, *means)
+        on_front = "*" if any(name in row["on_front"] for name in _front_metrics(names)) else ""
+        table.add_row(str(row["value"]), *speed, on_front, *means)
     return table
+
+
+def _front_metrics(names: Sequence[str]) -> list[str]:
+    """What speed is weighed against in the table: similarity, the least noisy."""
+    return [name for name in names if name.startswith("tanimoto")]
 
 
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:

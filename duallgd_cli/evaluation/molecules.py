@@ -83,6 +83,17 @@ def canonical_tautomer(smiles: str) -> Molecule | None:
     return molecule(identity.canonical_smiles(mol))
 
 
+def metric_fingerprint(smiles: str) -> NDArray[np.uint16] | None:
+    """Set bits of the metric's fingerprint, ascending, uint16 (n_on,); None if it is no molecule.
+
+    For many molecules of which nothing else is asked: `molecule` also makes the InChI.
+    """
+    try:
+        return identity.fingerprint(identity.parse_smiles(smiles), METRIC_BITS)
+    except MoleculeError:
+        return None
+
+
 def network_fingerprint(smiles: str) -> NDArray[np.uint16]:
     """Set bits of the fingerprint that the networks work with, ascending, uint16 (n_on,).
 

@@ -100,14 +100,54 @@ def strata(
     for by, values in extra.items():
         ends = _SIMILARITY_ENDS if by == "nearest_training" else _COUNT_ENDS[by]
         kinds[by] = [_binned(values.get(truth.spectrum_id), ends) for truth in truths]
-    found = []
-    for by, labels in kinds.items():
-        if {label for _, label in labels} == {MISSING}:
-            continue
-        for place in sorted(set(labels)):
-            part = scores.subset(np.array([label == place for label in labels]))
-            found.append(_stratum(by, place[1], part, metrics, seed))
-    return found
+    return [
+        stratum
+        for by, labels in kinds.items()
+        if {label for _, label in labels} != {MISSING}
+        for stratum in _grouped(by, labels, scores, metrics, seed)
+    ]
+
+
+def similarity_strata(
+    scores: Scores,
+    truths: Sequence[Truth],
+    metrics: Sequence[str],
+    nearest: Mapping[str, float],
+    *,
+    by: str,
+    seed: int = 0,
+) -> list[Stratum]:
+    """Groups by the similarity to the nearest training molecule, of a part of the spectra.
+
+    Args:
+        scores: Of these spectra.
+        truths: The same spectra in the same order.
+        metrics: Columns to report.
+        nearest: Similarity by spectrum.
+        by: What the groups are called.
+        seed: Of the bootstrap.
+    """
+    labels = [_binned(nearest.get(truth.spectrum_id), _SIMILARITY_ENDS) for truth in truths]
+    return _grouped(by, labels, scores, metrics, seed)
+
+
+def _grouped(
+    by: str,
+    labels: Sequence[tuple[float, str]],
+    scores: Scores,
+    metrics: Sequence[str],
+    seed: int,
+) -> list[Stratum]:
+    return [
+        _stratum(
+            by,
+            place[1],
+            scores.subset(np.array([label == place for label in labels])),
+            metrics,
+            seed,
+        )
+        for place in sorted(set(labels))
+    ]
 
 
 def _stratum(by: str, label: str, part: Scores, metrics: Sequence[str], seed: int) -> Stratum:

@@ -90,6 +90,18 @@ def formula_source_of(request: PredictRequest, model: LoadedModel) -> FormulaSou
     return formula_source(settings, request.formulas)
 
 
+def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
+    """What the journal of a request says it is of."""
+    ranking = config.dump(model.ranking)
+    return Header(
+        version=__version__,
+        settings=config.dump(request.settings) | table_identity(request.formulas),
+        model={"name": model.name, "sha256": model.sha256, "ranking": ranking},
+        inputs=inputs.identity(),
+        shard=str(request.shard),
+    )
+
+
 @dataclass(slots=True)
 class _Run:
     """A run while it is computed."""
@@ -114,14 +126,7 @@ class _Run:
         return n_resumed
 
     def _header(self) -> Header:
-        ranking = config.dump(self.model.ranking)
-        return Header(
-            version=__version__,
-            settings=config.dump(self.request.settings) | table_identity(self.request.formulas),
-            model={"name": self.model.name, "sha256": self.model.sha256, "ranking": ranking},
-            inputs=self.inputs.identity(),
-            shard=str(self.request.shard),
-        )
+        return run_header(self.request, self.model, self.inputs)
 
     def _fill(self, journal: Journal) -> None:
         """Compute what the journal lacks, in order, one case ahead of the workers at most."""

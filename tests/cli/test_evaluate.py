@@ -101,6 +101,25 @@ def test_scoring_the_written_predictions_gives_the_same_numbers(duallgd, table, 
     assert results(tmp_path / "three")["metrics"] == first
 
 
+def test_the_predicted_structures_of_a_permuted_truth_are_all_wrong(duallgd, table, tmp_path):
+    duallgd("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "one")
+    with (tmp_path / "one" / "truth.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    # Two spectra a molecule: moved on by two, every spectrum gets another molecule's structure.
+    moved = [row["smiles"] for row in rows[2:] + rows[:2]]
+    lines = [f"{row['identifier']}\t{other}" for row, other in zip(rows, moved, strict=True)]
+    (tmp_path / "wrong.tsv").write_text("\n".join(["identifier\tsmiles", *lines]) + "\n")
+
+    duallgd(
+        *("evaluate", "--predictions", "one/predictions.csv", "--truth", "wrong.tsv"),
+        *("--no-mces", "--workers", "1", "-o", "two"),
+    )
+
+    metrics = results(tmp_path / "two")["metrics"]
+    assert metrics["oracle_accuracy"]["per_spectrum"]["mean"] == 0.0
+    assert metrics["candidates"] == results(tmp_path / "one")["metrics"]["candidates"]
+
+
 def test_a_permuted_truth_gives_zero_accuracy(duallgd, tmp_path):
     rows = labelled_table.rows(1)
     smiles = [row["smiles"] for row in rows]
@@ -128,16 +147,57 @@ def test_shards_joined_give_what_one_run_gives(duallgd, table, tmp_path):
     for shard in ("1/2", "2/2"):
         done = duallgd(*base, "-o", "parts", "--shard", shard)
         assert done.code == 0
-        assert "join them with duallgd merge" in done.err
+        assert "--resume instead of --shard joins and scores them" in done.err
+    joined = duallgd(*base, "-o", "parts", "--resume")
+
+    assert joined.code == 0, joined.err
+    whole, parts = (
+        (tmp_path / name / "predictions.csv").read_text().replace(f"{name}/spectra.tsv", "")
+        for name in ("whole", "parts")
+    )
+    assert parts == whole
+    assert results(tmp_path / "parts")["metrics"] == results(tmp_path / "whole")["metrics"]
+    assert results(tmp_path / "parts")["groups"] == results(tmp_path / "whole")["groups"]
+
+
+def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
+    duallgd, table, tmp_path
+):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals")
+    for shard in ("1/2", "2/2"):
+        duallgd(*base, "-o", "parts", "--shard", shard)
     duallgd("merge", "parts/predictions.csv", "-o", "parts/predictions.csv")
 
-    whole, parts = (tmp_path / name / "predictions.csv" for name in ("whole", "parts"))
-    columns = ("spectrum_id", "rank", "smiles", "score")
-    first, second = (
-        [[row[name] for name in columns] for row in csv.DictReader(path.read_text().splitlines())]
-        for path in (whole, parts)
+    duallgd(
+        *("evaluate", "--predictions", "parts/predictions.csv", "--benchmark", table),
+        *("--fold", "test", "--no-mces", "--workers", "1", "-o", "scored"),
     )
-    assert first == second
+
+    found = results(tmp_path / "scored")
+    assert found["prediction"]["samples"]["drawn"] == 24
+    assert found["prediction"]["settings"]["sampling"]["samples"] == 4
+    assert "explained_peaks" in {group["by"] for group in found["groups"]}
+
+
+def test_shards_of_other_settings_are_not_joined(duallgd, table):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "parts")
+    for shard in ("1/2", "2/2"):
+        duallgd(*base, "--shard", shard)
+
+    refused = duallgd(*base, "--resume", "--steps", "3")
+
+    assert refused.code == 2
+    assert "different run: settings.sampling.steps" in refused.err
+
+
+def test_a_missing_shard_is_named(duallgd, table):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "parts")
+    duallgd(*base, "--shard", "1/2")
+
+    refused = duallgd(*base, "--resume")
+
+    assert refused.code == 2
+    assert "shard 2/2 is absent" in refused.err
 
 
 def test_a_run_is_resumed(duallgd, table, tmp_path):
@@ -151,18 +211,51 @@ def test_a_run_is_resumed(duallgd, table, tmp_path):
     assert (tmp_path / "r" / "predictions.csv").read_bytes() == before
 
 
-def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(duallgd, table, tmp_path):
-    seen = tmp_path / "w.train.hashes"
-    TrainingHashes.of(["BSYNRYMUTXBXSQ", "AAAAAAAAAAAAAA"]).write(seen)
+@pytest.fixture
+def seen(tmp_path):
+    """A list of training molecules with one of the test molecules."""
+    path = tmp_path / "w.train.hashes"
+    TrainingHashes.of(["BSYNRYMUTXBXSQ", "AAAAAAAAAAAAAA"]).write(path)
+    return path
+
+
+def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(
+    duallgd, table, seen, tmp_path
+):
     base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
 
     refused = duallgd(*base, "--train-hashes", seen)
     stamped = duallgd(*base, "--train-hashes", seen, "--allow-leakage")
 
     assert refused.code == 2
-    assert "1 of the 3 test molecules were in the weights' training data" in refused.err
+    assert "1 of the 3 test molecules were in the training data of the weights" in refused.err
     assert stamped.code == 0
     assert any(s.startswith("LEAKAGE: 1 of the 3") for s in results(tmp_path / "r")["remarks"])
+    assert results(tmp_path / "r")["spectra"] == 6
+
+
+def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(
+    duallgd, table, seen, tmp_path
+):
+    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+
+    done = duallgd(*base, "--train-hashes", seen, "--drop-leaked")
+
+    found = results(tmp_path / "r")
+    assert done.code == 0, done.err
+    assert "LEFT OUT: 1 molecules that were trained on, with 2 spectra: BSYNRYMUTXBXSQ" in done.out
+    assert found["data"]["left_out_as_trained_on"] == ["BSYNRYMUTXBXSQ"]
+    assert (found["spectra"], found["molecules"]) == (4, 2)
+    assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
+
+
+def test_nearly_seen_molecules_are_counted(duallgd, table, tmp_path):
+    done = duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *("--train-data", table, "--train-data", table),
+    )
+
+    assert "0 of the 3 test molecules have a training molecule above Tanimoto 0.7" in done.out
 
 
 def test_similarity_to_training_molecules_is_a_group(duallgd, table, tmp_path):
@@ -186,14 +279,75 @@ def test_a_sweep_compares_values_of_one_setting(duallgd, table, tmp_path):
     assert done.code == 0, done.err
     assert [row["value"] for row in rows] == [2, 6]
     assert min(row["speed_up"] for row in rows) == 1.0
+    fastest = max(rows, key=lambda row: row["speed_up"])
+    assert set(fastest["on_front"]) == set(fastest["metrics"])
     assert (tmp_path / "r" / "samples-2" / "results.json").exists()
     assert (tmp_path / "r" / "sweep.tsv").read_text().startswith("value\tseconds_per_spectrum")
+
+
+def test_each_public_benchmark_is_a_part_with_numbers_of_its_own(duallgd, table, tmp_path):
+    parts = {"S0": "nplib1", "S1": "nplib1+massspecgym", "S2": "massspecgym"}
+    header, *lines = table.read_text().splitlines()
+    rows = [f"{line}\t{parts.get(line[:2], '')}" for line in lines]
+    table.write_text("\n".join([f"{header}\tbenchmark", *rows]) + "\n")
+
+    done = duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r"),
+        *("--train-data", table),
+    )
+
+    found = results(tmp_path / "r")
+    assert done.code == 0, done.err
+    assert [(part["name"], part["spectra"], part["molecules"]) for part in found["parts"]] == [
+        ("massspecgym", 4, 2),
+        ("nplib1", 4, 2),
+    ]
+    assert set(found["parts"][0]["metrics"]) == set(found["metrics"])
+    assert set(next(iter(found["rivals"].values()))["parts"]) == {"massspecgym", "nplib1"}
+    by = {group["by"] for group in found["groups"]}
+    assert {"nearest_training", "nearest_training_nplib1", "nearest_training_massspecgym"} <= by
+    assert "NPLIB1 part" in done.out
+    assert "\nnplib1\t4\t2\taccuracy@1\t" in (tmp_path / "r" / "metrics.tsv").read_text()
+
+
+def test_other_weights_are_scored_beside_these(duallgd, table, tmp_path):
+    done = duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *("--rival", "single stream=single.safetensors"),
+    )
+
+    rival = results(tmp_path / "r")["rivals"]["single stream"]
+    assert done.code == 0, done.err
+    # The stand-in loads as whatever is named: the rival is the model itself.
+    assert rival["ours_minus_theirs"]["tanimoto@1"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    assert (tmp_path / "r" / "rival_single_stream.csv").exists()
+    assert "single stream\tall\taccuracy@1" in (tmp_path / "r" / "rivals.tsv").read_text()
+
+
+def test_every_spectrum_has_its_row_with_time_and_status(duallgd, table, tmp_path):
+    duallgd("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+
+    lines = (tmp_path / "r" / "per_spectrum.tsv").read_text().splitlines()
+    rows = list(csv.DictReader(lines, delimiter="\t"))
+    assert len(rows) == 6
+    assert all(row["status"] == "ok" and float(row["seconds"]) > 0 for row in rows)
+    assert all(0 < float(row["confidence"]) <= float(row["confidence_top10"]) for row in rows)
+    assert all(int(float(row["explained_peaks"])) > 0 for row in rows)
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         ((), 2, "nothing to predict"),
+        (("--predictions", "p.csv", "--sweep", "steps=1,2"), 2, "--sweep is for a prediction"),
+        (("--predictions", "p.csv", "--max-memory", "9"), 2, "--max-memory is for a prediction"),
+        (("--benchmark", "labelled.tsv", "--rival", "single"), 2, "NAME=WEIGHTS"),
+        (("--benchmark", "labelled.tsv", "--precision", "half"), 2, "precision must be one of"),
+        (
+            ("--benchmark", "labelled.tsv", "--allow-leakage", "--drop-leaked"),
+            2,
+            "exclude each other",
+        ),
         (("--predictions", "p.csv"), 2, "give --benchmark, or --predictions"),
         (("--predictions", "p.csv", "--truth", "t.tsv"), 66, "does not exist"),
         (("--benchmark", "absent.tsv"), 66, "nor a file that exists"),

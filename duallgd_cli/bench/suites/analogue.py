@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LIBRARY_FOLD: Final = "train"
 _BIN_MZ: Final = 0.02
 _LARGEST_MZ: Final = 2000.0
 _PRECURSOR_MARGIN_MZ: Final = 0.5
@@ -42,7 +43,7 @@ class Library:
     positive: NDArray[np.bool_]
 
 
-def library(rows: Iterable[Row], fold: str = "train") -> Library | None:
+def library(rows: Iterable[Row], fold: str = LIBRARY_FOLD) -> Library | None:
     """Build the library of one fold; None if the fold holds no spectrum.
 
     Args:

@@ -17,9 +17,26 @@ GROUPS = [
 SWEEP = {
     "setting": "steps",
     "rows": [
-        {"value": v, "speed_up": s, "metrics": {"accuracy@1": ESTIMATE, "tanimoto@1": ESTIMATE}}
+        {
+            "value": v,
+            "speed_up": s,
+            "metrics": {"accuracy@1": ESTIMATE, "tanimoto@1": ESTIMATE},
+            "on_front": ["tanimoto@1"] if v == 1 else [],
+        }
         for v, s in ((1, 50.0), (10, 5.0), (50, 1.0))
     ],
+}
+METRICS = {
+    name: {"per_spectrum": ESTIMATE} for name in ("accuracy@1", "mces@1", "tanimoto@1", "valid")
+}
+EVERYTHING = {
+    "groups": GROUPS,
+    "sweep": SWEEP,
+    "spectra": 8,
+    "metrics": METRICS,
+    "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
+    "rivals": {"random": {"metrics": METRICS}},
+    "decomposition": {"assembled": ESTIMATE, "first": ESTIMATE},
 }
 CALIBRATION = {
     "confidence": {
@@ -30,11 +47,9 @@ CALIBRATION = {
 
 
 def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
-    found = {"groups": GROUPS, "calibration": CALIBRATION, "sweep": SWEEP}
+    files = plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
 
-    files = plots.write_plots(tmp_path, found)
-
-    names = {"by_rings", "calibration", "sweep"}
+    names = {"by_rings", "parts", "rivals", "decomposition", "calibration", "sweep"}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
     assert files["sweep.png"].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files["by_rings.svg"].read_text()
