@@ -1,4 +1,7 @@
-"""Parameters of the reference network by the authors' parts, beside what the paper says."""
+"""Parameters of the reference network by the authors' parts, beside what the paper says.
+
+The paper counts the denoiser alone (its table of parameter counts, label ``tab:params``).
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,7 +11,8 @@ import torch
 
 from duallgd_cli.checkpoint.official_keys import DENOISER, theirs_of
 from duallgd_cli.model.reference.denoiser import build
-from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
+from duallgd_cli.model.reference.network import ReferenceDualLGD
+from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 
 # Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
 _ROWS: Final[dict[str, tuple[tuple[str, ...], float | None]]] = {
@@ -24,6 +28,8 @@ _ROWS: Final[dict[str, tuple[tuple[str, ...], float | None]]] = {
     "global readout": (("mlp_out_y",), None),
 }
 _PAPER_TOTAL: Final = 67.56
+# The other rows of the paper's table, in millions.
+PAPER_OTHERS: Final = {"DiffMS": 53.18, "MBGen": 62.38}
 ALL: Final = "all"
 
 
@@ -62,6 +68,20 @@ def count_by_module(settings: ReferenceDenoiserSettings | None = None) -> dict[s
             rows[name] = PartCount(count, paper if released else None)
     rows[ALL] = PartCount(sum(sizes.values()), _PAPER_TOTAL if released else None)
     return rows
+
+
+def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:
+    """Parameters of the parts that the paper does not count: spectrum encoder and projection.
+
+    The encoder's frozen table is counted, as the authors do.
+
+    Args:
+        settings: Sizes; those of the smaller release (NPLIB1) if None.
+    """
+    with torch.device("meta"):
+        network = ReferenceDualLGD(settings or ReferenceSettings())
+    parts = {"encoder": network.encoder, "projection": network.projection}
+    return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
 
 
 def _by_first_word(sizes: dict[str, int], theirs: dict[str, str | None]) -> Counter[str]:

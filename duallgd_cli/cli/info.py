@@ -2,9 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+
+from duallgd_cli.cli import options
+
+if TYPE_CHECKING:
+    from duallgd_cli.checkpoint.official_counts import PartCount
 
 EPILOG = """
 **Examples**
@@ -13,22 +19,49 @@ EPILOG = """
 
 - `duallgd info --weights my.safetensors --parameters`
 
+- `duallgd info --preset reference` (the authors' network beside the paper's counts)
+
 - `duallgd info --json | jq .weights.sha256`
 """
 
+_OURS: Final = "duallgd"
+_REFERENCE: Final = "reference"
+# A number of parameters beside the paper's, in JSON and for `_shown`.
+_HERE, _PAPER = "parameters", "paper_millions"
+
 
 def info(
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Weights file or name. By default those that come with duallgd."),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    weights: options.Weights = None,
+    device: options.Device = "auto",
     parameters: Annotated[
         bool, typer.Option("--parameters", help="Count the weights by part of the network.")
     ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Count the parameters of a preset instead: duallgd, reference (the authors' "
+            "network) or one of duallgd train."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show versions, device, weights with their training record, elements and adducts."""
+    from duallgd_cli.checkpoint.reference import is_reference
+    from duallgd_cli.checkpoint.resolve import resolve_weights
+
+    if preset is not None:
+        facts = {"preset": preset, "parameters": _of_preset(preset)}
+    elif is_reference(path := resolve_weights(weights)):
+        facts = _of_reference(path, device, parameters)
+    else:
+        facts = _of_weights(weights, device, parameters)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
+    else:
+        typer.echo("\n".join(_lines(facts)))
+
+
+def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str, Any]:
     from duallgd_cli.inference import about, api
     from duallgd_cli.runtime import Runtime
 
@@ -43,20 +76,90 @@ def info(
         "adducts": " ".join(about.adducts()),
     }
     if parameters:
-        facts["parameters"] = {**model.parameters, "all": sum(model.parameters.values())}
-    if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
-    else:
-        typer.echo("\n".join(_lines(facts)))
+        facts["parameters"] = _with_total(model.parameters)
+    return facts
+
+
+def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
+    """Converted weights of the authors, be they of the whole system or of a part."""
+    from duallgd_cli.checkpoint import reference
+    from duallgd_cli.checkpoint.format import sha256
+    from duallgd_cli.checkpoint.official_counts import count_beside, count_by_module
+    from duallgd_cli.inference import about
+    from duallgd_cli.runtime import Runtime
+
+    checkpoint = reference.load(path)
+    settings = checkpoint.settings
+    facts: dict[str, Any] = {
+        "versions": about.versions(),
+        "runtime": str(Runtime.resolve(device)),
+        "weights": {
+            "name": path.name,
+            "sha256": sha256(path),
+            "network": "the authors'",
+            "parts": " ".join(checkpoint.parts),
+            "conversion": dict(checkpoint.record),
+        },
+        "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
+        "heavy atoms": f"up to {settings.max_atoms}",
+        "adducts": " ".join(about.reference_adducts()),
+    }
+    if parameters:
+        found = count_beside(settings)
+        facts["parameters"] = {name: found[name] for name in checkpoint.parts if name in found}
+        if "denoiser" in checkpoint.parts:
+            facts["parameters"]["denoiser"] = _beside_paper(count_by_module(settings.denoiser))
+    return facts
+
+
+def _of_preset(name: str) -> dict[str, Any]:
+    """Parameters by part.
+
+    Raises:
+        ConfigError: No such preset.
+    """
+    from duallgd_cli.checkpoint.official_counts import PAPER_OTHERS, count_beside, count_by_module
+    from duallgd_cli.errors import ConfigError
+    from duallgd_cli.inference import about
+    from duallgd_cli.training.presets import preset_names, run_settings
+
+    if name == _REFERENCE:
+        others = {f"{other}, millions": count for other, count in PAPER_OTHERS.items()}
+        return {
+            "denoiser": _beside_paper(count_by_module()),
+            "not counted by the paper": count_beside(),
+            "others in the paper's table": others,
+        }
+    known = [_OURS, _REFERENCE, *preset_names()]
+    if name not in known:
+        raise ConfigError(f"no preset {name!r}; presets are {', '.join(known)}")
+    settings = run_settings(None if name == _OURS else name, [])
+    return _with_total(about.preset_counts(settings.model))
+
+
+def _beside_paper(counts: Mapping[str, "PartCount"]) -> dict[str, Any]:
+    return {
+        name: {_HERE: row.parameters, _PAPER: row.paper_millions} for name, row in counts.items()
+    }
+
+
+def _with_total(counts: Mapping[str, int]) -> dict[str, int]:
+    return {**counts, "all": sum(counts.values())}
 
 
 def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
     """Nested facts as indented lines, one a fact."""
     lines = []
     for name, value in facts.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and _PAPER not in value:
             lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
         else:
-            shown = f"{value:,}" if isinstance(value, int) else value
-            lines.append(f"{indent}{name}: {shown}")
+            lines.append(f"{indent}{name}: {_shown(value)}")
     return lines
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        paper = f" (paper: {value[_PAPER]} million)" if value[_PAPER] else ""
+        return f"{value[_HERE]:,}{paper}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Final
 from duallgd_cli import __version__
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import SYMBOLS
+from duallgd_cli.spectra.reference_subformula import knows_adduct
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from duallgd_cli.model.settings import ModelSettings
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics", "matchms")
 _NUMBER: Final = re.compile(r"\.\d+(?=\.|$)")
@@ -36,6 +39,11 @@ def adducts() -> tuple[str, ...]:
     return tuple(adduct.name for adduct in ADDUCTS)
 
 
+def reference_adducts() -> tuple[str, ...]:
+    """Names of the supported adducts that the authors' spectrum encoder knows too."""
+    return tuple(adduct.name for adduct in ADDUCTS if knows_adduct(adduct.name))
+
+
 def parameter_counts(module: "nn.Module", depth: int = 3) -> dict[str, int]:
     """Trainable parameters by part of a network, in its order.
 
@@ -48,6 +56,13 @@ def parameter_counts(module: "nn.Module", depth: int = 3) -> dict[str, int]:
         parts = _NUMBER.sub("", name).split(".")[:-1]
         counts[".".join(parts[:depth])] += parameter.numel()
     return dict(counts)
+
+
+def preset_counts(settings: "ModelSettings") -> dict[str, int]:
+    """Trainable parameters by part of the network of these sizes, without weights."""
+    from duallgd_cli.model.duallgd import DualLGD  # torch loads only here
+
+    return parameter_counts(DualLGD(settings))
 
 
 def _version(library: str) -> str:

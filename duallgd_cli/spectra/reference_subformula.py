@@ -98,17 +98,21 @@ class ReferencePeaks:
     intensity: NDArray[np.float64]
 
 
+def knows_adduct(text: str) -> bool:
+    """Whether the reference knows an adduct, by any spelling that it accepts."""
+    return _ALIASES.get(text.strip(), text.strip()) in dict(_ADDUCTS)
+
+
 def adduct_name(text: str) -> str:
     """The reference's spelling of an adduct.
 
     Raises:
         ValueError: An adduct that it does not know.
     """
-    name = _ALIASES.get(text.strip(), text.strip())
-    known = [row[0] for row in _ADDUCTS]
-    if name not in known:
-        raise ValueError(f"the reference encoder knows {', '.join(known)}, not {text!r}")
-    return name
+    if not knows_adduct(text):
+        known = ", ".join(name for name, _ in _ADDUCTS)
+        raise ValueError(f"the reference encoder knows {known}, not {text!r}")
+    return _ALIASES.get(text.strip(), text.strip())
 
 
 def parse_counts(formula: str) -> NDArray[np.int64]:

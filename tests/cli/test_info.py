@@ -3,6 +3,7 @@
 import json
 
 from duallgd_cli.inference import selftest as bundled
+from tests.made_reference import converted, decoder_file, fine_tuned_file, stirred_network
 from tests.stub_model import stub_model
 
 
@@ -20,6 +21,55 @@ def test_info_is_also_json(duallgd):
     assert facts["weights"]["name"] == "stub"
     assert facts["elements"].split()[0] == "C"
     assert len(facts["adducts"].split()) == 10
+
+
+def test_the_reference_s_parameters_stand_beside_the_paper_s(duallgd):
+    told = duallgd("info", "--preset", "reference").out
+    counts = json.loads(duallgd("info", "--preset", "reference", "--json").out)["parameters"]
+
+    assert "all: 67,538,757 (paper: 67.56 million)" in told
+    assert "global fusion: 12,129,280 (paper: 12.13 million)" in told
+    denoiser = {name: row["parameters"] for name, row in counts["denoiser"].items()}
+    assert denoiser.pop("all") == sum(denoiser.values()) == 67_538_757
+    assert counts["others in the paper's table"] == {
+        "DiffMS, millions": 53.18,
+        "MBGen, millions": 62.38,
+    }
+
+
+def test_presets_of_our_own_are_counted_by_name(duallgd):
+    default, tiny = (
+        json.loads(duallgd("info", "--preset", name, "--json").out)["parameters"]
+        for name in ("duallgd", "tiny")
+    )
+    unknown = duallgd("info", "--preset", "huge")
+
+    assert tiny["all"] < default["all"] < 8_000_000
+    assert default["all"] == sum(count for part, count in default.items() if part != "all")
+    assert unknown.code == 2
+    assert "no preset 'huge'; presets are duallgd, reference" in unknown.err
+
+
+def test_converted_weights_are_described_whole_or_in_part(duallgd, tmp_path):
+    network = stirred_network()
+    whole = converted(tmp_path, fine_tuned_file(network), "whole")
+    part = converted(tmp_path, decoder_file(network), "part")
+
+    facts, decoder = (
+        json.loads(duallgd("info", "--weights", path, "--parameters", "--json").out)
+        for path in (whole, part)
+    )
+
+    assert facts["weights"]["parts"] == "denoiser encoder projection"
+    assert facts["weights"]["conversion"]["source"] == "whole.ckpt"
+    assert facts["elements"] == "C O P N S Cl F H"
+    assert facts["adducts"].split() == (
+        ["[M+H]+", "[M+Na]+", "[M+K]+", "[M+NH4]+", "[M-H2O+H]+", "[M]+"]
+    )
+    own = sum(p.numel() for p in network.denoiser.parameters())
+    assert facts["parameters"]["denoiser"]["all"] == {"parameters": own, "paper_millions": None}
+    assert set(facts["parameters"]) == {"denoiser", "encoder", "projection"}
+    assert set(decoder["parameters"]) == {"denoiser"}
 
 
 def test_selftest_passes_where_the_path_is_whole(duallgd):

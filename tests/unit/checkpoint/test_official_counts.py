@@ -2,7 +2,7 @@
 
 import pytest
 
-from duallgd_cli.checkpoint.official_counts import ALL, count_by_module
+from duallgd_cli.checkpoint.official_counts import ALL, count_beside, count_by_module
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
 
 
@@ -40,3 +40,7 @@ def test_the_rows_add_up_to_all():
     parts = [row.parameters for name, row in rows.items() if name != ALL]
 
     assert sum(parts) == rows[ALL].parameters
+
+
+def test_the_parts_that_the_paper_does_not_count_have_the_released_sizes():
+    assert count_beside() == {"encoder": 15_164_196, "projection": 8_390_656}
