@@ -159,19 +159,19 @@ def summarise(
     return found
 
 
-def means(molecules: Sequence[MoleculeAsymmetry], *, common: bool = True) -> dict[str, Estimate]:
-    """Mean log2 r of every kind of bond, and of all with unequal and with equal ends.
-
-    Args:
-        molecules: To average over.
-        common: Leave out kinds that are not `is_common`.
-    """
+def means(molecules: Sequence[MoleculeAsymmetry]) -> dict[str, Estimate]:
+    """Mean log2 r of every common kind of bond, and of all with unequal and with equal ends."""
     return {
         name: per_spectrum(np.array(group.values)[:, :1], group.owners)[0]
         for name, group in _grouped(molecules).items()
-        if UNBONDED not in name
-        and (not common or is_common(len(group.owners), len(set(group.owners))))
+        if UNBONDED not in name and is_common(len(group.owners), len(set(group.owners)))
     }
+
+
+def mean_of_unequal(molecule: MoleculeAsymmetry) -> float:
+    """Mean log2 r of one molecule's bonds with unequal ends; NaN if it has none."""
+    own = [_overall(kind) == UNEQUAL for kind in molecule.kind]
+    return float(molecule.log_ratio[own, 0].mean()) if any(own) else math.nan
 
 
 def is_common(bonds: int, molecules: int) -> bool:

@@ -1,7 +1,6 @@
 """The study behind `duallgd bench attention`: molecules in, statistics, tables and figures out."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from duallgd_cli.bench.asymmetry_classes import (
     MoleculeAsymmetry,
     asymmetry,
     difference_of,
+    mean_of_unequal,
     means,
     order_effect,
     summarise,
@@ -156,14 +156,10 @@ def _control(seed: int, seen: Sequence[MoleculeAsymmetry]) -> dict[str, Any]:
 
 def _shown(known: Sequence[KnownMolecule], seen: Sequence[MoleculeAsymmetry]) -> dict[str, Any]:
     """The molecule of the figure: of the paper's size, and its mean nearest to that of them all."""
-    target = means(seen, common=False).get(UNEQUAL)
-
-    def unlike(place: int) -> tuple[int, float]:
-        own = means([seen[place]], common=False).get(UNEQUAL)
-        away = abs(own.mean - target.mean) if own and target else math.inf
-        return abs(len(known[place].atom_class) - _SHOWN_ATOMS), away
-
-    place = min(range(len(known)), key=unlike)
+    own_means = np.array([mean_of_unequal(one) for one in seen])
+    away = np.abs(own_means - np.nanmean(own_means)) if np.isfinite(own_means).any() else own_means
+    size = np.array([abs(len(one.atom_class) - _SHOWN_ATOMS) for one in known])
+    place = int(np.lexsort((away, size))[0])  # NaN comes last
     molecule, own = known[place], seen[place]
     n = len(molecule.atom_class)
     pairs = zip(*np.triu_indices(n, 1), strict=True)
