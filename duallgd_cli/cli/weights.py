@@ -18,6 +18,10 @@ HASHES_EPILOG: Final = (
     "Example: `duallgd weights hashes prepared/structures prepared/massbank --max-atoms 50 "
     "-o weights/duallgd.train.hashes`"
 )
+NARROW_EPILOG: Final = (
+    "Example: `duallgd weights narrow runs/decoder/model.safetensors --pair-feed 3 "
+    "-o runs/narrow.safetensors`, then train on with `--init-denoiser`"
+)
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
 
@@ -83,6 +87,25 @@ def hashes(
     listed = TrainingHashes.of(keys)
     listed.write(output)
     typer.echo(f"{len(listed)} molecules in {output}", err=True)
+
+
+@app.command("narrow", epilog=NARROW_EPILOG)
+def narrow(
+    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    pair_feed: Annotated[
+        int,
+        typer.Option(min=1, help="Hidden channels of the pairs, in pair widths."),
+    ],
+) -> None:
+    """Drop the least used hidden channels of a network, to train a faster one on from it."""
+    from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.checkpoint.narrow import narrow_pair_feed
+
+    narrowed = narrow_pair_feed(weights_format.load(weights), pair_feed)
+    weights_format.save(output, narrowed)
+    kept = sum(tensor.numel() for tensor in narrowed.tensors.values())
+    typer.echo(f"wrote {output}: {kept:,} numbers; train it on before use", err=True)
 
 
 def _described(parts: tuple[str, ...], count: int) -> str:
