@@ -45,8 +45,8 @@ class Context:
         position: Embedded place within the element, (B, N, atom_width).
         relative: Embedded difference of places, (B, M, pair_width).
         y: Global state before time and noise are known, (B, global_width).
-        memory: For each layer keys and values of the bits, (2, B, H, K, D), or None.
-        bit_log_prob: (B, 1, 1, K).
+        memory: For each layer keys and values of the bits, (2, B or 1, H, K, D), or None.
+        bit_log_prob: (B or 1, 1, 1, K).
     """
 
     condition: Condition
@@ -58,18 +58,17 @@ class Context:
     bit_log_prob: Tensor
 
     def expand(self, samples: int) -> "Context":
-        """Repeat a context of one spectrum for several candidates, without copying."""
+        """Repeat a context of one spectrum for several candidates, without copying.
+
+        The fingerprint bits stay those of one spectrum, which all candidates look up together.
+        """
         known = self.condition
         repeated = Condition(
             *(_repeat(getattr(known, name), samples) for name in known.__dataclass_fields__)
         )
-        memory = tuple(
-            None if m is None else m.expand(-1, samples, -1, -1, -1) for m in self.memory
-        )
         parts = (self.atoms, self.position, self.relative, self.y)
         atoms, position, relative, y = (_repeat(part, samples) for part in parts)
-        log_prob = _repeat(self.bit_log_prob, samples)
-        return Context(repeated, atoms, position, relative, y, memory, log_prob)
+        return Context(repeated, atoms, position, relative, y, self.memory, self.bit_log_prob)
 
 
 class Denoiser(nn.Module):

@@ -102,13 +102,21 @@ class BitAttention(nn.Module):
         return both.permute(2, 0, 3, 1, 4)  # type: ignore[no-any-return]
 
     def forward(self, atoms: Tensor, memory: Tensor, log_prob: Tensor) -> Tensor:
-        """Change of the atoms; a bit is weighted by its probability, (B, 1, 1, K) as log."""
-        query = self.query(self.norm(atoms)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        """Change of the atoms.
+
+        Args:
+            atoms: (B, N, atom_width).
+            memory: Of each graph, or of one spectrum for all: (2, B or 1, H, K, D).
+            log_prob: Log-probability of each bit, by which it is weighted, (B or 1, 1, 1, K).
+        """
         key, value = memory
+        query = self.query(self.norm(atoms)) * key.shape[-1] ** -0.5
+        # The candidates of one spectrum are rows of the same products.
+        rows = query.reshape(len(key), -1, self.heads, key.shape[-1]).transpose(1, 2)
         # Written out: for a few dozen tokens this beats the fused kernel on a CPU.
-        score = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5 + log_prob
+        score = rows @ key.transpose(2, 3) + log_prob
         mixed = torch.softmax(score, -1).to(value.dtype) @ value
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.out(mixed.transpose(1, 2).reshape(atoms.shape))  # type: ignore[no-any-return]
 
 
 class PairAttention(nn.Module):

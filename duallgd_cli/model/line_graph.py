@@ -118,17 +118,23 @@ def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
         (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.
     """
     n = graph.n_atoms
-    flat: Tensor = _Incident.apply(  # type: ignore[no-untyped-call]
-        pairs, graph.incident, graph.at_first, graph.at_second
-    )
+    if torch.is_grad_enabled():
+        flat: Tensor = _Incident.apply(  # type: ignore[no-untyped-call]
+            pairs, graph.incident, graph.at_first, graph.at_second
+        )
+    else:
+        flat = pairs.index_select(1, graph.incident)
     return torch.unflatten(flat, 1, (n, n - 1))
 
 
 def endpoint_atoms(atoms: Tensor, graph: LineGraph) -> Tensor:
     """States of the two atoms of every pair, (B, N, C) to (B, M, 2, C)."""
-    flat: Tensor = _Endpoints.apply(  # type: ignore[no-untyped-call]
-        atoms, graph.both, graph.endpoint
-    )
+    if torch.is_grad_enabled():
+        flat: Tensor = _Endpoints.apply(  # type: ignore[no-untyped-call]
+            atoms, graph.both, graph.endpoint
+        )
+    else:
+        flat = atoms.index_select(1, graph.both)
     return torch.unflatten(flat, 1, (-1, 2))
 
 
