@@ -25,6 +25,7 @@ from duallgd_cli.bench.evaluate import (
 )
 from duallgd_cli.bench.overlap import Checked, Training, check_leakage
 from duallgd_cli.bench.predicted import finished_shards, journalled
+from duallgd_cli.bench.protocol import Protocol
 from duallgd_cli.bench.rivals import (
     ANALOGUE,
     RANDOM,
@@ -69,6 +70,7 @@ class BenchmarkRequest:
         shard: Part of the spectra to predict; a part is not scored.
         resume: Continue an interrupted run; finished shards of it are joined.
         workers: Processes that assemble molecules.
+        protocol: By whose rules.
     """
 
     suite: Suite
@@ -84,6 +86,14 @@ class BenchmarkRequest:
     shard: Shard = field(default_factory=Shard)
     resume: bool = False
     workers: int = 1
+    protocol: Protocol = field(default_factory=Protocol)
+
+    def __post_init__(self) -> None:
+        if self.protocol.tells_order and self.formulas is not None:
+            raise UsageError(
+                "--atom-order truth and --formulas exclude each other: the true order is that of "
+                "the true formula's atoms"
+            )
 
     @property
     def track(self) -> str:
@@ -125,7 +135,7 @@ def run_benchmark(
         UnreadableError: The benchmark cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    checked = checked or check(request)
+    model, checked = request.protocol.applied(model, checked or check(request))
     truths = checked.truths
     make_folder(request.output)
     write_unlabelled(
@@ -141,7 +151,12 @@ def run_benchmark(
     found = journalled(run)
     weights = {"name": model.name, "sha256": model.sha256, "record": dict(model.record)}
     known = Known(
-        prediction={**found.record, "weights": weights},
+        prediction={
+            **found.record,
+            "weights": weights,
+            "preset": request.protocol.preset,
+            "atom_order": request.protocol.atom_order,
+        },
         extra=found.extra,
         checked=checked,
         rivals=_rivals(request, truths, model),

@@ -9,6 +9,7 @@ from duallgd_cli.bench.accuracy import Assessment, Extra, assess
 from duallgd_cli.bench.model_card import write_model_card
 from duallgd_cli.bench.overlap import Checked
 from duallgd_cli.bench.plots import write_plots
+from duallgd_cli.bench.protocol import stamped, tells_true_order
 from duallgd_cli.bench.report import Provenance, results, sha256, write_results
 from duallgd_cli.bench.suites import finding, table
 from duallgd_cli.bench.suites.suite import Suite
@@ -140,6 +141,8 @@ def score_predictions(
     """
     known = known or Known()
     checked = known.checked or Checked(tuple(request.choice.truths(request.suite)))
+    if tells_true_order(request.predictions):
+        checked = stamped(checked)
     truths = checked.truths
     make_folder(request.output)
     assessment = assess(

@@ -34,7 +34,10 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
     if find_spec("matplotlib") is None:
         logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
         return {}
-    return save_drawings(directory / "plots", drawings)
+    # Remarks that begin in capitals, such as LEAKAGE, change what the numbers mean.
+    heads = [remark.partition(":")[0] for remark in found["remarks"]]
+    stamp = ", ".join(head for head in heads if head.isupper())
+    return save_drawings(directory / "plots", drawings, stamp)
 
 
 def _drawings(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
@@ -53,12 +56,15 @@ def _drawings(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
     return drawings | {name: draw for name, draw in kinds.items() if found.get(name)}
 
 
-def save_drawings(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) -> dict[str, Path]:
+def save_drawings(
+    folder: Path, drawings: Mapping[str, Callable[[], "Figure"]], stamp: str = ""
+) -> dict[str, Path]:
     """Draw figures and write each as PNG and SVG; needs matplotlib.
 
     Args:
         folder: Made if needed, within an existing one.
         drawings: What draws a figure, by its file's name without ending.
+        stamp: Said above every figure, "" for nothing.
     """
     import matplotlib as mpl
 
@@ -68,6 +74,8 @@ def save_drawings(folder: Path, drawings: Mapping[str, Callable[[], "Figure"]]) 
     with mpl.rc_context({"svg.hashsalt": "duallgd", "font.size": 9}):
         for name, draw in drawings.items():
             figure = draw()
+            if stamp:
+                figure.suptitle(f"{figure.get_suptitle()}\n{stamp}")
             for ending in _ENDINGS:
                 path = folder / f"{name}.{ending}"
                 metadata = {"Date": None} if ending == "svg" else {"Software": None}

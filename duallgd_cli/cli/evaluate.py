@@ -20,6 +20,9 @@ EPILOG = """
 
 - `duallgd evaluate --predictions out.csv --truth truth.tsv` (anybody's predictions)
 
+- `duallgd evaluate --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors --preset
+reference --atom-order truth` (the authors' weights by the authors' rules)
+
 A run with --shard 2/8 predicts its part. When all are done, join them with
 `duallgd merge FOLDER/predictions.csv`, then score with --benchmark and --predictions.
 """
@@ -103,6 +106,22 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = False,
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="duallgd, or reference: the authors' choice of molecules (their elements alone), "
+            "with the columns of --reference; needs their converted weights.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = "duallgd",
+    atom_order: Annotated[
+        str,
+        typer.Option(
+            help="formula, or truth: the authors' network is told the true order of the atoms, as "
+            "they test it. That gives part of the answer away, and every output says so.",
+            rich_help_panel=_SCORING,
+        ),
+    ] = "formula",
     seed: Annotated[
         int, typer.Option(help="Of sampling and of the bootstrap.", rich_help_panel=_SCORING)
     ] = 0,
@@ -219,15 +238,17 @@ def evaluate(
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
     weights at hand. With --predictions a table is scored as it is.
     """
+    from duallgd_cli.bench.protocol import Protocol
     from duallgd_cli.cli import display, evaluating
     from duallgd_cli.evaluation.scoring import Scorer
     from duallgd_cli.runtime import available_cores
 
     display.configure_logging(quiet, json_log)
+    protocol = Protocol(preset, atom_order)
     scorer = Scorer(
         top_k=evaluating.ranks(top_k),
         mces=mces,
-        reference=reference,
+        reference=reference or protocol.is_reference,
         mces_limit_s=mces_limit,
         workers=workers or available_cores(),
         cache=mces_cache or evaluating.default_cache(),
@@ -277,6 +298,7 @@ def evaluate(
         decompose=decompose,
         resume=resume,
         shard=shard,
+        protocol=protocol,
     )
     if predictions is not None:
         evaluating.score(task, how)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duallgd_cli.bench.benchmark import BenchmarkRequest
     from duallgd_cli.bench.evaluate import Choice, Evaluated
     from duallgd_cli.bench.overlap import Training
+    from duallgd_cli.bench.protocol import Protocol
     from duallgd_cli.evaluation.leakage import TrainingHashes
     from duallgd_cli.evaluation.scoring import Scorer
 
@@ -99,6 +100,7 @@ class Predicting:
     decompose: bool
     resume: bool
     shard: str | None
+    protocol: "Protocol"
 
     def refuse(self) -> None:
         """Refuse what only a prediction could do.
@@ -113,6 +115,7 @@ class Predicting:
             "--formulas": self.formulas,
             "--rival": self.rival,
             "--decompose": self.decompose,
+            "--atom-order": self.protocol.tells_order,
             "--resume": self.resume,
             "--shard": self.shard,
             **{f"--{_option(name)}": value for name, value in self.given.items()},
@@ -133,6 +136,7 @@ def score(task: Task, how: Predicting) -> None:
     """
     from duallgd_cli.bench.evaluate import ScoreRequest, score_predictions, suite_of
     from duallgd_cli.bench.predicted import known_of
+    from duallgd_cli.bench.protocol import RELEASED_ELEMENTS, with_elements
 
     how.refuse()
     request = ScoreRequest(
@@ -144,6 +148,8 @@ def score(task: Task, how: Predicting) -> None:
         seed=task.seed,
     )
     known = known_of(request, task.seen.training({}, ours=False))
+    if how.protocol.is_reference and known.checked is not None:
+        known = replace(known, checked=with_elements(known.checked, RELEASED_ELEMENTS))
     _show(score_predictions(request, known, _tell), task)
 
 
@@ -221,6 +227,7 @@ def _request(task: Task, how: Predicting, rivals: Mapping[str, str]) -> "Benchma
         shard=Shard.parse(how.shard) if how.shard else Shard(),
         resume=how.resume,
         workers=how.workers,
+        protocol=how.protocol,
     )
 
 

@@ -94,6 +94,16 @@ def metric_fingerprint(smiles: str) -> NDArray[np.uint16] | None:
         return None
 
 
+def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
+    """Element of each heavy atom, in the order of the canonical SMILES without stereochemistry.
+
+    Raises:
+        MoleculeError: The text is not a SMILES.
+    """
+    canonical = identity.canonical_smiles(identity.parse_smiles(smiles))
+    return tuple(atom.GetSymbol() for atom in identity.parse_smiles(canonical).GetAtoms())
+
+
 def network_fingerprint(smiles: str) -> NDArray[np.uint16]:
     """Set bits of the fingerprint that the networks work with, ascending, uint16 (n_on,).
 

@@ -99,6 +99,7 @@ class LoadedModel:
         max_heavy_atoms: Largest molecule the generator accepts.
         record: Training record of the checkpoint, for reports.
         parameters: Trainable parameters by part of the network, for reports.
+        remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
     """
 
     generator: Generator
@@ -108,6 +109,7 @@ class LoadedModel:
     max_heavy_atoms: int = 100
     record: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
+    remark: str = ""
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:

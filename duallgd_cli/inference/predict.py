@@ -93,10 +93,11 @@ def formula_source_of(request: PredictRequest, model: LoadedModel) -> FormulaSou
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
     ranking = config.dump(model.ranking)
+    remark = {"remark": model.remark} if model.remark else {}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas),
-        model={"name": model.name, "sha256": model.sha256, "ranking": ranking},
+        model={"name": model.name, "sha256": model.sha256, "ranking": ranking, **remark},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )

@@ -3,6 +3,7 @@
 S samples, N heavy atoms, M = N (N - 1) / 2 pairs, K tokens of a spectrum.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,11 @@ PAIR_COST: Final = PairCost(working_bytes=16_384, at_once_on_cpu=8_192)
 BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)
 
 
+def formula_order(hypothesis: Hypothesis) -> NDArray[np.int64]:
+    """The atoms as the formula lists them, sorted by element: an order that any user has."""
+    return np.arange(hypothesis.formula.n_heavy)
+
+
 @dataclass(frozen=True, eq=False)
 class ReferenceGenerator:
     """Draws bond matrices with the authors' network.
@@ -46,10 +52,15 @@ class ReferenceGenerator:
     Attributes:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
+        atom_order: Which atom of the formula's list the network sees at each place, int64 (N,).
+            Reference: the network reads the order.
+        message: Sentence that must accompany whatever is drawn.
     """
 
     model: ReferenceDualLGD
     runtime: Runtime
+    atom_order: Callable[[Hypothesis], NDArray[np.int64]] = formula_order
+    message: str = ""
 
     def generate(
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
@@ -66,15 +77,9 @@ class ReferenceGenerator:
             bond_class=samples.bond_class[:, pairs].numpy().astype(np.int8),
             log_likelihood=samples.log_likelihood.numpy(),
             bond_log_prob=log_prob.numpy().astype(np.float16),
-            notes=notes,
+            notes=(*notes, self.message) if self.message else notes,
+            message=self.message,
         )
-
-    def atom_order(self, hypothesis: Hypothesis) -> NDArray[np.int64]:
-        """Which atom of the formula's list the network sees at each place, int64 (N,).
-
-        Reference: the network reads the order. Here it is the formula's own, sorted by element.
-        """
-        return np.arange(hypothesis.formula.n_heavy)
 
     def _known(self, hypothesis: Hypothesis, shown: NDArray[np.int64]) -> AtomsOfGraphs:
         symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
