@@ -11,6 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from duallgd_cli.diffusion import counter
 from duallgd_cli.diffusion.jumps import JumpPlan
 from duallgd_cli.diffusion.transition import draw_classes, skipped_posterior
 
@@ -21,7 +22,7 @@ Denoise = Callable[[Tensor, int], Tensor]
 LastJump = Callable[[Tensor, Callable[[], Tensor]], Tensor]
 
 _REMEMBERED: Final = 5
-_INT24: Final = 1 << 24
+_CPU: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +58,8 @@ class Samples:
 class Noise:
     """Uniform numbers that depend on nothing but a seed and where they are used.
 
-    Each evaluation has a generator of its own, so a sample's numbers do not depend on how samples
-    are cut into chunks, on other spectra, or on the device.
+    Each evaluation has a stream of its own and each sample its place in it, so a sample's numbers
+    do not depend on how samples are cut into chunks, on other spectra, or on the device.
 
     Attributes:
         seed: Non-negative, below 2^63.
@@ -70,12 +71,23 @@ class Noise:
     samples: int
     n_pairs: int
 
-    def uniform(self, evaluation: int) -> Tensor:
-        """Numbers in [0, 1) for the draw before evaluation `evaluation`, float32 (S, M)."""
-        mixed = (self.seed ^ (0x9E3779B97F4A7C15 * (evaluation + 1))) & ((1 << 63) - 1)
-        generator = torch.Generator().manual_seed(mixed)
-        whole = torch.randint(_INT24, (self.samples, self.n_pairs), generator=generator)
-        return whole.float() / _INT24
+    def uniform(
+        self, evaluation: int, rows: slice = slice(None), device: torch.device = _CPU
+    ) -> Tensor:
+        """Numbers in [0, 1) for the draw after so many evaluations.
+
+        Args:
+            evaluation: How many, from 0.
+            rows: Which of the S samples.
+            device: Where the numbers are computed; they are the same everywhere.
+
+        Returns:
+            float32 (c, M), one row for each sample.
+        """
+        start, stop, _ = rows.indices(self.samples)
+        key = counter.stream_key(self.seed, evaluation)
+        numbers = counter.uniform(key, start * self.n_pairs, stop * self.n_pairs, device)
+        return numbers.view(stop - start, self.n_pairs)
 
 
 def most_probable(log_prob: Tensor, draw: Callable[[], Tensor]) -> Tensor:
@@ -129,7 +141,7 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    uniform = task.noise.uniform(0)[rows].to(task.marginal.device)
+    uniform = task.noise.uniform(0, rows, task.marginal.device)
     bond = draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
     remembered: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
@@ -149,4 +161,4 @@ def _draw(
     number, t, s = jump
     marginal, share = task.marginal, task.alpha_bar
     posterior = skipped_posterior(log_prob.exp(), bond, share[s], share[t], marginal)
-    return draw_classes(posterior, task.noise.uniform(number)[rows].to(marginal.device))
+    return draw_classes(posterior, task.noise.uniform(number, rows, marginal.device))

@@ -147,10 +147,9 @@ def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
 
 def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
     """Which incident pairs have a real other atom, bool (B, N) to (B, N, N - 1)."""
-    n = graph.n_atoms
-    other = torch.arange(n, device=atom_mask.device).expand(n, n)
-    off_diagonal = ~torch.eye(n, dtype=torch.bool, device=atom_mask.device)
-    return torch.unflatten(atom_mask[:, other[off_diagonal]], 1, (n, n - 1))
+    atom = torch.arange(graph.n_atoms, device=atom_mask.device)
+    other = atom[:-1] + (atom[:-1] >= atom[:, None]).long()  # (N, N - 1), skips the atom itself
+    return atom_mask[:, other]
 
 
 def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
