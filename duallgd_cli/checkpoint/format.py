@@ -17,6 +17,7 @@ from torch import Tensor
 
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
@@ -46,7 +47,7 @@ class Checkpoint:
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
         """
-        model = DualLGD(self.settings)
+        model = build(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
 

@@ -195,13 +195,13 @@ def verify(folder: Path) -> None:
 def load_molecules(folder: Path) -> Molecules:
     """Memory-map the molecules of a prepared folder."""
     read_manifest(folder)
-    return Molecules(**{name: _map(folder, name) for name in MOLECULE_ARRAYS})
+    return Molecules(**{name: load_array(folder, name) for name in MOLECULE_ARRAYS})
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
     """Memory-map the spectra of a prepared folder and their molecules; unfold the sub-formulas."""
     molecules = load_molecules(folder)
-    arrays = {name: _map(folder, name) for name in SPECTRUM_ARRAYS}
+    arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
     table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
     return PreparedSpectra(molecules, subformula=np.asarray(table)[index], **arrays)
@@ -216,7 +216,12 @@ def file_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _map(folder: Path, name: str) -> NDArray[Any]:
+def load_array(folder: Path, name: str) -> NDArray[Any]:
+    """Memory-map one array of a prepared folder.
+
+    Raises:
+        UnreadableError: It is missing or broken.
+    """
     path = folder / f"{name}.npy"
     if not path.is_file():
         raise UnreadableError(f"{path} is missing; prepare the data again")

@@ -1,8 +1,25 @@
 """Sizes of the network and of the diffusion process; stored in every checkpoint."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from duallgd_cli.config import require
+
+# The default network, and those of the paper's ablations and of the leak study.
+Variant = Literal[
+    "full",
+    "single-stream",
+    "no-cross-attention",
+    "atoms-to-bonds",
+    "bonds-to-atoms",
+    "no-incidence-mask",
+    "no-bit-attention",
+    "no-positions",
+    "published",
+]
+# Order in which atoms are listed: by element, as a formula does; drawn; or as the canonical SMILES
+# of the true molecule lists them, which nobody knows who asks.
+AtomOrder = Literal["formula", "random", "truth"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +120,11 @@ class ModelSettings:
         encoder: The spectrum encoder.
         diffusion: The forward process.
         memory_bits: Fingerprint bits, by probability, that the denoiser attends to.
+        variant: Which parts the denoiser is built of; see `model.ablations`.
     """
 
     denoiser: DenoiserSettings = field(default_factory=DenoiserSettings)
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     memory_bits: int = 160
+    variant: Variant = "full"

@@ -11,10 +11,12 @@ import torch
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.config import dump
+from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError
+from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.model.settings import AtomOrder, ModelSettings
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.distributed import Group, process_group
@@ -48,6 +50,8 @@ class TrainingRequest:
         structures: Prepared structures beside spectra, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``.
         stop_after: Step at which to stop although the schedule goes on, or None.
+        atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
+            network what no user knows, and is for the leak study alone; the record says so.
     """
 
     settings: RunSettings
@@ -56,6 +60,7 @@ class TrainingRequest:
     structures: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     stop_after: int | None = None
+    atom_order: AtomOrder = "formula"
 
 
 def run_training(
@@ -99,8 +104,9 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
         if name == "denoiser":
             own["diffusion"] = checkpoint.settings.diffusion
             own["memory_bits"] = checkpoint.settings.memory_bits
+            own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
-    model = DualLGD(settings)
+    model = build(settings)
     for name, checkpoint in parts.items():
         prefix = f"{name}."
         own_tensors = {
@@ -124,7 +130,8 @@ def _stage(request: TrainingRequest, group: Group) -> Stage:
     settings, ranks = request.settings.training, (group.rank, group.world_size)
     kind = read_manifest(request.data).get("kind")
     if settings.stage == "decoder":
-        return DecoderStage(load_molecules(request.data), settings, *ranks)
+        molecules = load_in_order(request.data, request.atom_order, settings.seed)
+        return DecoderStage(molecules, settings, *ranks)
     if kind != "spectra":
         raise UsageError(
             f"stage {settings.stage} needs prepared spectra, {request.data} holds {kind}; "
@@ -145,6 +152,7 @@ def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) 
         "python": platform.python_version(),
         "runtime": str(runtime),
         "training": dump(request.settings.training),
+        "atom_order": request.atom_order,
         "data": {name: _source(path) for name, path in folders.items() if path is not None},
         "init": origin,
     }

@@ -1,0 +1,147 @@
+"""Small molecules of a prepared folder with the atom order of their canonical SMILES.
+
+The leak study needs that order, which prepared data do not keep. Each molecule is put together
+again, written as canonical SMILES and read back, as the authors' code does; needs rdkit, once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem
+
+from duallgd_cli.chem.elements import HEAVY
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.hydrogens import Rejection
+from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import assemble, disassemble
+from duallgd_cli.data.atom_orders import SMILES_PLACE
+from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
+from duallgd_cli.data.prepared import FOLDS, Molecules, load_molecules, read_manifest, write
+from duallgd_cli.errors import DuallgdError, UnreadableError
+
+# Heavy elements of the authors' vocabulary; molecules with others are dropped, as they do.
+AUTHORS_ELEMENTS: Final = ("C", "O", "P", "N", "S", "Cl", "F")
+_TRAINED_FROM: Final = ("train", "dev")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSelection:
+    """Which molecules are taken.
+
+    Attributes:
+        smallest: Least number of heavy atoms.
+        largest: Greatest number of heavy atoms.
+        limit: At most so many, drawn at random; None for all.
+        held_out: So many of them go to fold dev, and are not trained on.
+        seed: Of both draws.
+    """
+
+    smallest: int = 6
+    largest: int = 12
+    limit: int | None = None
+    held_out: int = 400
+    seed: int = 1
+
+
+def prepare_orders(
+    source: Path,
+    out: Path,
+    selection: OrderSelection,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> dict[str, object]:
+    """Write a prepared folder of small molecules that knows the order of their canonical SMILES.
+
+    Args:
+        source: Prepared structures or spectra; folds val and test are left alone.
+        out: Folder to write; beside it, in ``NAME-blind``, the same without fingerprints.
+        selection: Which molecules.
+        advance: Told of molecules done, for a progress display.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        MissingInputError: The source holds no prepared data.
+        UnreadableError: No molecule of it can be used, or too few to hold some out.
+    """
+    molecules = load_molecules(source)
+    rejected: Counter[str] = Counter()
+    found: list[tuple[PreparedMolecule, NDArray[np.int64]]] = []
+    for row in _rows(molecules, selection).tolist():
+        read = _ordered(molecules, row)
+        if read is None:
+            rejected["is not the same molecule when put together again"] += 1
+        else:
+            found.append(read)
+        advance(1)
+    if len(found) <= selection.held_out:
+        raise UnreadableError(
+            f"{source} holds {len(found)} usable molecules of {selection.smallest} to "
+            f"{selection.largest} heavy atoms, expected more than the {selection.held_out} to "
+            "hold out; use other data or hold out fewer"
+        )
+    fold = np.full(len(found), FOLDS.index("train"), np.uint8)
+    fold[: selection.held_out] = FOLDS.index("dev")  # the rows come in random order
+    arrays = pack([molecule for molecule, _ in found], fold)
+    arrays[SMILES_PLACE] = np.concatenate([place for _, place in found]).astype(np.uint8)
+    kept = read_manifest(source).get("source")
+    record = {
+        "kind": "structures",
+        "source": kept,
+        "molecules": len(found),
+        "rejected": dict(rejected),
+    }
+    write(out.with_name(f"{out.name}-blind"), _without_bits(arrays), record)
+    return write(out, arrays, record)
+
+
+def _rows(molecules: Molecules, selection: OrderSelection) -> NDArray[np.int64]:
+    """Molecules to take, in random order."""
+    n = molecules.n_heavy
+    fits = (n >= max(2, selection.smallest)) & (n <= selection.largest)
+    fits &= np.isin(molecules.fold, [FOLDS.index(name) for name in _TRAINED_FROM])
+    foreign = [place for place, symbol in enumerate(HEAVY) if symbol not in AUTHORS_ELEMENTS]
+    fits &= ~molecules.atom_counts[:, foreign].any(1)
+    generator = np.random.default_rng(selection.seed)
+    return generator.permutation(np.flatnonzero(fits))[: selection.limit]
+
+
+def _ordered(molecules: Molecules, row: int) -> tuple[PreparedMolecule, NDArray[np.int64]] | None:
+    """The molecule, and the place of each of its element-sorted atoms in its canonical SMILES."""
+    mol = _mol(molecules, row)
+    if mol is None:
+        return None
+    # Read back, the atoms are numbered as the SMILES lists them.
+    mol = parse_smiles(canonical_smiles(mol))
+    return prepare_molecule(mol), disassemble(mol).order
+
+
+def _mol(molecules: Molecules, row: int) -> Chem.Mol | None:
+    counts = tuple(int(n) for n in molecules.atom_counts[row])
+    n = int(molecules.n_heavy[row])
+    bond_class = np.zeros(n * (n - 1) // 2, np.int8)
+    pair, kind = molecules.bonds(row)
+    bond_class[pair] = kind
+    result = assemble(Formula(counts, int(molecules.charge[row])), bond_class)
+    if isinstance(result, Rejection):
+        return None
+    block = molecules.inchikey[row].decode()
+    return next((mol for mol in result.molecules if _is(mol, block)), None)
+
+
+def _is(mol: Chem.Mol, block: str) -> bool:
+    try:
+        return inchikey_block(mol) == block
+    except DuallgdError:
+        return False
+
+
+def _without_bits(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    # One bit that belongs to no molecule, since an empty file cannot be memory-mapped.
+    none = {"bits": np.zeros(1, np.uint16), "bit_offset": np.zeros_like(arrays["bit_offset"])}
+    return {**arrays, **none}

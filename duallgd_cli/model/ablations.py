@@ -1,0 +1,276 @@
+"""Networks that lack a part of the default one, built of other parts.
+
+Every variant starts as the default network; parts that both have keep their names and their first
+weights. What no logit depends on any more is left out, so that gradients reach every parameter.
+
+Letters: B graphs, N atoms, M pairs, L rows, S rows of a source.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
+from duallgd_cli.model.layers import DualStreamLayer, Masks
+from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
+from duallgd_cli.model.reference.order_reading import OrderReadingDenoiser
+from duallgd_cli.model.settings import DenoiserSettings, ModelSettings, Variant
+
+Memory = tuple[Tensor, Tensor] | None
+
+
+class EdgesFromAttention(nn.Module):
+    """Change of edges by the products of their atoms' queries and keys, channel by channel.
+
+    This is how edges learn of atoms in graph transformers without a bond stream (DiGress, DiffMS);
+    summed over both directions, as our pairs have none.
+    """
+
+    def __init__(self, settings: DenoiserSettings) -> None:
+        super().__init__()
+        atom, pair = settings.atom_width, settings.pair_width
+        self.scale = (atom // settings.atom_heads) ** -0.5
+        self.norm_atoms = nn.LayerNorm(atom)
+        self.norm_pairs = nn.LayerNorm(pair)
+        self.query_key = nn.Linear(atom, 2 * atom)
+        self.gain_shift = nn.Linear(pair, 2 * atom)
+        self.out = nn.Linear(atom, pair)
+
+    def forward(self, atoms: Tensor, pairs: Tensor, graph: LineGraph) -> Tensor:
+        """Change of the edges, (B, M, pair_width)."""
+        ends = endpoint_atoms(self.query_key(self.norm_atoms(atoms)), graph)
+        query, key = ends.chunk(2, -1)  # each (B, M, 2, atom_width)
+        score = (query * key.flip(2)).sum(2) * self.scale
+        gain, shift = self.gain_shift(self.norm_pairs(pairs)).chunk(2, -1)
+        return self.out(torch.addcmul(shift, 1 + gain, score))  # type: ignore[no-any-return]
+
+
+class SingleStreamLayer(DualStreamLayer):
+    """Without line graph: bonds are edge states of the atom stream and never see each other."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "pair_attention", "atoms_from_pairs", "pairs_from_atoms")
+        _drop(self, "cross_norm_atoms", "cross_norm_pairs")
+        self.edges = EdgesFromAttention(settings)
+
+    def forward(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: Memory,
+        masks: Masks,
+        graph: LineGraph,
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and edges, as `DualStreamLayer.forward`."""
+        atoms = self.film_atoms(atoms, y)
+        pairs = self.film_pairs(pairs, y)
+        if self.bit_attention is not None and memory is not None:
+            atoms = atoms + self.bit_attention(atoms, *memory)
+        atoms = atoms + self.atom_attention(atoms, pairs, masks, graph)
+        atoms = atoms + self.atom_feed(atoms)
+        pairs = pairs + self.edges(atoms, pairs, graph)
+        return atoms, pairs + self.pair_feed(pairs)
+
+
+class NoCrossAttentionLayer(DualStreamLayer):
+    """Both streams, synchronised by nothing but the global state.
+
+    Bond states still shift the atoms' attention scores, in place of the paper's edge states.
+    """
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "atoms_from_pairs", "pairs_from_atoms", "cross_norm_atoms", "cross_norm_pairs")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """Both as they are."""
+        del masks, graph
+        return atoms, pairs
+
+
+class AtomsToBondsLayer(DualStreamLayer):
+    """Pairs attend to their atoms, and nothing back."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "atoms_from_pairs")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """The same atoms and new pairs."""
+        del masks
+        normed = self.cross_norm_atoms(atoms)
+        return atoms, pairs + self.pairs_from_atoms(self.cross_norm_pairs(pairs), normed, graph)
+
+
+class BondsToAtomsLayer(DualStreamLayer):
+    """Atoms attend to their pairs, and nothing back."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "pairs_from_atoms")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and the same pairs."""
+        query, normed = self.cross_norm_atoms(atoms), self.cross_norm_pairs(pairs)
+        return atoms + self.atoms_from_pairs(query, normed, masks.incident, graph), pairs
+
+
+class NoIncidenceMaskLayer(DualStreamLayer):
+    """Every atom attends to every pair and every pair to every atom; all else is the same.
+
+    The released code also changes the update and its scale in this ablation; this one does not.
+    """
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and pairs."""
+        del graph
+        normed = self.cross_norm_pairs(pairs)
+        query = self.cross_norm_atoms(atoms)
+        atoms = atoms + _attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
+        told = self.cross_norm_atoms(atoms)
+        return atoms, pairs + _attend_all(self.pairs_from_atoms, normed, told, masks.atoms)
+
+
+class PairsAloneLayer(DualStreamLayer):
+    """The last layer where nothing goes from atoms to bonds: its atoms would reach no logit."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        self.bit_attention = None
+        _drop(self, "film_atoms", "atom_attention", "atom_feed", "atoms_from_pairs")
+        _drop(self, "pairs_from_atoms", "cross_norm_atoms", "cross_norm_pairs")
+
+    def forward(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: Memory,
+        masks: Masks,
+        graph: LineGraph,
+    ) -> tuple[Tensor, Tensor]:
+        """The same atoms and new pairs."""
+        del memory, graph
+        pairs = self.film_pairs(pairs, y)
+        pairs = pairs + self.pair_attention(pairs, masks)
+        return atoms, pairs + self.pair_feed(pairs)
+
+
+class Absent(nn.Module):
+    """Stands where an embedding was, and says nothing.
+
+    Args:
+        width: Channels of what it replaces.
+        inputs: Dimensions of an input that it would have consumed.
+    """
+
+    def __init__(self, width: int, inputs: int) -> None:
+        super().__init__()
+        self.width, self.inputs = width, inputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros, (..., width)."""
+        kept = x.shape[: x.dim() - self.inputs]
+        return torch.zeros(*kept, self.width, device=x.device)
+
+
+def build(settings: ModelSettings) -> DualLGD:
+    """The network that settings name, with untrained weights.
+
+    Args:
+        settings: Sizes and variant.
+    """
+    model = DualLGD(settings)
+    _PARTS[settings.variant](model)
+    return model
+
+
+def _keep(model: DualLGD) -> None:
+    """The default network."""
+
+
+def _replace_layers(
+    model: DualLGD,
+    kind: type[DualStreamLayer],
+    last: type[DualStreamLayer] | None = None,
+) -> None:
+    layers = model.denoiser.layers
+    for number, old in enumerate(layers):
+        chosen = last if last is not None and number == len(layers) - 1 else kind
+        new = chosen(model.settings.denoiser, number)
+        shared = new.state_dict().keys() & old.state_dict().keys()
+        first = {name: tensor for name, tensor in old.state_dict().items() if name in shared}
+        new.load_state_dict(first, strict=False)
+        layers[number] = new
+
+
+def _without_bit_attention(model: DualLGD) -> None:
+    denoiser = model.denoiser
+    for layer in denoiser.layers:
+        layer.add_module("bit_attention", None)
+    _drop(denoiser, "no_bit")
+    denoiser.register_buffer(
+        "no_bit", torch.zeros(model.settings.denoiser.atom_width), persistent=False
+    )
+
+
+def _without_positions(model: DualLGD) -> None:
+    denoiser, sizes = model.denoiser, model.settings.denoiser
+    denoiser.add_module("place", Absent(sizes.atom_width, inputs=0))
+    denoiser.add_module("place_from_end", Absent(sizes.atom_width, inputs=0))
+    denoiser.add_module("relative", Absent(sizes.pair_width, inputs=1))
+
+
+def _as_published(model: DualLGD) -> None:
+    settings = model.settings
+    model.add_module(
+        "denoiser", OrderReadingDenoiser(settings.denoiser, settings.diffusion.n_steps)
+    )
+
+
+_PARTS: Final[Mapping[Variant, Callable[[DualLGD], None]]] = {
+    "full": _keep,
+    "single-stream": partial(_replace_layers, kind=SingleStreamLayer),
+    "no-cross-attention": partial(
+        _replace_layers, kind=NoCrossAttentionLayer, last=PairsAloneLayer
+    ),
+    "atoms-to-bonds": partial(_replace_layers, kind=AtomsToBondsLayer),
+    "bonds-to-atoms": partial(_replace_layers, kind=BondsToAtomsLayer, last=PairsAloneLayer),
+    "no-incidence-mask": partial(_replace_layers, kind=NoIncidenceMaskLayer),
+    "no-bit-attention": _without_bit_attention,
+    "no-positions": _without_positions,
+    "published": _as_published,
+}
+
+
+def _drop(module: nn.Module, *names: str) -> None:
+    for name in names:
+        delattr(module, name)
+
+
+def _attend_all(
+    part: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
+) -> Tensor:
+    """Change of the target (B, L, .) that attends to all real rows of the source (B, S, .)."""
+    heads = part.heads
+    query, key, value = (
+        linear(x).unflatten(-1, (heads, -1)).transpose(1, 2)
+        for linear, x in ((part.query, target), (part.key, source), (part.value, source))
+    )
+    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+    return part.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
