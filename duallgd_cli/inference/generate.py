@@ -89,12 +89,24 @@ class ModelGenerator:
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`.
         """
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
+        return self.draw_given(condition, settings, seed, check)
+
+    @torch.inference_mode()
+    def draw_given(
+        self,
+        condition: Condition,
+        settings: SamplingSettings,
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`."""
         device = self.runtime.device
         process = self.model.settings.diffusion
-        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
         with self.runtime.lower_precision():
             context = self.model.denoiser.context(condition.to(device))
-        n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
+        n_atoms = condition.atom_class.shape[1]
+        n_pairs = n_atoms * (n_atoms - 1) // 2
         task = SamplingTask(
             plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
