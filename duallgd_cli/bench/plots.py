@@ -35,7 +35,7 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
         return {}
     # Remarks that begin in capitals, such as LEAKAGE, change what the numbers mean.
-    heads = [remark.partition(":")[0] for remark in found["remarks"]]
+    heads = [remark.partition(":")[0] for remark in found.get("remarks", ())]
     stamp = ", ".join(head for head in heads if head.isupper())
     return save_drawings(directory / "plots", drawings, stamp)
 

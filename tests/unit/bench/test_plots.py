@@ -66,6 +66,21 @@ def test_the_same_results_give_the_same_bytes(tmp_path):
     assert first["calibration.png"].read_bytes() == second["calibration.png"].read_bytes()
 
 
+def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
+    found = {"groups": GROUPS, "calibration": {}}
+    remarks = ["TRUE ATOM ORDER: as in the authors' tests.", "None of 3 molecules was seen."]
+    for name in ("plain", "stamped"):
+        (tmp_path / name).mkdir()
+
+    plain = plots.write_plots(tmp_path / "plain", found | {"remarks": remarks[1:]})
+    stamped = plots.write_plots(tmp_path / "stamped", found | {"remarks": remarks})
+
+    # Text is drawn as paths; the SVG says what they mean in comments.
+    assert "TRUE ATOM ORDER" in stamped["by_rings.svg"].read_text()
+    assert "TRUE ATOM ORDER" not in plain["by_rings.svg"].read_text()
+    assert "None of" not in stamped["by_rings.svg"].read_text()
+
+
 def test_nothing_to_draw_draws_nothing(tmp_path):
     assert plots.write_plots(tmp_path, {"groups": [], "calibration": {}}) == {}
     assert not (tmp_path / "plots").exists()
