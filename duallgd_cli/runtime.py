@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import logging
 import os
 from collections.abc import Callable
@@ -34,6 +35,9 @@ _QUIET_OPENMP: Final = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KM
 
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
+
+# Lets libraries choose their kernels and allocate before a CUDA graph is recorded.
+_WARM_UP_CALLS: Final = 2
 
 _SIBLINGS: Final = "/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
 _CGROUP_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -112,6 +116,45 @@ class Runtime:
         compiled: Callable[P, R] = torch.compile(function, dynamic=False)
         return compiled
 
+    @property
+    def records(self) -> bool:
+        """Whether `record` makes a CUDA graph."""
+        return self.compile and self.device.type == "cuda"
+
+    def record(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """The function as one launch of a CUDA graph, or as it is where `records` is false.
+
+        A network's hundreds of small kernels then cost one call of the host. Recordings share
+        their working memory, so only one may run at a time.
+
+        Args:
+            function: Reads and writes the same tensors at each call, takes no decision by their
+                values and moves nothing to the host.
+
+        Returns:
+            The same function; its result is overwritten by the next call.
+        """
+        if not self.records:
+            return function
+        import torch
+
+        with torch.cuda.device(self.device):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(_WARM_UP_CALLS):
+                    function()
+            torch.cuda.current_stream().wait_stream(aside)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=_graph_pool(), capture_error_mode="thread_local"):
+                result = function()
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return result
+
+        return replay
+
     def lower_precision(self) -> torch.autocast:
         """Context in which matrix products run in `autocast`; does nothing in float32."""
         import torch
@@ -143,6 +186,14 @@ def prepare_environment() -> None:
         os.environ.setdefault(name, value)
 
 
+@functools.cache
+def _graph_pool() -> torch.cuda._POOL_HANDLE:
+    """The working memory that all recordings share."""
+    import torch
+
+    return torch.cuda.graph_pool_handle()
+
+
 def _keep_memory_warm() -> None:
     """Let glibc keep freed memory: else every large temporary is mapped and page-faulted anew.
 
@@ -168,6 +219,13 @@ def available_cores() -> int:
         cpus = set(range(os.cpu_count() or 1))
     cores = {_core_of(cpu) for cpu in cpus}
     return max(1, min(len(cores), _quota(_CGROUP_QUOTA) or len(cores)))
+
+
+def device_name(device: torch.device) -> str:
+    """What the maker calls a CUDA device; the kind of any other device."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def weights_from_environment() -> str | None:

@@ -4,14 +4,14 @@ S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.format import sha256
@@ -21,12 +21,13 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import parse_schedule
-from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask
+from duallgd_cli.diffusion.sampler import Denoise, Noise, Samples, SamplingTask
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.inference.about import parameter_counts
 from duallgd_cli.inference.drawing import Deadline, PairCost, draw_in_chunks, samples_at_once
 from duallgd_cli.inference.generation import Generated, LoadedModel
 from duallgd_cli.inference.ranking import RankingModel
+from duallgd_cli.inference.recorded import RecordedDenoiser
 from duallgd_cli.inference.reference_generate import load_reference_model
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.denoiser import Context
@@ -51,6 +52,11 @@ class ModelGenerator:
 
     model: DualLGD
     runtime: Runtime
+    _recorded: RecordedDenoiser = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        recorded = RecordedDenoiser(self.model.denoiser, self.runtime)
+        object.__setattr__(self, "_recorded", recorded)
 
     def generate(
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
@@ -117,7 +123,9 @@ class ModelGenerator:
         chunk = chunk_size(n_pairs, settings, device)
         return draw_in_chunks(partial(self._denoiser, context), task, chunk, check)
 
-    def _denoiser(self, context: Context, samples: int) -> Callable[[Tensor, int], Tensor]:
+    def _denoiser(self, context: Context, samples: int) -> Denoise:
+        if self.runtime.records:
+            return self._recorded.bound(context, samples)
         repeated = context.expand(samples)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
@@ -142,7 +150,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     if is_reference(path):
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
-    model = checkpoint.build().to(runtime.device)
+    model = for_inference(checkpoint.build(), runtime)
     return LoadedModel(
         generator=ModelGenerator(model, runtime),
         ranking=parse(RankingModel, checkpoint.ranking),
@@ -151,6 +159,19 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         record=checkpoint.record,
         parameters=parameter_counts(model),
     )
+
+
+def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
+    """The network where it runs; in lower precision its linear maps are cast once, not each time.
+
+    Under autocast both give the same numbers.
+    """
+    model = model.to(runtime.device)
+    if runtime.autocast is not None:
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.to(runtime.autocast)
+    return model
 
 
 def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -> Condition:

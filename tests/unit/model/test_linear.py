@@ -1,0 +1,87 @@
+"""Linear maps: the fast path on a CPU is the plain one, and only where it may be taken."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from duallgd_cli.model import linear as module
+from duallgd_cli.model.linear import Linear, linear
+
+
+def made(*shape, width=24):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(*shape, generator=generator)
+    return x, torch.randn(width, shape[-1], generator=generator), torch.randn(width)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Whether the fast path took each product."""
+    found = []
+    takes = module._onednn_takes
+    monkeypatch.setattr(module, "_onednn_takes", lambda *a: found.append(takes(*a)) or found[-1])
+    return found
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (40, 8), (3, 7, 33), (2, 5, 4, 64)])
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+def test_without_gradients_the_result_is_that_of_the_formula(shape, with_bias, relu):
+    x, weight, bias = made(*shape)
+    expected = functional.linear(x.double(), weight.double(), bias.double() if with_bias else None)
+    expected = expected.relu() if relu else expected
+
+    with torch.inference_mode():
+        got = linear(x, weight, bias if with_bias else None, relu=relu)
+
+    torch.testing.assert_close(got.double(), expected, atol=2e-5, rtol=1e-5)
+
+
+def test_a_slice_of_a_wider_tensor_is_taken_as_it_is():
+    x, weight, bias = made(6, 10, 96)
+    part = x[..., 32:64]
+
+    with torch.inference_mode():
+        got = linear(part, weight[:, :32], bias)
+
+    expected = functional.linear(part.contiguous(), weight[:, :32].contiguous(), bias)
+    torch.testing.assert_close(got, expected)
+
+
+def test_gradients_flow_through_the_plain_path(calls):
+    x, _, _ = made(5, 8)
+    layer = Linear(8, 4)
+
+    layer.rectified(x).sum().backward()
+
+    assert calls == [False]
+    assert layer.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_other_precisions_take_the_plain_path(calls, dtype):
+    x, weight, bias = (part.to(dtype) for part in made(5, 8))
+
+    with torch.inference_mode():
+        assert torch.equal(linear(x, weight, bias), functional.linear(x, weight, bias))
+
+    assert calls == [False]
+
+
+def test_an_empty_batch_stays_empty():
+    _, weight, bias = made(5, 8)
+
+    with torch.inference_mode():
+        assert linear(torch.empty(0, 3, 8), weight, bias).shape == (0, 3, 24)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
+def test_autocast_decides_the_precision(stored):
+    x, weight, bias = made(50, 16)
+
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        got = linear(x, weight.to(stored), bias.to(stored), relu=True)
+        expected = functional.linear(x, weight, bias).relu()
+
+    assert got.dtype == torch.bfloat16
+    assert torch.equal(got, expected)
