@@ -11,7 +11,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.distributed import Group, process_group
-from duallgd_cli.training.loop import Hooks, train
+from duallgd_cli.training.loop import Hooks, Limit, train
 from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings
 
@@ -49,7 +49,10 @@ def cpu():
     return Runtime(torch.device("cpu"), None, compile=False, threads=1)
 
 
-def run(out, settings=None, *, stage=None, model=None, group=None, stop_after=None, on_step=None):
+def run(
+    out, settings=None, *, stage=None, model=None, group=None, stop_after=None, minutes=None,
+    on_step=None,
+):  # fmt: skip
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
     hooks = Hooks(cpu().lower_precision, on_step or (lambda step, figures: None), {})
@@ -60,7 +63,7 @@ def run(out, settings=None, *, stage=None, model=None, group=None, stop_after=No
         out,
         group or Group(),
         hooks,
-        stop_after,
+        Limit(stop_after, minutes),
     )
 
 

@@ -4,6 +4,8 @@ Letters: B graphs, M pairs, C bond classes.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -14,16 +16,40 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
 from duallgd_cli.data.prepared import FOLDS, Molecules
+from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.condition import Condition
-from duallgd_cli.model.denoiser import Denoiser
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.training.settings import TrainingSettings
 
 NLL_STEPS: Final = (50, 150, 250, 350, 500)
 _VALIDATION_MOLECULES: Final = 256
+Planned = tuple[NDArray[np.int64], int]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBatch:
+    """What a decoder step needs, on one device.
+
+    Attributes:
+        graph: Clean graphs.
+        condition: What is known of each.
+        level: Noise level as a share of all steps, in [0, 1), float64 (B,).
+        uniform: Uniform numbers for the noise, float32 (B, M).
+    """
+
+    graph: BondGraph
+    condition: Condition
+    level: Tensor
+    uniform: Tensor
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.level)
 
 
 class DecoderStage:
@@ -47,7 +73,7 @@ class DecoderStage:
         self.settings = settings
         self.rank, self.world_size = rank, world_size
         self.molecules = molecules
-        self.plan = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         noise = ConditionNoise(data.clean_share, data.false_bits)
         self.collator = MoleculeCollator(molecules, noise, data.shuffle_share)
         held_out = (molecules.fold == FOLDS.index("dev")) | (molecules.fold == FOLDS.index("val"))
@@ -55,26 +81,21 @@ class DecoderStage:
         chosen = np.flatnonzero(fits & held_out)
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
 
-    def batches(self, first_step: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    def plan(self, first_step: int) -> Iterator[Planned]:
         """Molecules and padded size of each step, from a step on."""
         sizes = self.molecules.n_heavy[self.rows]
-        for members in self.plan.stream(sizes, first_step, self.rank, self.world_size):
+        for members in self.plan_of.stream(sizes, first_step, self.rank, self.world_size):
             rows = self.rows[members]
-            yield rows, int(self.plan.padded(self.molecules.n_heavy[rows]).max())
+            yield rows, int(self.plan_of.padded(self.molecules.n_heavy[rows]).max())
 
-    def loss(
-        self, model: DualLGD, batch: tuple[NDArray[np.int64], int], step: int
-    ) -> tuple[Tensor, Tensor]:
-        """Summed cross entropy over the real pairs, and how many there are."""
-        rows, size = batch
-        device = next(model.parameters()).device
+    def collate(self, planned: Planned, step: int) -> GraphBatch:
+        """Graphs, conditions and noise of one step: a function of seed, step and rank."""
         generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        graph = self.collator.graphs(rows, size, generator)
-        condition = self.collator.condition(rows, size, generator).to(device)
-        n_steps = model.settings.diffusion.n_steps
-        t = noise_steps(len(rows), n_steps, generator)
-        uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
-        return bond_loss(model.denoiser, model, graph, condition, t.to(device), uniform.to(device))
+        return graph_batch(self.collator, planned, generator)
+
+    def loss(self, model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+        """Summed cross entropy over the real pairs, and how many there are."""
+        return graph_loss(model, batch)
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
@@ -89,30 +110,49 @@ class DecoderStage:
         n_steps = model.settings.diffusion.n_steps
         totals = {t: torch.zeros(2) for t in NLL_STEPS if t <= n_steps}
         sizes = self.molecules.n_heavy[self.validation_rows]
-        for number, members in enumerate(self.plan.epoch(sizes, 0)):
+        for number, members in enumerate(self.plan_of.epoch(sizes, 0)):
             generator = np.random.default_rng((7, number))
             rows = self.validation_rows[members]
-            size = int(self.plan.padded(self.molecules.n_heavy[rows]).max())
-            graph = clean.graphs(rows, size, generator)
-            condition = clean.condition(rows, size, generator).to(device)
-            uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+            size = int(self.plan_of.padded(self.molecules.n_heavy[rows]).max())
+            batch = graph_batch(clean, (rows, size), generator)
+            batch = map_tensors(batch, lambda x: x.to(device))
             for t, total in totals.items():
                 steps = torch.full((len(rows),), t, device=device)
-                summed, count = bond_loss(
-                    model.denoiser, model, graph, condition, steps, uniform.to(device)
-                )
+                summed, count = bond_loss(model, batch.graph, batch.condition, steps, batch.uniform)
                 total += torch.stack([summed, count]).cpu()
         return {f"nll_{t}": float(total[0] / total[1]) for t, total in totals.items()}
 
 
-def noise_steps(n_graphs: int, n_steps: int, generator: np.random.Generator) -> Tensor:
-    """Steps t in 1..T, int64 (B,); one stratum for each graph, which varies less than a draw."""
+def graph_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    """Summed cross entropy over the real pairs of a batch, and how many there are."""
+    t = noise_steps(batch.level, model.settings.diffusion.n_steps)
+    return bond_loss(model, batch.graph, batch.condition, t, batch.uniform)
+
+
+def graph_batch(
+    collator: MoleculeCollator, planned: Planned, generator: np.random.Generator
+) -> GraphBatch:
+    """Molecules of one padded size as graphs, conditions and the noise to add."""
+    rows, size = planned
+    graph = collator.graphs(rows, size, generator)
+    condition = collator.condition(rows, size, generator)
+    level = noise_levels(len(rows), generator)
+    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+    return GraphBatch(graph, condition, level, uniform)
+
+
+def noise_levels(n_graphs: int, generator: np.random.Generator) -> Tensor:
+    """Uniform in [0, 1), float64 (B,); a stratum for each graph, which varies less than a draw."""
     strata = (generator.permutation(n_graphs) + generator.random(n_graphs)) / n_graphs
-    return torch.from_numpy(1 + np.floor(strata * n_steps).astype(np.int64)).clamp_max(n_steps)
+    return torch.from_numpy(strata)
+
+
+def noise_steps(level: Tensor, n_steps: int) -> Tensor:
+    """Steps t in 1..T, int64 (B,), of levels in [0, 1)."""
+    return (1 + torch.floor(level * n_steps).long()).clamp_max(n_steps)
 
 
 def bond_loss(
-    denoiser: Denoiser,
     model: DualLGD,
     graph: BondGraph,
     condition: Condition,
@@ -122,21 +162,25 @@ def bond_loss(
     """Noise clean graphs to step t and score the denoiser's guess of the clean classes.
 
     Args:
-        denoiser: The network.
-        model: Whose settings hold the noise process.
-        graph: Clean graphs.
-        condition: On the device of t.
+        model: Its denoiser guesses, its settings hold the noise process.
+        graph: Clean graphs, on the device of t.
+        condition: Likewise.
         t: Noise steps, int64 (B,).
         uniform: Uniform numbers for the noise, (B, M).
 
     Returns:
         Summed cross entropy over real pairs and their number, both scalars.
     """
-    process = model.settings.diffusion
-    clean, mask = graph.bond_class.to(t.device), graph.pair_mask.to(t.device)
-    marginal = torch.tensor(process.marginal, device=t.device)
-    share = alpha_bar(process.n_steps).to(t.device)[t]
-    noisy = torch.where(mask, corrupt(clean, share, marginal, uniform), 0)
-    logits = denoiser(noisy, t, denoiser.context(condition))
+    clean, mask = graph.bond_class, graph.pair_mask
+    share, marginal = _process(model.settings.diffusion, t.device)
+    noisy = torch.where(mask, corrupt(clean, share[t], marginal, uniform), 0)
+    logits = model.denoiser(noisy, t, model.denoiser.context(condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Signal share by step and bond marginal, copied to a device once: a copy waits for the GPU."""
+    return alpha_bar(settings.n_steps).to(device), torch.tensor(settings.marginal, device=device)

@@ -1,6 +1,8 @@
 """The encoder stage: predict the Morgan fingerprint from annotated peaks."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -20,6 +22,24 @@ from duallgd_cli.training.settings import TrainingSettings
 _MERGED: Final = 3
 _VALIDATION_SPECTRA: Final = 1_000
 _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumBatch:
+    """What an encoder step needs, on one device.
+
+    Attributes:
+        peaks: Of B spectra.
+        fingerprint: True bits, bool (B, F).
+    """
+
+    peaks: PeakBatch
+    fingerprint: Tensor
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.fingerprint)
 
 
 class SpectrumSampler:
@@ -92,15 +112,15 @@ class EncoderStage:
         chosen = np.random.default_rng(settings.seed).permutation(val)[:_VALIDATION_SPECTRA]
         self.validation = np.sort(chosen)
 
-    def batches(self, first_step: int) -> Iterator[tuple[PeakBatch, Tensor]]:
-        """Peaks and true fingerprints (B, F), from a step on."""
-        step = first_step
-        while True:
-            yield self.batch(np.random.default_rng((self.settings.seed, step, self.rank)))
-            step += 1
+    def plan(self, first_step: int) -> Iterator[None]:
+        """Nothing: spectra are drawn by the step's own generator."""
+        del first_step
+        return repeat(None)
 
-    def batch(self, generator: np.random.Generator) -> tuple[PeakBatch, Tensor]:
-        """One batch of measured and simulated spectra."""
+    def collate(self, planned: None, step: int) -> SpectrumBatch:
+        """Measured and simulated spectra: a function of seed, step and rank."""
+        del planned
+        generator = np.random.default_rng((self.settings.seed, step, self.rank))
         rows: list[PeakRows] = []
         bits: list[NDArray[np.uint16]] = []
         for _ in range(self.settings.data.spectra_per_batch - self.n_simulated):
@@ -112,18 +132,13 @@ class EncoderStage:
             for row in generator.choice(self.structure_rows, self.n_simulated).tolist():
                 rows.append(simulate(self.structures, row, generator))
                 bits.append(self.structures.fingerprint_bits(row))
-        return peak_batch(rows), dense_bits(bits)
+        return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
 
-    def loss(
-        self, model: DualLGD, batch: tuple[PeakBatch, Tensor], step: int
-    ) -> tuple[Tensor, Tensor]:
+    def loss(self, model: DualLGD, batch: SpectrumBatch) -> tuple[Tensor, Tensor]:
         """Summed binary cross entropy, and the number of bits that are set."""
-        del step
-        peaks, target = batch
-        device = next(model.parameters()).device
-        logits = model.encoder(peaks.to(device)).float()
-        summed = binary_cross_entropy_with_logits(logits, target.to(device), reduction="sum")
-        return summed, target.sum().to(device)
+        logits = model.encoder(batch.peaks).float()
+        truth = batch.fingerprint.float()
+        return binary_cross_entropy_with_logits(logits, truth, reduction="sum"), truth.sum()
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """A whole training run: data, network, stage, loop; what `duallgd train` calls."""
 
+import hashlib
+import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,12 +19,14 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import AtomOrder, ModelSettings
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.runtime import Runtime, available_cores, device_name
+from duallgd_cli.training.compiled import compile_layers
 from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.distributed import Group, process_group
 from duallgd_cli.training.encoder import EncoderStage
 from duallgd_cli.training.joint import JointStage
-from duallgd_cli.training.loop import Hooks, Stage, train
+from duallgd_cli.training.loop import Hooks, Limit, Stage, train
+from duallgd_cli.training.prefetch import default_workers
 from duallgd_cli.training.settings import TrainingSettings
 
 
@@ -50,6 +54,7 @@ class TrainingRequest:
         structures: Prepared structures beside spectra, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``.
         stop_after: Step at which to stop although the schedule goes on, or None.
+        minutes: Time after which to stop although the schedule goes on, or None.
         atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
             network what no user knows, and is for the leak study alone; the record says so.
     """
@@ -60,6 +65,7 @@ class TrainingRequest:
     structures: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     stop_after: int | None = None
+    minutes: float | None = None
     atom_order: AtomOrder = "formula"
 
 
@@ -88,11 +94,16 @@ def run_training(
     model, origin = _network(request)
     model.to(runtime.device)
     _freeze(model, settings.stage)
+    if runtime.compile:
+        compile_layers(model)
     backend = "nccl" if runtime.device.type == "cuda" else "gloo"
     with process_group(runtime.rank, runtime.world_size, backend) as group:
         stage = _stage(request, group)
-        hooks = Hooks(runtime.lower_precision, on_step, _record(request, runtime, origin))
-        return train(model, stage, settings, request.out, group, hooks, request.stop_after)
+        workers = default_workers(runtime.device, available_cores() // group.world_size)
+        record = _record(request, runtime, origin)
+        hooks = Hooks(runtime.lower_precision, on_step, record, workers)
+        limit = Limit(request.stop_after, request.minutes)
+        return train(model, stage, settings, request.out, group, hooks, limit)
 
 
 def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
@@ -151,6 +162,7 @@ def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) 
         "torch": torch.__version__,
         "python": platform.python_version(),
         "runtime": str(runtime),
+        "device": device_name(runtime.device),
         "training": dump(request.settings.training),
         "atom_order": request.atom_order,
         "data": {name: _source(path) for name, path in folders.items() if path is not None},
@@ -159,7 +171,11 @@ def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) 
 
 
 def _source(folder: Path) -> dict[str, Any]:
-    """Where prepared data came from, and what was held out of them."""
+    """Where prepared data came from, what was held out of them, and a digest of the arrays."""
     manifest = read_manifest(folder)
-    kept = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
-    return {name: manifest[name] for name in kept if name in manifest}
+    kept = (
+        "kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed", "packed",
+    )  # fmt: skip
+    arrays = sorted((name, array["sha256"]) for name, array in manifest["arrays"].items())
+    digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
+    return {name: manifest[name] for name in kept if name in manifest} | {"sha256": digest}

@@ -48,6 +48,8 @@ class TrainingData:
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where structures are given.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
+        workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
+            Changes no number, so a run may go on with another.
     """
 
     pairs_per_batch: int = 12_000
@@ -59,6 +61,10 @@ class TrainingData:
     shuffle_share: float = 0.0
     simulated_share: float = 0.5
     peak_dropout: float = 0.4
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.workers is None or self.workers >= 0, "workers must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)

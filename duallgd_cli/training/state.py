@@ -1,6 +1,7 @@
 """The state a run resumes from, in one safetensors file."""
 
 import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,30 @@ from duallgd_cli.training.settings import TrainingSettings
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        step: Optimiser steps done.
+        seconds: Spent on them, looks at held-out data left out.
+        samples: Graphs or spectra trained on, of all ranks, repeats counted.
+        validation: Latest figures on held-out data.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+
+
 def save_state(
     path: Path,
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     average: dict[str, Tensor],
     settings: TrainingSettings,
-    *,
-    step: int,
-    seconds: float,
+    progress: Progress,
 ) -> None:
     """Write weights, moments and average; the file is replaced only when complete."""
     tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
@@ -33,8 +49,7 @@ def save_state(
         for moment, value in optimiser.state.get(parameter, {}).items():
             tensors[f"{moment}/{name}"] = value
     metadata = {
-        "step": str(step),
-        "seconds": str(seconds),
+        "progress": json.dumps(asdict(progress)),
         "settings": json.dumps(dump(settings), sort_keys=True),
     }
     temporary = path.with_name(path.name + ".tmp")
@@ -49,21 +64,21 @@ def load_state(
     optimiser: torch.optim.Optimizer,
     average: dict[str, Tensor],
     settings: TrainingSettings,
-) -> tuple[int, float]:
-    """Restore a run; (0, 0.0) where there is none.
+) -> Progress:
+    """Restore a run; its very beginning where there is none.
 
     Raises:
         UsageError: The state is broken, or was written with other settings or another network.
     """
     if not path.is_file():
-        return 0, 0.0
+        return Progress()
     try:
         opened = safe_open(path, framework="pt")
     except SafetensorError as error:
         raise UsageError(f"{path} is broken ({error}); use another output folder") from None
     with opened as stream:
         metadata: dict[str, str] = stream.metadata()
-        if metadata["settings"] != json.dumps(dump(settings), sort_keys=True):
+        if _that_matter(json.loads(metadata["settings"])) != _that_matter(dump(settings)):
             raise UsageError(
                 f"{path} belongs to a run with other settings; use another output folder"
             )
@@ -75,7 +90,15 @@ def load_state(
             parameter.copy_(stream.get_tensor(f"model/{name}"))
             average[name].copy_(stream.get_tensor(f"average/{name}"))
             optimiser.state[parameter] = _moments(stream, name, parameter)
-    return int(metadata["step"]), float(metadata["seconds"])
+    if "progress" not in metadata:  # as written before samples were counted
+        return Progress(int(metadata["step"]), float(metadata["seconds"]))
+    return Progress(**json.loads(metadata["progress"]))
+
+
+def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that change no number."""
+    data = {name: value for name, value in settings["data"].items() if name != "workers"}
+    return settings | {"data": json.loads(json.dumps(data))}
 
 
 def _shapes(stream: Any) -> dict[str, list[int]]:  # noqa: ANN401

@@ -12,6 +12,7 @@ from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.optimiser import adamw
+from duallgd_cli.training.prefetch import batches
 from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import (
     FORMULAS,
@@ -130,12 +131,12 @@ def test_a_training_step_lowers_the_loss(precision):
     model = on(CUDA).train()
     optimiser = adamw(model, OptimiserSettings(learning_rate=3e-3))
     lower = torch.autocast("cuda", torch.bfloat16) if precision == "bfloat16" else nullcontext()
-    batch = next(stage.batches(0))
+    batch = next(batches(stage, 0, CUDA))
 
     losses = []
     for _ in range(8):
         with lower:
-            summed, count = stage.loss(model, batch, 0)
+            summed, count = stage.loss(model, batch)
         optimiser.zero_grad()
         (summed / count).backward()
         optimiser.step()
@@ -149,11 +150,11 @@ def test_a_training_step_lowers_the_loss(precision):
 def test_one_step_in_bfloat16_is_close_to_one_in_float32():
     stage = DecoderStage(made_molecules(40), TrainingSettings())
     model = on(CUDA)
-    batch = next(stage.batches(0))
+    batch = next(batches(stage, 0, CUDA))
 
     with torch.no_grad():
-        exact, count = stage.loss(model, batch, 0)
+        exact, count = stage.loss(model, batch)
         with torch.autocast("cuda", torch.bfloat16):
-            rough, _ = stage.loss(model, batch, 0)
+            rough, _ = stage.loss(model, batch)
 
     assert abs(float((rough - exact) / count)) < 0.05

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import shutil
 import socket
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -46,16 +47,14 @@ class Spy:
 
     def __init__(self, spoil, at):
         self.stage, self.spoil, self.at = decoder_stage(made_settings()), spoil, at
+        self.plan, self.validate = self.stage.plan, self.stage.validate
 
-    def batches(self, first_step):
-        return self.stage.batches(first_step)
+    def collate(self, planned, step):
+        return SimpleNamespace(graphs=self.stage.collate(planned, step), n_samples=1, step=step)
 
-    def loss(self, model, batch, step):
-        summed, count = self.stage.loss(model, batch, step)
-        return (self.spoil(summed, model) if step == self.at else summed), count
-
-    def validate(self, model):
-        return self.stage.validate(model)
+    def loss(self, model, batch):
+        summed, count = self.stage.loss(model, batch.graphs)
+        return (self.spoil(summed, model) if batch.step == self.at else summed), count
 
 
 class BothRanks:
@@ -63,23 +62,25 @@ class BothRanks:
 
     def __init__(self, settings):
         self.stages = [decoder_stage(settings, rank, 2) for rank in range(2)]
+        self.validate = self.stages[0].validate
 
-    def batches(self, first_step):
-        return zip(*(stage.batches(first_step) for stage in self.stages), strict=True)
+    def plan(self, first_step):
+        return zip(*(stage.plan(first_step) for stage in self.stages), strict=True)
 
-    def loss(self, model, batch, step):
-        parts = [s.loss(model, own, step) for s, own in zip(self.stages, batch, strict=True)]
-        return sum(summed for summed, _ in parts), sum(count for _, count in parts)
+    def collate(self, planned, step):
+        parts = [s.collate(own, step) for s, own in zip(self.stages, planned, strict=True)]
+        return SimpleNamespace(parts=parts, n_samples=sum(part.n_samples for part in parts))
 
-    def validate(self, model):
-        return self.stages[0].validate(model)
+    def loss(self, model, batch):
+        losses = [s.loss(model, own) for s, own in zip(self.stages, batch.parts, strict=True)]
+        return sum(summed for summed, _ in losses), sum(count for _, count in losses)
 
 
 def test_training_lowers_the_loss_on_molecules_never_seen(tmp_path):
-    run(tmp_path, made_settings(steps=18, validate_every=3))
+    run(tmp_path, made_settings(steps=24, validate_every=3))
 
     held_out = list(figures(tmp_path, "nll_250").values())
-    assert len(held_out) == 6
+    assert len(held_out) == 8
     assert held_out[-1] < 0.9 * held_out[0]
 
 
@@ -242,7 +243,6 @@ def test_the_callback_is_told_what_the_file_holds(tmp_path):
     assert {"loss", "norm", "count", "rate", "s"} < told[0].keys()
 
 
-@pytest.mark.slow
 def exit_codes_of_two_ranks(out):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -259,6 +259,7 @@ def exit_codes_of_two_ranks(out):
     return [process.exitcode for process in ranks]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
     codes = exit_codes_of_two_ranks(tmp_path / "two")
     if codes != [0, 0]:  # somebody else took the free port in between: once more

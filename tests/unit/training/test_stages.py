@@ -11,7 +11,7 @@ from duallgd_cli.data.batches import BondGraph, MoleculeCollator
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
-from duallgd_cli.training.decoder import DecoderStage, bond_loss, noise_steps
+from duallgd_cli.training.decoder import DecoderStage, bond_loss, noise_levels, noise_steps
 from duallgd_cli.training.encoder import (
     EncoderStage,
     SpectrumSampler,
@@ -50,7 +50,7 @@ def model():
 
 @pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
 def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
-    t = noise_steps(n_graphs, 500, np.random.default_rng(1))
+    t = noise_steps(noise_levels(n_graphs, np.random.default_rng(1)), 500)
 
     strata = ((t - 1) * n_graphs // 500).tolist()
     assert sorted(strata) == list(range(n_graphs))
@@ -58,7 +58,8 @@ def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
 
 
 def test_noise_levels_are_uniform():
-    t = torch.cat([noise_steps(3, 10, np.random.default_rng(seed)) for seed in range(4000)])
+    levels = [noise_levels(3, np.random.default_rng(seed)) for seed in range(4000)]
+    t = noise_steps(torch.cat(levels), 10)
 
     share = torch.bincount(t, minlength=11)[1:] / len(t)
     assert (share - 0.1).abs().max() < 0.015
@@ -73,10 +74,10 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
 
     with torch.no_grad():
-        summed, count = bond_loss(model.denoiser, model, graph, known, t, uniform)
+        summed, count = bond_loss(model, graph, known, t, uniform)
         # What the loss of padded pairs would be must not matter.
         dirty = BondGraph(torch.where(graph.pair_mask, graph.bond_class, 3), graph.pair_mask)
-        again, _ = bond_loss(model.denoiser, model, dirty, known, t, uniform)
+        again, _ = bond_loss(model, dirty, known, t, uniform)
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
@@ -94,7 +95,7 @@ def test_at_low_noise_an_untrained_network_copies_what_it_sees(model):
 
     with torch.no_grad():
         losses = [
-            float(bond_loss(model.denoiser, model, graph, known, torch.full((30,), t), uniform)[0])
+            float(bond_loss(model, graph, known, torch.full((30,), t), uniform)[0])
             for t in (1, 500)
         ]
 
@@ -106,7 +107,7 @@ def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val():
     fold = [0, 1, 2, 3] * 10
     stage = DecoderStage(made_molecules(40, fold=fold), SETTINGS)
 
-    trained = {int(r) for rows, _ in islice(stage.batches(0), 30) for r in rows}
+    trained = {int(r) for rows, _ in islice(stage.plan(0), 30) for r in rows}
 
     assert trained == {row for row in range(40) if fold[row] == 0}
     assert set(stage.validation_rows.tolist()) == {r for r in range(40) if fold[r] in (1, 3)}
@@ -117,7 +118,7 @@ def test_molecules_that_are_too_large_are_not_trained_on():
     molecules = made_molecules(40)
     stage = DecoderStage(molecules, settings)
 
-    trained = {int(r) for rows, _ in islice(stage.batches(0), 60) for r in rows}
+    trained = {int(r) for rows, _ in islice(stage.plan(0), 60) for r in rows}
 
     assert trained == set(np.flatnonzero(molecules.n_heavy <= 5).tolist())
 
@@ -129,20 +130,21 @@ def test_without_a_molecule_of_fold_train_the_decoder_says_so():
 
 def test_a_step_of_the_decoder_follows_from_seed_and_step(model):
     stage = DecoderStage(made_molecules(20), SETTINGS)
-    batch = next(stage.batches(3))
+    planned = next(stage.plan(3))
 
     with torch.no_grad():
-        first, again, later = (float(stage.loss(model, batch, s)[0]) for s in (3, 3, 4))
+        batches = [stage.collate(planned, step) for step in (3, 3, 4)]
+        first, again, later = (float(stage.loss(model, batch)[0]) for batch in batches)
 
     assert first == again != later
 
 
 def test_ranks_draw_noise_of_their_own(model):
     stages = [DecoderStage(made_molecules(20), SETTINGS, rank, 2) for rank in range(2)]
-    batch = next(stages[0].batches(3))
+    planned = next(stages[0].plan(3))
 
     with torch.no_grad():
-        one, two = (float(stage.loss(model, batch, 3)[0]) for stage in stages)
+        one, two = (float(stage.loss(model, stage.collate(planned, 3))[0]) for stage in stages)
 
     assert one != two
 
@@ -203,9 +205,11 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
 def test_an_encoder_batch_holds_measured_and_simulated_spectra(spectra):
     stage = EncoderStage(spectra, molecules_of(), SETTINGS)
 
-    peaks, truth = next(stage.batches(0))
+    batch = stage.collate(None, 0)
+    peaks, truth = batch.peaks, batch.fingerprint
 
     assert stage.n_simulated == 3
+    assert batch.n_samples == 6
     assert len(peaks.mask) == len(truth) == 6
     assert truth.shape[1] == 4096
     # Simulated spectra come last and never have an energy.
@@ -215,7 +219,7 @@ def test_an_encoder_batch_holds_measured_and_simulated_spectra(spectra):
 def test_encoder_batches_follow_from_seed_step_and_rank(spectra):
     def batch(step, rank):
         stage = EncoderStage(spectra, molecules_of(), SETTINGS, rank, 2)
-        return next(stage.batches(step))[0]
+        return stage.collate(None, step).peaks
 
     assert torch.equal(batch(3, 0).intensity, batch(3, 0).intensity)
     for other in (batch(4, 0), batch(3, 1)):
@@ -225,9 +229,9 @@ def test_encoder_batches_follow_from_seed_step_and_rank(spectra):
 def test_every_other_joint_step_goes_on_with_structures(spectra):
     stage = JointStage(spectra, made_molecules(20), SETTINGS)
 
-    whole = list(islice(stage.batches(0), 12))
+    whole = list(islice(stage.plan(0), 12))
     for first in (1, 2, 5):
-        resumed = list(islice(stage.batches(first), 4))
+        resumed = list(islice(stage.plan(first), 4))
         for got, expected in zip(resumed, whole[first:], strict=False):
             assert np.array_equal(got[0], expected[0])
             assert got[1] == expected[1]
@@ -237,7 +241,7 @@ def test_the_joint_loss_reaches_encoder_and_denoiser(spectra):
     model = stirred(small_settings(layers=1)).train()
     stage = JointStage(spectra, None, SETTINGS)
 
-    summed, count = stage.loss(model, next(stage.batches(0)), 0)
+    summed, count = stage.loss(model, stage.collate(next(stage.plan(0)), 0))
     (summed / count).backward()
 
     for part in (model.encoder, model.denoiser):
