@@ -7,18 +7,14 @@ still lower that minimum, and the solver need only look below it: distances are 
 
 import functools
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluation.bounds import MoleculeGraph, lower_bound, molecule_graph
-
-if TYPE_CHECKING:
-    import pulp
-    from networkx import Graph
+from duallgd_cli.evaluation.mapping import search
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +22,6 @@ THRESHOLD: Final = 15.0
 CAP: Final = 100.0
 _STEP: Final = 0.5
 LIMIT_S: Final = 30.0
-# HiGHS comes first: it runs in this process and was the fastest tried (0.20 s a pair of isomers of
-# 30 heavy atoms against 0.23 s with CBC).
-_SOLVERS: Final = ("HiGHS", "COIN_CMD", "PULP_CBC_CMD")
-_CHOSEN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,84 +130,28 @@ class Search:
 
 
 def _solve(key: tuple[str, str], bound: float, cutoff: float, limit_s: float) -> Interval:
-    import pulp
-    from myopic_mces.graph import construct_graph
-    from myopic_mces.MCES_ILP import construct_ILP
-
-    graphs = [construct_graph(smiles) for smiles in key]
-    program = construct_ILP(*graphs, cutoff)
-    for variable in _variables(program, "edgepairs"):
-        # Once every atom is mapped, each bond has at most one partner, and taking it is cheaper
-        # than leaving both bonds out: bonds need no integrality of their own.
-        variable.cat = pulp.LpContinuous
-    solver = pulp.getSolver(_solver_name(), msg=False, threads=1, timeLimit=limit_s)
-    program.solve(solver)
-    if program.status == pulp.LpStatusInfeasible:
-        return Interval(max(bound, cutoff + _STEP), float("inf"))
-    value = _distance_of(_mapping(program), *graphs)
-    if program.status == pulp.LpStatusOptimal and program.sol_status == pulp.LpSolutionOptimal:
-        return Interval(value, value)
-    _log.debug("no proven distance within %.0f s for %s and %s", limit_s, *key)
-    return Interval(bound, value, limit_s)
-
-
-def _mapping(program: "pulp.LpProblem") -> dict[int, int]:
-    """Atoms of the first molecule and their partners, as far as a solver came.
-
-    Stopped early, it may leave anything behind; whatever is read is a mapping of distinct atoms.
-    """
-    mapping: dict[int, int] = {}
-    for variable in _variables(program, "nodepairs"):
-        if variable.varValue is not None and variable.varValue > _CHOSEN:
-            first, second = map(int, re.findall(r"\d+", variable.name))
-            if first not in mapping and second not in mapping.values():
-                mapping[first] = second
-    return mapping
-
-
-def _distance_of(mapping: dict[int, int], first: "Graph", second: "Graph") -> float:
-    """Sum of the bond orders that a mapping leaves without a partner, exact and rounding-free."""
-    total = second.size(weight="weight")
-    for a, b, order in first.edges(data="weight"):
-        ends = mapping.get(a), mapping.get(b)
-        if second.has_edge(*ends):
-            partner = second.edges[ends]["weight"]
-            total += abs(order - partner) - partner
-        else:
-            total += order
-    return float(total)
-
-
-def _variables(program: "pulp.LpProblem", kind: str) -> "list[pulp.LpVariable]":
-    return [variable for variable in program.variables() if variable.name.startswith(kind)]
-
-
-@functools.cache
-def _solver_name() -> str:
-    import pulp
-
-    available = set(pulp.listSolvers(onlyAvailable=True))
-    for name in _SOLVERS:
-        if name in available:
-            return name
-    raise UsageError(
-        "no integer programming solver was found for MCES; install one with "
-        "'pip install highspy', or leave MCES out with --no-mces"
-    )
+    answer = search(_graph(key[0]), _graph(key[1]), cutoff, limit_s)
+    upper = float("inf") if answer.distance is None else answer.distance
+    if not answer.is_final:
+        _log.debug("no proven distance within %.0f s for %s and %s", limit_s, *key)
+        return Interval(bound, upper, limit_s)
+    if answer.distance is None:
+        return Interval(max(bound, cutoff + _STEP), upper)
+    return Interval(upper, upper)
 
 
 def require() -> None:
     """Check that MCES can be computed here.
 
     Raises:
-        UsageError: myopic-mces or a solver is missing.
+        UsageError: A package is missing.
     """
-    if find_spec("myopic_mces") is None:
-        raise UsageError(
-            "MCES needs the package myopic-mces; install it with 'pip install duallgd[evaluate]', "
-            "or leave MCES out with --no-mces"
-        )
-    _solver_name()
+    for package in ("highspy", "scipy"):
+        if find_spec(package) is None:
+            raise UsageError(
+                f"MCES needs the package {package}; install it with 'pip install "
+                "duallgd[evaluate]', or leave MCES out with --no-mces"
+            )
 
 
 @functools.lru_cache(maxsize=20_000)
