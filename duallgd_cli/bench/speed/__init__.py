@@ -1,0 +1,1 @@
+"""The scalability study: time, memory and operations of the network against the number of atoms."""

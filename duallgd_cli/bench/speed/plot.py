@@ -1,0 +1,127 @@
+"""Four panels as in the paper: time and memory of attention over pairs and of the sampling loop."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from duallgd_cli.bench.plots import save_drawings
+from duallgd_cli.bench.speed.paper import CITATION, LOOP_STEPS, POINTS, PaperPoint
+from duallgd_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS: Final = {"softmax": "#D55E00", "favor": "#0072B2"}
+_NAMES: Final = {"softmax": "exact softmax", "favor": "FAVOR+"}
+_LINES: Final = {"plain": "--", "fast": "-"}
+_PANELS: Final = (
+    ("attention", "time", "attention over pairs, one step"),
+    ("attention", "memory", "attention over pairs"),
+    ("loop", "time", "sampling loop"),
+    ("loop", "memory", "sampling loop"),
+)
+# Below this a peak above what was loaded is one page or two.
+_LEAST_MIB: Final = 0.1
+
+
+def require_matplotlib() -> None:
+    """Find out before an hour of measuring whether its plot can be drawn.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if find_spec("matplotlib") is None:
+        raise UsageError(
+            "--plot needs matplotlib, which is not installed; pip install 'duallgd[evaluate]', or "
+            "leave --plot away"
+        )
+
+
+def write_plot(folder: Path, found: Mapping[str, Any]) -> dict[str, Path]:
+    """Draw the four panels as ``scaling.png`` and ``scaling.svg``.
+
+    Args:
+        folder: Exists.
+        found: Contents of results.json.
+    """
+    return save_drawings(folder, {"scaling": lambda: _figure(found)})
+
+
+def _figure(found: Mapping[str, Any]) -> "Figure":
+    from matplotlib.figure import Figure
+
+    rows = [row for row in found["rows"] if row["sweep"] == "atoms"]
+    figure = Figure(figsize=(10.5, 7.2), layout="constrained")
+    for number, (part, quantity, title) in enumerate(_PANELS):
+        axis = figure.add_subplot(2, 2, number + 1)
+        _panel(axis, [row for row in rows if row["part"] == part], quantity)
+        axis.set_title(f"({'abcd'[number]}) {title}", loc="left")
+    axes = figure.axes
+    handles, labels = axes[2].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    figure.suptitle(_heading(found, rows))
+    return figure
+
+
+def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
+    for kernel, colour in _COLOURS.items():
+        for path, line in _LINES.items():
+            chosen = [r for r in rows if (r["kernel"], r["path"]) == (kernel, path)]
+            if chosen:
+                label = f"{_NAMES[kernel]}, {path}"
+                x = [row["atoms"] for row in chosen]
+                axis.plot(
+                    x, _values(chosen, quantity), line, marker="o", ms=3, color=colour, label=label
+                )
+        if quantity == "time":
+            _floor(axis, [r for r in rows if (r["kernel"], r["path"]) == (kernel, "fast")], colour)
+    if rows:
+        for point in POINTS:
+            if point.part == rows[0]["part"]:
+                _paper(axis, point, quantity, rows[0]["steps"])
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("heavy atoms N")
+    axis.set_ylabel("time / s" if quantity == "time" else "peak memory above network / MiB")
+    sizes = sorted({row["atoms"] for row in rows} | {100})
+    axis.set_xticks(sizes, [str(n) for n in sizes], fontsize=7)
+    axis.minorticks_off()
+    axis.grid(alpha=0.3)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], quantity: str) -> list[float]:
+    if quantity == "memory":
+        return [max(_LEAST_MIB, row["memory_mib"]) for row in rows]
+    return [row[f"{row['clock']}_s"] for row in rows]
+
+
+def _floor(axis: "Axes", rows: Sequence[Mapping[str, Any]], colour: str) -> None:
+    known = [row for row in rows if row["floor_s"] is not None]
+    if known:
+        x, y = [row["atoms"] for row in known], [row["floor_s"] for row in known]
+        label = f"{_NAMES[known[0]['kernel']]}, floor"
+        axis.plot(x, y, ":", lw=1, color=colour, label=label)
+
+
+def _paper(axis: "Axes", point: PaperPoint, quantity: str, steps: int) -> None:
+    """The paper's point; its loop's time scaled to as many steps as were run here."""
+    share = steps / LOOP_STEPS if point.part == "loop" else 1.0
+    value = point.mib if quantity == "memory" else point.seconds * share
+    style: dict[str, Any] = {"marker": "*", "ms": 11, "ls": "", "markeredgecolor": "black"}
+    label = f"{_NAMES[point.kernel]}, {CITATION}"
+    axis.plot([point.atoms], [value], color=_COLOURS[point.kernel], label=label, **style)
+
+
+def _heading(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    machine, row = found["machine"], rows[0]
+    loops = [r for r in rows if r["part"] == "loop"] or [row]
+    where = machine["accelerator"] or f"{machine['cpu']}, {machine['threads']} thread(s)"
+    scaled = "" if loops[0]["steps"] == LOOP_STEPS else f"; paper's loop x {loops[0]['steps']}/500"
+    return (
+        f"{row['preset']} ({row['parameters'] / 1e6:.1f} M parameters), {row['precision']}, "
+        f"{where}\n"
+        f"loop: {loops[0]['samples']} candidate(s), {loops[0]['steps']} steps{scaled}; "
+        f"{row['clock']} time"
+    )
