@@ -49,6 +49,16 @@ Threads = Annotated[
         help="CPU threads. By default the physical cores at hand.", rich_help_panel=MACHINE
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="K",
+        help="Processes that make molecules of what the network draws, beside it; they change no "
+        "result. By default 1 (none beside) on a CPU, with a GPU most of the cores at hand.",
+        rich_help_panel=MACHINE,
+    ),
+]
 MaxMemory = Annotated[
     int | None,
     typer.Option(

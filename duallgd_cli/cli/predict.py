@@ -111,6 +111,7 @@ def predict(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,
+    workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     timeout_per_spectrum: options.TimeoutPerSpectrum = None,
     resume: options.Resume = False,
@@ -145,6 +146,7 @@ def predict(
     from duallgd_cli.inference.inputs import count_spectra
     from duallgd_cli.inference.predict import predict as predict_files
     from duallgd_cli.inference.settings import PredictRequest, PredictSettings, Shard
+    from duallgd_cli.inference.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     display.configure_logging(quiet, json_log)
@@ -166,6 +168,7 @@ def predict(
         "sampling.timeout_s": timeout_per_spectrum,
     }
     settings = options.settings_of(PredictSettings, config, given, set_ or [])
+    runtime = Runtime.resolve(device, precision, threads=threads)
     request = PredictRequest(
         inputs=tuple(spectra),
         output=output or running.default_output(spectra, format),
@@ -175,8 +178,8 @@ def predict(
         shard=Shard.parse(shard) if shard else Shard(),
         resume=resume,
         journal=journal,
+        workers=default_count(runtime) if workers is None else workers,
     )
-    runtime = Runtime.resolve(device, precision, threads=threads)
     model = api.load(weights, runtime=runtime)
     watched = display.is_interactive(quiet, json_log)
     total = count_spectra(request.inputs) if watched else None

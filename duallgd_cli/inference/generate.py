@@ -23,6 +23,7 @@ from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import parse_schedule
 from duallgd_cli.diffusion.sampler import Denoise, Noise, Samples, SamplingTask
 from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
 from duallgd_cli.inference.drawing import Deadline, PairCost, draw_in_chunks, samples_at_once
 from duallgd_cli.inference.generation import Generated, LoadedModel
@@ -63,7 +64,8 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `inference.generation.Generator`."""
         deadline = Deadline.after(settings.timeout_s)
-        fingerprint = self.fingerprint(annotated)
+        with stages.stage(stages.ENCODE):
+            fingerprint = self.fingerprint(annotated)
         formula = annotated.hypothesis.formula
         drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
         return Generated(
@@ -158,6 +160,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         sha256=sha256(path),
         record=checkpoint.record,
         parameters=parameter_counts(model),
+        draws_aside=runtime.device.type == "cuda",
     )
 
 

@@ -99,6 +99,7 @@ class LoadedModel:
         max_heavy_atoms: Largest molecule the generator accepts.
         record: Training record of the checkpoint, for reports.
         parameters: Trainable parameters by part of the network, for reports.
+        draws_aside: Whether drawing leaves this process idle: then it goes on beside other work.
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
     """
 
@@ -110,6 +111,7 @@ class LoadedModel:
     record: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
+    draws_aside: bool = False
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:

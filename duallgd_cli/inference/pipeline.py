@@ -12,6 +12,7 @@ import numpy as np
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
+from duallgd_cli.inference import stages
 from duallgd_cli.inference.assembly import collect, distinct
 from duallgd_cli.inference.generation import (
     Generator,
@@ -83,11 +84,13 @@ def tasks_of(
     A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
     """
     budget = Budget(settings.sampling.timeout_s)
-    members, usable = _members(item, settings)
+    with stages.stage(stages.CLEAN):
+        members, usable = _members(item, settings)
     case = Case(number, members, ())
     proposed: list[Hypothesis] | Failure
     if usable:
-        proposed = source.propose(Feature(usable))
+        with stages.stage(stages.ANNOTATE):
+            proposed = source.propose(Feature(usable))
     else:
         proposed = Failure(members[0].status, members[0].message, "read")
     tried: Sequence[Hypothesis | Failure] = (
@@ -100,46 +103,56 @@ def tasks_of(
 def start(
     task: Task, generator: Generator, settings: PredictSettings, workers: Workers
 ) -> Callable[[], Outcome]:
-    """Annotate and generate now; assembly may go on in the workers until the result is asked for.
+    """Annotate now, and generate now or in the workers' drawing thread; assembly may go on later.
 
     Returns:
         A function that waits for the outcome.
     """
-    if isinstance(task.hypothesis, Failure):
-        failed = _failed(task.hypothesis)
+    hypothesis = task.hypothesis
+    if isinstance(hypothesis, Failure):
+        failed = _failed(hypothesis)
         return lambda: failed
     started = time.perf_counter()
-    annotated = annotate(task.hypothesis, settings.annotation)
-    described = _described(annotated)
-    try:
-        seed = noise_seed(settings.seed, task.hypothesis)
-        sampling = replace(settings.sampling, timeout_s=task.budget.left())
-        generated = generator.generate(annotated, sampling, seed)
-        matrices, place = distinct(task.hypothesis.formula, generated)
-        readings = workers.submit(replace(matrices, timeout_s=task.budget.left()))
-    except OutOfTimeError:
-        late = _late(described, settings, started)
-        return lambda: late
-    except RefusedError as refused:
-        refusal = _refused(described, refused.failure)
-        return lambda: refusal
+    with stages.stage(stages.ANNOTATE):
+        annotated = annotate(hypothesis, settings.annotation)
+        described = _described(annotated)
+        seed = noise_seed(settings.seed, hypothesis)
 
-    def finish() -> Outcome:
+    def draw() -> Callable[[], Outcome]:
         try:
-            structures, tallies = collect(generated, readings(), place)
+            sampling = replace(settings.sampling, timeout_s=task.budget.left())
+            with stages.stage(stages.SAMPLE):
+                generated = generator.generate(annotated, sampling, seed)
+            with stages.stage(stages.ASSEMBLE):
+                matrices, place = distinct(hypothesis.formula, generated)
+                readings = workers.submit(replace(matrices, timeout_s=task.budget.left()))
         except OutOfTimeError:
-            return _late(described, settings, started)
-        outcome = replace(
-            described,
-            message=sentences(generated.message, described.message),
-            structures=structures,
-            tallies=tallies,
-            notes=generated.notes,
-            seconds=time.perf_counter() - started,
-        )
-        return outcome if structures else _empty(outcome)
+            late = _late(described, settings, started)
+            return lambda: late
+        except RefusedError as refused:
+            refusal = _refused(described, refused.failure)
+            return lambda: refusal
 
-    return finish
+        def finish() -> Outcome:
+            try:
+                with stages.stage(stages.ASSEMBLE):
+                    structures, tallies = collect(generated, readings(), place)
+            except OutOfTimeError:
+                return _late(described, settings, started)
+            outcome = replace(
+                described,
+                message=sentences(generated.message, described.message),
+                structures=structures,
+                tallies=tallies,
+                notes=generated.notes,
+                seconds=time.perf_counter() - started,
+            )
+            return outcome if structures else _empty(outcome)
+
+        return finish
+
+    drawn = workers.draw(draw)
+    return lambda: drawn()()
 
 
 def _members(

@@ -13,6 +13,7 @@ from typing import Any
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
+from duallgd_cli.inference import stages
 from duallgd_cli.inference.finished import ENDING, FinishedRun
 from duallgd_cli.inference.generation import LoadedModel
 from duallgd_cli.inference.inputs import Inputs, formula_source, table_identity
@@ -133,7 +134,7 @@ class _Run:
         """Compute what the journal lacks, in order, one case ahead of the workers at most."""
         settings, generator = self.request.settings, self.model.generator
         waiting: deque[tuple[Task, Callable[[], Outcome]]] = deque()
-        with Workers(self.request.workers) as workers:
+        with Workers(self.request.workers, draws_aside=self.model.draws_aside) as workers:
             for task in self._tasks(journal):
                 waiting.append((task, start(task, generator, settings, workers)))
                 while len(waiting) > workers.ahead:
@@ -143,7 +144,8 @@ class _Run:
 
     def _tasks(self, journal: Journal) -> Iterator[Task]:
         """What this shard still has to do; counts the features of all shards on the way."""
-        for number, item in enumerate(self.inputs.features(self.request.settings)):
+        features = stages.each(stages.READ, self.inputs.features(self.request.settings))
+        for number, item in enumerate(features):
             self.n_cases = number + 1
             if not self.request.shard.holds(number):
                 continue
@@ -156,7 +158,8 @@ class _Run:
 
     def _settle(self, journal: Journal, task: Task, result: Callable[[], Outcome]) -> None:
         case = task.done(result())
-        journal.append(case, task.place, task.of)
+        with stages.stage(stages.WRITE):
+            journal.append(case, task.place, task.of)
         self.progress.finished(case, 0 if task.place else len(case.members))
 
 
@@ -192,7 +195,8 @@ def _write(
     if request.shard.count > 1:
         deque(watched, maxlen=0)  # counted only: the output is written when the shards are joined
     else:
-        write(watched, request.output, kind)
+        with stages.stage(stages.WRITE):
+            write(watched, request.output, kind)
 
 
 def _write_record(

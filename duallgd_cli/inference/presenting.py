@@ -1,5 +1,6 @@
 """From what was computed for a case to the one outcome of each of its spectra."""
 
+from duallgd_cli.inference import stages
 from duallgd_cli.inference.prediction import OK, Candidate, Case, Outcome, Prediction, sentences
 from duallgd_cli.inference.ranking import RankingModel, rank
 
@@ -10,7 +11,8 @@ def predictions_of(case: Case, model: RankingModel, top_k: int) -> list[Predicti
     Spectra read together share their candidates; one that could not be used has its own status
     and none.
     """
-    candidates, confidence_top10 = rank(case, model)
+    with stages.stage(stages.RANK):
+        candidates, confidence_top10 = rank(case, model)
     return [
         _prediction(case, place, candidates[:top_k], confidence_top10)
         for place in range(len(case.members))

@@ -133,3 +133,26 @@ def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
     predict(moved, model_with(Stopping(0, AssertionError("generated again"))))
 
     assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "here.csv"), stub_model())
+    aside = replace(stub_model(), draws_aside=True)
+    predict(request(spectra, tmp_path / "aside.csv"), aside)
+    predict(request(spectra, tmp_path / "both.csv", workers=2), aside)
+
+    expected = (tmp_path / "here.csv").read_bytes()
+    assert (tmp_path / "aside.csv").read_bytes() == expected
+    assert (tmp_path / "both.csv").read_bytes() == expected
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
+def test_what_goes_wrong_in_the_drawing_thread_ends_the_run(spectra, tmp_path, error):
+    broken = replace(model_with(Stopping(3, error)), draws_aside=True)
+    expected = InterruptedRunError if isinstance(error, KeyboardInterrupt) else ZeroDivisionError
+
+    with pytest.raises(expected):
+        predict(request(spectra, tmp_path / "out.csv"), broken)
+    summary = predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model())
+
+    assert summary.n_resumed >= 3
