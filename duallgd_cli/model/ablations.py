@@ -222,7 +222,8 @@ def _replace_layers(
 def _without_bit_attention(model: DualLGD) -> None:
     denoiser = model.denoiser
     for layer in denoiser.layers:
-        layer.add_module("bit_attention", None)
+        assert isinstance(layer, DualStreamLayer)
+        layer.bit_attention = None
     _drop(denoiser, "no_bit")
     denoiser.register_buffer(
         "no_bit", torch.zeros(model.settings.denoiser.atom_width), persistent=False
