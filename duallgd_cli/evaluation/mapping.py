@@ -59,7 +59,7 @@ def search(first: MoleculeGraph, second: MoleculeGraph, cutoff: float, limit_s: 
     if not program.bonds:  # nothing to choose
         total = distance({}, first, second)
         return Answer(total if total <= cutoff else None, is_final=True)
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     options = {
         "output_flag": False,
         "threads": 1,
