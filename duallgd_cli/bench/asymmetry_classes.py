@@ -109,22 +109,24 @@ def asymmetry(
     atom_class: NDArray[np.int64],
     bond_class: NDArray[np.int64],
     first: NDArray[np.float64],
+    seed: int = 0,
 ) -> MoleculeAsymmetry:
     """Orient every pair's weights from the less to the more electronegative end.
 
-    Where both are equally electronegative (same element; C and Se) a coin that depends on the
-    molecule alone decides, as in the paper.
+    Where both are equally electronegative (same element; C and Se) a coin decides, as in the paper;
+    it depends on the molecule and the seed alone.
 
     Args:
         key: Of the molecule.
         atom_class: Elements, (N,).
         bond_class: True classes, (M,).
         first: Lower atom's weights, (L, S, M).
+        seed: Of the coin.
     """
     low, high = np.triu_indices(len(atom_class), 1)
     scale = np.array(ELECTRONEGATIVITY)
     rise = scale[atom_class[high]] - scale[atom_class[low]]
-    coin = np.random.default_rng(_seed(key)).choice((-1.0, 1.0), len(low))
+    coin = np.random.default_rng((seed, _number(key))).choice((-1.0, 1.0), len(low))
     sign = np.where(rise == 0, coin, np.sign(rise))
     weight = views(first)
     by_row = np.log2(weight) - np.log2(1 - weight)
@@ -295,5 +297,5 @@ def difference_of(kind: str) -> float | None:
     return high - low
 
 
-def _seed(key: str) -> int:
+def _number(key: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())

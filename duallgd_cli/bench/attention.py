@@ -140,7 +140,7 @@ def _look(
     studied: Studied, molecule: KnownMolecule, noise: NoiseLevels, layers: Sequence[int]
 ) -> MoleculeAsymmetry:
     first = first_weights(studied, molecule, noise, layers)
-    return asymmetry(molecule.key, molecule.atom_class, molecule.bond_class, first)
+    return asymmetry(molecule.key, molecule.atom_class, molecule.bond_class, first, noise.seed)
 
 
 def _control(seed: int, seen: Sequence[MoleculeAsymmetry]) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def attention(
     untrained: Annotated[
         int, typer.Option(min=0, help="Untrained networks of the same shape, as a control.")
     ] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the noise, and of the coin for equal ends.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0 or mps.")] = "auto",
     plot: Annotated[bool, typer.Option(help="Draw both figures as PNG and SVG.")] = True,
 ) -> None:
