@@ -32,6 +32,7 @@ from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UsageError
+from duallgd_cli.model import ablations
 from duallgd_cli.model.condition import keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.incidence import PairsFromAtoms
@@ -183,7 +184,8 @@ class OwnNetwork:
     def untrained(self, seed: int) -> "OwnNetwork":
         """The same network before training."""
         with _seeded(seed):
-            return replace(self, model=DualLGD(self.model.settings).to(self.device).eval())
+            fresh = ablations.build(self.model.settings).to(self.device).eval()
+            return replace(self, model=fresh)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,9 +60,9 @@ def parameter_counts(module: "nn.Module", depth: int = 3) -> dict[str, int]:
 
 def preset_counts(settings: "ModelSettings") -> dict[str, int]:
     """Trainable parameters by part of the network of these sizes, without weights."""
-    from duallgd_cli.model.duallgd import DualLGD  # torch loads only here
+    from duallgd_cli.model.ablations import build  # torch loads only here
 
-    return parameter_counts(DualLGD(settings))
+    return parameter_counts(build(settings))
 
 
 def _version(library: str) -> str:
