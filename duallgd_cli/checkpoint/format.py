@@ -116,7 +116,8 @@ def load(path: Path) -> Checkpoint:
 
 def sha256(path: Path) -> str:
     """Hex digest of a weights file, as recorded beside every result."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:

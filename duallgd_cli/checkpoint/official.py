@@ -4,7 +4,6 @@ Every tensor of the source is taken or the conversion fails; nothing in the sour
 authors' files leave out, the random features of the bond stream, is drawn from a recorded seed.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.checkpoint.official_keys import DENOISER, ENCODER, Table, ours_of, theirs_of
 from duallgd_cli.checkpoint.official_record import Protocol, protocol_of
 from duallgd_cli.checkpoint.official_sizes import denoiser_settings, encoder_settings, variant_of
@@ -74,7 +74,7 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
         tensors |= _PART_READERS[part](own, settings, seed)
     record = {
         "source": source.name,
-        "source_sha256": _sha256(source),
+        "source_sha256": sha256(source),
         "parts": sorted(split.parts),
         "feature_seed": seed,
         "switches": protocol.switches,
@@ -215,8 +215,3 @@ def _prefixed(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _listed(names: list[str]) -> str:
     shown = ", ".join(names[:_LISTED])
     return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

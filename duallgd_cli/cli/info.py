@@ -1,7 +1,7 @@
 """`duallgd info`: what is installed, what it runs on, which weights, what is supported."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -147,19 +147,23 @@ def _with_total(counts: Mapping[str, int]) -> dict[str, int]:
     return {**counts, "all": sum(counts.values())}
 
 
-def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
+def _lines(
+    facts: Mapping[str, Any], indent: str = "", shown: Callable[[Any], str] = str
+) -> list[str]:
     """Nested facts as indented lines, one a fact."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, Mapping) and _PAPER not in value:
-            lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
+            below = _count if name == "parameters" else shown
+            lines += [f"{indent}{name}", *_lines(value, indent + "  ", below)]
         else:
-            lines.append(f"{indent}{name}: {_shown(value)}")
+            lines.append(f"{indent}{name}: {shown(value)}")
     return lines
 
 
-def _shown(value: object) -> str:
+def _count(value: float | Mapping[str, Any]) -> str:
+    """A number of parameters, with the paper's beside it where there is one."""
     if isinstance(value, Mapping):
         paper = f" (paper: {value[_PAPER]} million)" if value[_PAPER] else ""
         return f"{value[_HERE]:,}{paper}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}"
