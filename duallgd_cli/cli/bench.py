@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import bench_attention, bench_training
+from duallgd_cli.cli import bench_attention, bench_predict, bench_training
 
 EPILOG: Final = """
 **Examples**
@@ -98,7 +98,7 @@ def bench(
     ] = 1,
     device: Annotated[
         str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=_MACHINE)
-    ] = "cpu",
+    ] = "auto",
     precision: Annotated[
         str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_MACHINE)
     ] = "auto",
@@ -158,6 +158,7 @@ def bench(
     found.check_parity()
 
 
+app.command("predict", epilog=bench_predict.EPILOG)(bench_predict.predict)
 app.command("attention", epilog=bench_attention.EPILOG)(bench_attention.attention)
 app.command("leak", epilog=bench_training.LEAK_EPILOG)(bench_training.leak)
 app.command("ablations", epilog=bench_training.ABLATIONS_EPILOG)(bench_training.ablations)
