@@ -135,6 +135,8 @@ def run_benchmark(
         UnreadableError: The benchmark cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
+    if request.with_oracle:
+        _require_decoder(model)
     model, checked = request.protocol.applied(model, checked or check(request))
     truths = checked.truths
     make_folder(request.output)
@@ -231,6 +233,13 @@ def _rivals(
         if analogues:
             rivals[ANALOGUE] = analogues
     return rivals
+
+
+def _require_decoder(model: LoadedModel) -> None:
+    """Refuse, before anything is predicted, a decomposition that cannot be made."""
+    from duallgd_cli.bench.oracle import decoder_of  # torch loads only here
+
+    decoder_of(model)
 
 
 def _oracle(

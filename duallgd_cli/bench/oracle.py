@@ -66,6 +66,17 @@ class TrueFingerprints(ModelGenerator):
         return dense
 
 
+def decoder_of(model: LoadedModel) -> ModelGenerator:
+    """What draws a model's molecules from a fingerprint.
+
+    Raises:
+        UsageError: The model has no encoder that could be replaced.
+    """
+    if not isinstance(model.generator, ModelGenerator):
+        raise UsageError(f"{model.name} has no fingerprint encoder; leave out --decompose")
+    return model.generator
+
+
 def true_fingerprint_predictions(
     request: PredictRequest, folder: Path, truths: Sequence[Truth], model: LoadedModel
 ) -> dict[str, Predicted]:
@@ -80,9 +91,7 @@ def true_fingerprint_predictions(
     Raises:
         UsageError: The model has no encoder that could be replaced.
     """
-    generator = model.generator
-    if not isinstance(generator, ModelGenerator):
-        raise UsageError(f"{model.name} has no fingerprint encoder; leave out --decompose")
+    generator = decoder_of(model)
     bits = {truth.spectrum_id: network_fingerprint(truth.smiles) for truth in truths}
     knowing = replace(
         model,

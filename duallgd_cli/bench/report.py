@@ -25,6 +25,10 @@ CALIBRATION: Final = "calibration.tsv"
 METRICS: Final = "metrics.tsv"
 RIVALS: Final = "rivals.tsv"
 DECOMPOSITION: Final = "decomposition.tsv"
+REFERENCE_RULES: Final = (
+    "by the rules of the authors' code: match of the whole InChI among distinct valid InChIs, "
+    "Tanimoto and MCES of canonical tautomers, MCES at most twice the bonds of the truth"
+)
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic_mces", "pulp", "highspy")
 
@@ -65,6 +69,7 @@ def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> d
         "data": {**provenance.data, "split_sha256": split_hash(scores.spectrum_id)},
         "prediction": dict(provenance.prediction),
         "scoring": {
+            **({"reference_columns": REFERENCE_RULES} if scorer.reference else {}),
             "top_k": list(scorer.top_k),
             "match": "first block of the InChIKey",
             "tanimoto": "Morgan radius 2, 2048 bits",

@@ -55,6 +55,10 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
             f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
             f"{found['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
+    if "reference_columns" in found["scoring"]:
+        sentences.append(
+            f"Rows that begin with reference: {found['scoring']['reference_columns']}."
+        )
     shares = found["candidates"]
     sentences.append(
         f"Candidates: {shares['total']:.0f}, of them {100 * shares['valid_share']:.1f}% valid, "

@@ -209,18 +209,22 @@ def test_the_reference_preset_scores_by_the_authors_rules(scored, tmp_path):
     table.write_text(table.read_text() + bromine + "\n")
 
     everything, _ = scored("all")
-    found, _ = scored("theirs", "--preset", "reference")
+    found, done = scored("theirs", "--preset", "reference")
 
     assert (everything["spectra"], found["spectra"]) == (7, 6)
     assert any("1 of 7 spectra are left out, as the" in remark for remark in found["remarks"])
     assert {"reference_accuracy@1", "reference_tanimoto@10"} <= set(found["metrics"])
     assert found["prediction"]["preset"] == "reference"
+    assert "whole InChI" in found["scoring"]["reference_columns"]
+    assert "reference_columns" not in everything["scoring"]
+    assert "Rows that begin with reference: by the rules" in done.out
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (("--atom-order", "truth", "--formulas", "f.csv"), "--formulas exclude each other"),
+        (("--decompose",), "has no fingerprint encoder; leave out --decompose"),
         (("--atom-order", "random"), "--atom-order is formula or truth, not 'random'"),
         (("--preset", "theirs"), "--preset is duallgd or reference, not 'theirs'"),
     ],
