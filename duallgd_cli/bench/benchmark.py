@@ -150,7 +150,7 @@ def run_benchmark(
     run = _predicted(request, model, progress)
     if run is None:
         return None
-    found = journalled(run)
+    found = journalled(run, request.output / PREDICTIONS)
     weights = {"name": model.name, "sha256": model.sha256, "record": dict(model.record)}
     known = Known(
         prediction={

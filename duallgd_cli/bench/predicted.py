@@ -1,5 +1,6 @@
 """What the journal of a prediction run says, beyond the structures, about the run it is of."""
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from duallgd_cli.bench.overlap import Training, check_leakage
 from duallgd_cli.errors import UsageError
 from duallgd_cli.inference.finished import ENDING, FinishedRun, journals_of
 from duallgd_cli.inference.outputs import predictions as predictions_of
+from duallgd_cli.inference.outputs import record_path
 from duallgd_cli.inference.prediction import Prediction
 
 
@@ -28,18 +30,36 @@ class Journalled:
     extra: Extra
 
 
-def journalled(run: FinishedRun) -> Journalled:
-    """Read a finished run; of its predictions a few numbers are kept."""
+def journalled(run: FinishedRun, output: Path) -> Journalled:
+    """Read a finished run that wrote an output; of its predictions a few numbers are kept."""
     found = list(predictions_of(run))
     model = run.header.model
+    seconds = run_seconds(output)
     return Journalled(
         record={
             "settings": dict(run.header.settings),
             "weights": {"name": model.get("name"), "sha256": model.get("sha256")},
             "samples": _samples(found),
+            "run_seconds_per_spectrum": None if seconds is None else seconds / max(len(found), 1),
         },
         extra=_extra(found),
     )
+
+
+def run_seconds(output: Path) -> float | None:
+    """Wall time of the run that wrote an output at one go; None if it was resumed or joined.
+
+    Raises:
+        UsageError: The record of the run beside it is damaged.
+    """
+    path = record_path(output)
+    if not path.is_file():
+        return None
+    try:
+        times = json.loads(path.read_text(encoding="utf-8"))["times"]
+        return None if times.get("resumed", 1) else float(times["seconds"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no record of a run ({error}); run it again") from None
 
 
 def run_beside(output: Path) -> FinishedRun | None:
@@ -82,7 +102,7 @@ def known_of(request: ScoreRequest, training: Training) -> Known:
     run = run_beside(request.predictions)
     if run is None:
         return Known(checked=checked)
-    found = journalled(run)
+    found = journalled(run, request.predictions)
     return Known(prediction=found.record, extra=found.extra, checked=checked)
 
 

@@ -23,8 +23,9 @@ EPILOG = """
 - `duallgd evaluate --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors --preset
 reference --atom-order truth` (the authors' weights by the authors' rules)
 
-A run with --shard 2/8 predicts its part. When all are done, join them with
-`duallgd merge FOLDER/predictions.csv`, then score with --benchmark and --predictions.
+With --shard 2/8 a run predicts its part. When all are done, the same command with --resume instead
+of --shard joins and scores them. On a CPU two shards with --threads 1 each use two cores better
+than one run with two threads.
 """
 
 _WHAT, _SCORING, _LEAKAGE = "What is scored", "Scoring", "Training data"
@@ -210,8 +211,9 @@ def evaluate(
         int | None,
         typer.Option(
             min=1,
-            help="Processes that assemble molecules while the next are drawn, and that score. By "
-            "default one and the physical cores at hand.",
+            metavar="K",
+            help="Processes that make molecules of what the network draws, and that score; they "
+            "change no result. By default as predict's, and to score the physical cores at hand.",
             rich_help_panel=options.MACHINE,
         ),
     ] = None,
@@ -292,7 +294,7 @@ def evaluate(
         device=device,
         precision=precision,
         threads=threads,
-        workers=workers or 1,
+        workers=workers,
         rivals=rivals,
         rival=tuple(rival or ()),
         decompose=decompose,

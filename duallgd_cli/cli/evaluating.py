@@ -94,7 +94,7 @@ class Predicting:
     device: str
     precision: str
     threads: int | None
-    workers: int
+    workers: int | None
     rivals: bool
     rival: tuple[str, ...]
     decompose: bool
@@ -163,6 +163,7 @@ def predict_and_score(task: Task, how: Predicting) -> None:
     from duallgd_cli.bench.sweep import Sweep, run_sweep
     from duallgd_cli.cli import display
     from duallgd_cli.inference import api
+    from duallgd_cli.inference.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     if task.benchmark is None:
@@ -173,7 +174,8 @@ def predict_and_score(task: Task, how: Predicting) -> None:
     runtime = Runtime.resolve(how.device, how.precision, threads=how.threads)
     model = api.load(how.weights, runtime=runtime)
     others = {name: api.load(path, runtime=runtime) for name, path in rivals.items()}
-    request = replace(request, rivals=others)
+    workers = default_count(runtime) if how.workers is None else how.workers
+    request = replace(request, rivals=others, workers=workers)
     with display.progress(task.quiet, task.json_log, None) as shown:
         if sweep is not None:
             evaluated = run_sweep(request, sweep, model, shown, _tell)
@@ -226,7 +228,6 @@ def _request(task: Task, how: Predicting, rivals: Mapping[str, str]) -> "Benchma
         with_oracle=how.decompose,
         shard=Shard.parse(how.shard) if how.shard else Shard(),
         resume=how.resume,
-        workers=how.workers,
         protocol=how.protocol,
     )
 
