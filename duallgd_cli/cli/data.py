@@ -7,7 +7,8 @@ import typer
 
 EPILOG: Final = (
     "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
-    "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt`"
+    "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt` · "
+    "`duallgd data pack prepared/structures -o structures.pack --max-atoms 40 --no-keys`"
 )
 
 app = typer.Typer(
@@ -111,3 +112,38 @@ def massbank(
             advance=advance,
         )
     typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)
+
+
+@app.command("pack", epilog=EPILOG)
+def pack(
+    prepared: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data'.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file.")],
+    max_atoms: Annotated[
+        int | None, typer.Option(min=2, help="Leave structures with more heavy atoms out.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep so many training structures, by a hash of their InChIKeys."),
+    ] = None,
+    keys: Annotated[
+        bool, typer.Option("--keys/--no-keys", help="InChIKeys, which training does not need.")
+    ] = True,
+) -> None:
+    """One small file of prepared data, to carry to a machine without rdkit or a network."""
+    from duallgd_cli.data.packing import pack
+
+    record = pack(prepared, output, max_atoms, limit, keys)
+    size = output.stat().st_size / 2**20
+    typer.echo(f"{record['molecules']} molecules in {output}, {size:.1f} MiB", err=True)
+
+
+@app.command("unpack", epilog=EPILOG)
+def unpack(
+    packed: Annotated[Path, typer.Argument(help="File made by 'duallgd data pack'.")],
+    output: _OUTPUT,
+) -> None:
+    """The prepared folder that a packed file holds, its checksums compared."""
+    from duallgd_cli.data.packing import unpack
+
+    manifest = unpack(packed, output)
+    typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)

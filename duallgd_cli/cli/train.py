@@ -39,10 +39,21 @@ def train(
     stop_after: Annotated[
         int | None, typer.Option(min=1, help="Stop at this step of the schedule.")
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Stop after so many; the same command again goes on."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="auto, float32 or bfloat16 (also pays on CPUs that have it).")
     ] = "auto",
+    compile_layers: Annotated[
+        str,
+        typer.Option(
+            "--compile",
+            help="on compiles the layers: a minute at first, faster steps on a GPU.",
+        ),
+    ] = "off",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
@@ -66,8 +77,11 @@ def train(
         structures=structures,
         init={name: _weights(path) for name, path in init.items() if path is not None},
         stop_after=stop_after,
+        minutes=minutes,
     )
-    runtime = Runtime.resolve(device=device, precision=precision, compile="off", threads=threads)
+    runtime = Runtime.resolve(
+        device=device, precision=precision, compile=compile_layers, threads=threads
+    )
     with training_display(settings.training.steps, quiet or not runtime.is_main) as on_step:
         run_training(request, runtime, on_step)
 

@@ -4,6 +4,7 @@ Padding is masked with -inf, so a spectrum's result does not depend on its batch
 spectra, K peak rows, F fingerprint bits.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import torch
@@ -94,9 +95,14 @@ class _Layer(nn.Module):
 
 def _count_features(counts: Tensor) -> Tensor:
     """Counts as a ramp over thresholds, so that one linear layer can tell small counts apart."""
-    steps = torch.tensor(_STEPS, device=counts.device)
-    ramps = (counts.unsqueeze(-1) / steps).clamp(max=1.0)
+    ramps = (counts.unsqueeze(-1) / _steps(counts.device)).clamp(max=1.0)
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)  # kept for training too, whichever asks first
+def _steps(device: torch.device) -> Tensor:
+    return torch.tensor(_STEPS, device=device)
 
 
 def _peak_features(peaks: PeakBatch) -> Tensor:
