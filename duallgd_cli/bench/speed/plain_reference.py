@@ -19,6 +19,7 @@ from duallgd_cli.bench.speed.plain import (
     incidence,
     linear_attention,
     materialised_attention,
+    use_own_linear,
 )
 from duallgd_cli.model.line_graph import LineGraph, line_graph
 from duallgd_cli.model.reference.atom_stream import AtomLayer
@@ -56,6 +57,7 @@ class PlainReferenceDenoiser(nn.Module):
         for layer in network.layers:
             if isinstance(layer, DualStreamLayer):
                 _make_plain(layer)
+        use_own_linear(network)
         self.network = network
 
     def forward(self, graphs: NoisyGraphs) -> Tensor:
@@ -170,8 +172,12 @@ class MaterialisedKernel(nn.Module):
         if isinstance(self.fast, SoftmaxKernel):
             return materialised_attention(query, key, value, mask[:, None, None, :])
         keep = mask[:, None, :, None]
-        phi = self.fast.features
-        return linear_attention(phi(query) * keep, phi(key) * keep, value * keep, _EPSILON)
+        query_phi, key_phi = (self._features(x) * keep for x in (query, key))
+        return linear_attention(query_phi, key_phi, value * keep, _EPSILON)
+
+    def _features(self, x: Tensor) -> Tensor:
+        features, factor = self.fast.features(x)  # type: ignore[operator]
+        return features * factor
 
 
 def relaxed_hops(adjacency: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from duallgd_cli.model.linear import Linear, linear
 from duallgd_cli.model.reference.perceptron import Perceptron, PostNorm
 from duallgd_cli.model.reference.rows import RealRows, pooled
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
@@ -28,20 +28,20 @@ class EdgeModulatedAttention(nn.Module):
         super().__init__()
         atom, edge, width = settings.atom_width, settings.edge_width, settings.global_width
         self.scale = (atom // settings.heads) ** -0.5
-        self.query = nn.Linear(atom, atom)
-        self.key = nn.Linear(atom, atom)
-        self.value = nn.Linear(atom, atom)
-        self.edge_add = nn.Linear(edge, atom)
-        self.edge_mul = nn.Linear(edge, atom)
-        self.global_edge_mul = nn.Linear(width, atom)
-        self.global_edge_add = nn.Linear(width, atom)
-        self.global_atom_mul = nn.Linear(width, atom)
-        self.global_atom_add = nn.Linear(width, atom)
-        self.global_global = nn.Linear(width, width)
-        self.atom_global = nn.Linear(4 * atom, width)
-        self.edge_global = nn.Linear(4 * edge, width)
-        self.atom_out = nn.Linear(atom, atom)
-        self.edge_out = nn.Linear(atom, edge)
+        self.query = Linear(atom, atom)
+        self.key = Linear(atom, atom)
+        self.value = Linear(atom, atom)
+        self.edge_add = Linear(edge, atom)
+        self.edge_mul = Linear(edge, atom)
+        self.global_edge_mul = Linear(width, atom)
+        self.global_edge_add = Linear(width, atom)
+        self.global_atom_mul = Linear(width, atom)
+        self.global_atom_add = Linear(width, atom)
+        self.global_global = Linear(width, width)
+        self.atom_global = Linear(4 * atom, width)
+        self.edge_global = Linear(4 * edge, width)
+        self.atom_out = Linear(atom, atom)
+        self.edge_out = Linear(atom, edge)
         self.global_out = Perceptron(width, width, width)
 
     def scores(self, atoms: Tensor, edges: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -108,7 +108,7 @@ class AtomLayer(nn.Module):
         new_edges, mixed = [], []
         for rows, scores in self.attention.scores(atoms, edges):
             mixed.append(self.attention.mixed(scores, value, real))
-            change = torch.baddbmm(bias, scores.flatten(1, 2), matrix)
+            change = _by_graph(scores.flatten(1, 2), matrix, bias)
             new_edges.append(self.edges(edges[:, rows], change.unflatten(1, scores.shape[1:3])))
         change = self.attention.change_of_atoms(torch.cat(mixed, 1), y)
         return self.atoms(atoms, change), torch.cat(new_edges, 1)
@@ -126,6 +126,14 @@ class AtomLayer(nn.Module):
     def global_state(self, atoms: Tensor, edges: Tensor, y: Tensor, real: RealRows) -> Tensor:
         """New global state (B, global_width) from the states before the layer."""
         return self.whole(y, self.attention.change_of_global(atoms, edges, y, real))  # type: ignore[no-any-return]
+
+
+def _by_graph(rows: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
+    """Each graph's rows (B, L, C) times its own matrix (B, C, E) plus its own bias (B, 1, E)."""
+    if rows.device.type != "cpu":
+        return torch.baddbmm(bias, rows, matrix)
+    graphs = zip(rows, matrix, bias, strict=True)  # one by one, for the faster linear map
+    return torch.stack([linear(own, weight.T, shift[0]) for own, weight, shift in graphs])
 
 
 def _chunks(atoms: Tensor) -> Iterator[slice]:

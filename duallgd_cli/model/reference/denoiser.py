@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot, relu
 
 from duallgd_cli.model.line_graph import LineGraph, line_graph
+from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.reference.atom_stream import AtomLayer
 from duallgd_cli.model.reference.pair_stream import PairLayer
 from duallgd_cli.model.reference.perceptron import Film, Perceptron
@@ -79,7 +80,7 @@ class Fusion(nn.Module):
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
         super().__init__()
         width = settings.global_width
-        self.linear = nn.Linear(2 * width + settings.atom_width + settings.edge_width, width)
+        self.linear = Linear(2 * width + settings.atom_width + settings.edge_width, width)
         self.norm = nn.LayerNorm(width)
 
     def forward(self, y: Tensor, words: list[Tensor]) -> Tensor:
@@ -191,8 +192,8 @@ class PairStart(nn.Module):
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
         super().__init__()
         self.widths = [settings.edge_width, settings.atom_width, settings.atom_width]
-        self.inner = nn.Linear(sum(self.widths), settings.edge_width)
-        self.outer = nn.Linear(settings.edge_width, settings.edge_width)
+        self.inner = Linear(sum(self.widths), settings.edge_width)
+        self.outer = Linear(settings.edge_width, settings.edge_width)
 
     def forward(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
         """(B, M, edge_width) from (B, N, atom_width) and (B, N, N, edge_width)."""

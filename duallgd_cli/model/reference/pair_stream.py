@@ -1,8 +1,10 @@
 """The bond stream of the reference. Letters: B graphs, M pairs, E channels of a pair."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
+from duallgd_cli.model.linear import Linear, linear
 from duallgd_cli.model.reference.kernels import (
     EluKernel,
     PositiveKernel,
@@ -33,17 +35,19 @@ class PairAttention(nn.Module):
         super().__init__()
         width = settings.edge_width
         self.heads = settings.heads
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
         self.kernel = _kernel(settings)
 
     def forward(self, pairs: Tensor, real: RealRows) -> Tensor:
         """Change of the pairs, (B, M, E)."""
+        parts = (self.query, self.key, self.value)
+        weight, bias = torch.cat([p.weight for p in parts]), torch.cat([p.bias for p in parts])
         split = [
-            part(pairs).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
+            x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for x in linear(pairs, weight, bias).chunk(3, -1)
         ]
         mixed: Tensor = self.kernel(*split, real.pairs)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
@@ -58,9 +62,9 @@ class PairLayer(nn.Module):
         self.attention = PairAttention(settings)
         self.norm_attention = nn.LayerNorm(width)
         self.norm_feed = nn.LayerNorm(width)
-        self.up = nn.Linear(width, settings.pair_feed)
-        self.down = nn.Linear(settings.pair_feed, width)
-        self.to_global = nn.Linear(width, settings.global_width)
+        self.up = Linear(width, settings.pair_feed)
+        self.down = Linear(settings.pair_feed, width)
+        self.to_global = Linear(width, settings.global_width)
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, pairs: Tensor, real: RealRows) -> Tensor:

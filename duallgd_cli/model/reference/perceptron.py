@@ -1,7 +1,8 @@
 """Small parts that several modules of the reference network share."""
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+
+from duallgd_cli.model.linear import Linear
 
 
 class Perceptron(nn.Module):
@@ -15,12 +16,12 @@ class Perceptron(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         super().__init__()
-        self.inner = nn.Linear(inputs, hidden)
-        self.outer = nn.Linear(hidden, outputs)
+        self.inner = Linear(inputs, hidden)
+        self.outer = Linear(hidden, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
-        return self.outer(relu(self.inner(x)))  # type: ignore[no-any-return]
+        return self.outer(self.inner.rectified(x))  # type: ignore[no-any-return]
 
 
 class PostNorm(nn.Module):
@@ -34,8 +35,8 @@ class PostNorm(nn.Module):
 
     def __init__(self, width: int, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
+        self.up = Linear(width, hidden)
+        self.down = Linear(hidden, width)
         self.norm_mixed = nn.LayerNorm(width)
         self.norm_fed = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
@@ -43,7 +44,7 @@ class PostNorm(nn.Module):
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         """New states, (..., width) each."""
         x = self.norm_mixed(x + self.dropout(change))
-        fed = self.down(self.dropout(relu(self.up(x))))
+        fed = self.down(self.dropout(self.up.rectified(x)))
         return self.norm_fed(x + self.dropout(fed))  # type: ignore[no-any-return]
 
 
@@ -57,8 +58,8 @@ class Film(nn.Module):
 
     def __init__(self, global_width: int, width: int) -> None:
         super().__init__()
-        self.gain = nn.Linear(global_width, width)
-        self.shift = nn.Linear(global_width, width)
+        self.gain = Linear(global_width, width)
+        self.shift = Linear(global_width, width)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Modulate x (B, rows, width) by y (B, global_width)."""
