@@ -16,7 +16,7 @@ from duallgd_cli.runtime import Runtime, available_cores
 T = TypeVar("T")
 
 # What a GPU draws in a second keeps about so many processes busy.
-_MOST: Final = 12
+_MOST: Final = 16
 
 
 def default_count(runtime: Runtime) -> int:

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from duallgd_cli.inference import recorded
 from duallgd_cli.inference.generate import for_inference
 from duallgd_cli.inference.recorded import RecordedDenoiser
+from duallgd_cli.model import denoiser as denoiser_module
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 from tests.made_training import cpu
@@ -82,3 +84,32 @@ def test_weights_cast_once_give_what_autocast_gives():
 
 def test_in_float32_no_weight_changes(model):
     assert all(p.dtype == torch.float32 for p in for_inference(model, cpu()).parameters())
+
+
+class _WaitsForTheHost(TorchDispatchMode):
+    """Notes operations that a CUDA graph cannot hold: values read, shapes that follow from them."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._overloadpacket.__name__
+        if name in {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "is_nonzero"}:
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("pair_features", [8, 0])
+def test_an_evaluation_reads_no_value_and_moves_no_constant(pair_features, monkeypatch):
+    # On a CPU one_hot checks the range of its input, on CUDA it does not.
+    monkeypatch.setattr(denoiser_module, "one_hot", lambda x, n: x[..., None] == torch.arange(n))
+    network = stirred(small_settings(pair_features=pair_features)).denoiser
+    with torch.no_grad():
+        context = network.context(condition(["C9H8O4"])).expand(SAMPLES)
+        bonds, t = bonds_of(13, 1), torch.full((SAMPLES,), 90)
+        network(bonds, t, context)  # what is made once and kept
+        with _WaitsForTheHost() as watched:
+            network(bonds, t, context)
+
+    assert watched.found == []

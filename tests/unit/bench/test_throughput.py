@@ -1,0 +1,110 @@
+"""End-to-end throughput: figures that add up, files, the network alone where rdkit is absent."""
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from duallgd_cli.bench import throughput
+from duallgd_cli.bench.suites import made
+from duallgd_cli.bench.throughput import ThroughputRequest, measure_throughput, write_throughput
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.inference import stages
+from duallgd_cli.inference.settings import PredictSettings
+from tests.made_graphs import small_settings, stirred
+from tests.made_training import cpu
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=3))
+REQUEST = ThroughputRequest(atoms=9, spectra=3, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+    model = stirred(small_settings())
+    record = {"ranking_validation": {"top1": 0.25}}
+    save(path, Checkpoint(model.settings, dict(model.state_dict()), record, {}))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def quick_ceilings(monkeypatch):
+    ceilings = throughput.floors.Ceilings({"float32": 1e11}, 1e9, 1e10, False)
+    monkeypatch.setattr(throughput.floors, "measure_ceilings", lambda *_: ceilings)
+
+
+def test_figures_add_up(weights):
+    found, _ = measure_throughput(weights, cpu(), REQUEST)
+
+    assert (found.spectra, found.atoms, found.assembled) == (3, {9: 3}, True)
+    assert (found.weights, found.val_top1) == ("small.safetensors", 0.25)
+    assert set(found.stages_s) == {*stages.STAGES, "other"}
+    assert sum(found.stages_s.values()) == pytest.approx(found.seconds, rel=1e-3)
+    assert found.spectra_s == pytest.approx(3 / found.seconds)
+    assert found.candidates_s == pytest.approx(9 / found.seconds)
+    done = found.gflop * 3 * 3 * 2 / found.stages_s[stages.SAMPLE]
+    assert found.share_of_ceiling == pytest.approx(done / 100)
+    assert found.memory_mib >= 0
+
+
+def test_matrix_products_are_those_of_the_layers(weights):
+    """At the least what one linear map of the pair stream takes, at the most all parameters'."""
+    found, _ = measure_throughput(weights, cpu(), REQUEST)
+    settings, pairs = small_settings().denoiser, 36
+    one_map = 2 * pairs * settings.pair_width**2
+
+    assert 10 * one_map < found.gflop * 1e9 < 2 * pairs * found.parameters
+
+
+def test_files_of_the_user_are_taken_and_skipped_spectra_are_not_counted(weights, tmp_path):
+    path = tmp_path / "own.mgf"
+    text = made.mgf(made.formulas(6, 1) + made.formulas(8, 2), seed=4)
+    path.write_text(text + text.split("\n\n")[0].replace("FORMULA", "NOTE"), encoding="utf-8")
+
+    found, _ = measure_throughput(
+        weights, cpu(), ThroughputRequest((str(path),), settings=SETTINGS, atoms=7)
+    )
+
+    assert found.atoms == {6: 1, 8: 2}
+
+
+def test_without_rdkit_the_network_alone_is_measured(weights, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    found, _ = measure_throughput(weights, cpu(), REQUEST)
+
+    assert not found.assembled
+    assert set(found.stages_s) == {stages.ENCODE, stages.SAMPLE, "other"}
+    assert found.atoms == {9: 3}
+
+
+def test_written_files_hold_the_figures(weights, tmp_path):
+    found, model = measure_throughput(weights, cpu(), REQUEST)
+
+    write_throughput(found, tmp_path / "out")
+
+    results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+    assert results["spectra_per_s"] == found.spectra_s
+    assert results["gflop"] == found.gflop
+    with Path(tmp_path / "out" / "stages.csv").open(encoding="utf-8") as file:
+        rows = {row["stage"]: row for row in csv.DictReader(file)}
+    assert list(rows) == list(found.stages_s)
+    assert sum(float(row["share"]) for row in rows.values()) == pytest.approx(1, abs=2e-3)
+    assert "aten::" in throughput.profile(model, REQUEST)
+
+
+@pytest.mark.parametrize("n_atoms", [2, 5, 30, 100])
+def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms):
+    formulas = made.formulas(n_atoms, 7)
+    spectra = made.annotated(formulas, seed=1)
+
+    assert all(formula.n_heavy == n_atoms for formula in formulas)
+    assert n_atoms < 30 or len(set(formulas)) == 7
+    assert n_atoms < 30 or all(spectrum.n_explained >= 10 for spectrum in spectra)
+    assert all(torch.isfinite(torch.from_numpy(s.intensity)).all() for s in spectra)
+    again = made.annotated(formulas, seed=1)
+    assert [s.mz.tolist() for s in again] == [s.mz.tolist() for s in spectra]
