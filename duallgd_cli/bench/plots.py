@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 _ENDINGS: Final = ("png", "svg")
 _DPI: Final = 120
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by all kinds of eyes
+_DISTANCE_COLOURS: Final = ("#000000", "#E69F00", "#56B4E9")
 _COUNT_COLOUR: Final = "#DDDDDD"
 
 
@@ -137,7 +138,7 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
         axis = figure.add_subplot(1, panels, 2)
         for number, name in enumerate(distances):
             estimates = [group["estimates"][name] for group in groups]
-            colour = _COLOURS[(2 * number + 1) % len(_COLOURS)]
+            colour = _DISTANCE_COLOURS[number % len(_DISTANCE_COLOURS)]
             _points(axis, range(len(groups)), estimates, 1.0, colour, name)
         axis.set_ylabel("MCES distance")
         axis.set_ylim(bottom=0)
