@@ -112,7 +112,9 @@ def _run_child(command: list[str], cell: Cell) -> None:
         raise
     if child.returncode:
         reason = complaint.strip().splitlines()[-1:] or [_ending(child.returncode)]
-        raise DuallgdError(f"measuring {cell} failed: {reason[0]}")
+        failure = DuallgdError(f"measuring {cell} failed: {reason[0]}")
+        failure.exit_code = max(1, child.returncode)
+        raise failure
 
 
 def _ending(code: int) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import nn
@@ -14,6 +14,9 @@ from duallgd_cli.model.reference.denoiser import ReferenceDenoiser, build
 from duallgd_cli.model.reference.kernels import draw_projection
 from duallgd_cli.model.reference.settings import ReferenceSettings
 from duallgd_cli.model.settings import ModelSettings
+
+# Random states are wider than trained ones; logits of this share leave all bond classes possible.
+_SHARE_OF_LOGITS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,12 @@ def network_of(subject: Subject, kernel: str) -> DefaultNetwork | ReferenceNetwo
     return _reference_network(subject, kernel)
 
 
-def fill_at_random(module: nn.Module, seed: int) -> None:
-    """Fill parameters so that activations keep their size and none is zero.
+def fill_at_random(module: nn.Module, readout: nn.Linear, seed: int) -> None:
+    """Fill parameters so that activations keep their size, none is zero and no bond is certain.
 
     Args:
         module: Its parameters are overwritten.
+        readout: The part of it that gives logits.
         seed: The same parameters for the same seed, whatever the kernel.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -78,13 +82,14 @@ def fill_at_random(module: nn.Module, seed: int) -> None:
                 else:
                     scale = 0.05 if parameter.ndim < 2 else parameter.shape[-1] ** -0.5
                     parameter.mul_(scale)
+        readout.weight.mul_(_SHARE_OF_LOGITS)
 
 
 def _default_network(subject: Subject, kernel: str) -> DefaultNetwork:
     if subject.weights == RANDOM:
         settings = _with_kernel(ModelSettings(), kernel)
         model = DualLGD(settings).eval()
-        fill_at_random(model, subject.seed)
+        fill_at_random(model, model.denoiser.readout, subject.seed)
         return DefaultNetwork(model, About(f"random, seed {subject.seed}", _count(model)))
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.checkpoint.resolve import resolve_weights
@@ -114,7 +119,7 @@ def _reference_network(subject: Subject, kernel: str) -> ReferenceNetwork:
     settings = ReferenceSettings()
     settings = replace(settings, denoiser=replace(settings.denoiser, kernel=name))
     network = build(settings.denoiser).eval()
-    fill_at_random(network, subject.seed)
+    fill_at_random(network, network.readout.outer, subject.seed)
     _draw_projections(network, subject.seed)
     about = About(f"random, seed {subject.seed}", _count(network))
     return ReferenceNetwork(network, settings, about)
