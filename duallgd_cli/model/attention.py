@@ -4,12 +4,17 @@ Letters: B graphs, H heads, M tokens, D channels of a head, R random features of
 """
 
 from functools import lru_cache
+from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from duallgd_cli.model.linear import linear
+
+# Keeps the weights of one query finite in float32 and bfloat16, whatever the states.
+_LARGEST_EXPONENT: Final = 60.0
+_LEAST_TOTAL: Final = 1e-6
 
 
 def softmax_attention(
@@ -41,10 +46,6 @@ def favor_attention(
 
     .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
 
-    The exponent never exceeds |w|^2 / 2, about D / 2, so no maximum has to be subtracted. Heads lie
-    side by side in the channels and meet only block-diagonal matrices: for the few channels of a
-    pair that is faster than moving the heads to a dimension of their own.
-
     Args:
         query: (B, M, H D).
         key: (B, M, H D).
@@ -55,23 +56,50 @@ def favor_attention(
     Returns:
         (B, M, H D).
     """
+    return favor_mix(linear(query, projection(features, value.dtype)), key, value, mask, features)
+
+
+def favor_mix(
+    exponent: Tensor, key: Tensor, value: Tensor, mask: Tensor, features: Tensor
+) -> Tensor:
+    r"""FAVOR+ attention of queries that have met the random features already.
+
+    A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A key's exponent never
+    exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted there.
+
+    Args:
+        exponent: w x of each query, (B, M, H R); see `projection`.
+        key: (B, M, H D).
+        value: (B, M, H D).
+        mask: Real tokens, bool (B, M).
+        features: (H, R, D).
+
+    Returns:
+        (B, M, H D).
+    """
     heads, n_features, width = features.shape
-    dtype, scale = value.dtype, width**-0.25
-    kind = (features.device, dtype)
-    own = same_head(heads, n_features, width, *kind)  # (H R, H D)
-    project = (features * scale).flatten(0, 1).to(dtype).repeat(1, heads) * own
-    half_norm = same_head(heads, 1, width, *kind) * (scale * scale / 2)  # (H, H D)
+    kind = (features.device, value.dtype)
+    half_norm = same_head(heads, 1, width, *kind) * (width**-0.5 / 2)  # (H, H D)
+    above = linear(key, projection(features, value.dtype)).unflatten(-1, (heads, n_features))
+    key_phi = torch.exp(above - linear(key.square(), half_norm).unsqueeze(-1))
+    key_phi = key_phi * mask[..., None, None]  # (B, M, H, R)
+    query_phi = torch.exp(exponent.clamp_max(_LARGEST_EXPONENT)).unflatten(-1, (heads, n_features))
+    split = value.unflatten(-1, (heads, width)).transpose(1, 2)
+    summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
+    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)
+    mixed = query_phi.transpose(1, 2) @ torch.cat([summed, total], -1)
+    return (mixed[..., :-1] / (mixed[..., -1:] + _LEAST_TOTAL)).transpose(1, 2).flatten(2)
 
-    def phi(x: Tensor) -> Tensor:
-        exponent = linear(x, project).unflatten(-1, (heads, n_features))
-        return torch.exp(exponent - linear(x.square(), half_norm).unsqueeze(-1)).flatten(-2)
 
-    key_phi, query_phi = phi(key) * mask.unsqueeze(-1), phi(query)
-    summed = (key_phi.transpose(1, 2) @ value) * own  # (B, H R, H D)
-    weighted = query_phi * key_phi.sum(1, keepdim=True)
-    share = linear(weighted, same_head(heads, 1, n_features, *kind)) + 1e-6  # (B, M, H)
-    mixed = (query_phi @ summed).unflatten(-1, (heads, width))
-    return torch.flatten(mixed / share.unsqueeze(-1), -2)
+def projection(features: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weight of the linear map from queries or keys to w x, (H R, H D), block-diagonal.
+
+    Heads lie side by side in the channels: for the few channels of a pair one product with blocks
+    of zeros is faster than moving the heads to a dimension of their own.
+    """
+    heads, n_features, width = features.shape
+    own = same_head(heads, n_features, width, features.device, dtype)
+    return (features * width**-0.25).flatten(0, 1).to(dtype).repeat(1, heads) * own
 
 
 def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:

@@ -6,10 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from duallgd_cli.model.attention import favor_attention, orthogonal_features, softmax_attention
+from duallgd_cli.model.attention import (
+    favor_mix,
+    orthogonal_features,
+    projection,
+    softmax_attention,
+)
 from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
 from duallgd_cli.model.line_graph import LineGraph, to_square
-from duallgd_cli.model.linear import Linear
+from duallgd_cli.model.linear import Linear, linear
 from duallgd_cli.model.settings import DenoiserSettings
 
 
@@ -140,12 +145,21 @@ class PairAttention(nn.Module):
 
     def forward(self, pairs: Tensor, masks: Masks) -> Tensor:
         """Change of the pairs, (B, M, pair_width)."""
-        query, key, value = self.qkv(self.norm(pairs)).chunk(3, -1)
-        if self.features.shape[1]:
-            mixed = favor_attention(query, key, value, masks.pairs, self.features)
-        else:
-            mixed = softmax_attention(query, key, value, masks.pairs, self.heads)
-        return self.out(mixed)  # type: ignore[no-any-return]
+        normed = self.norm(pairs)
+        if not self.features.shape[1]:
+            query, key, value = self.qkv(normed).chunk(3, -1)
+            return self.out(softmax_attention(query, key, value, masks.pairs, self.heads))  # type: ignore[no-any-return]
+        sizes = (self.features.shape[0] * self.features.shape[1], *[pairs.shape[-1]] * 2)
+        exponent, key, value = linear(normed, *self._meeting_features()).split(sizes, -1)
+        return self.out(favor_mix(exponent, key, value, masks.pairs, self.features))  # type: ignore[no-any-return]
+
+    def _meeting_features(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of `qkv` with the random features multiplied into the query's part."""
+        weight, bias = self.qkv.weight, self.qkv.bias
+        width = self.qkv.in_features
+        met = projection(self.features, weight.dtype)
+        weight = torch.cat([met @ weight[:width], weight[width:]])
+        return weight, torch.cat([met @ bias[:width], bias[width:]])
 
 
 class Fusion(nn.Module):
