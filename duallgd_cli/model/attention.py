@@ -88,7 +88,8 @@ def favor_mix(
     summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
     total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)
     mixed = query_phi.transpose(1, 2) @ torch.cat([summed, total], -1)
-    return (mixed[..., :-1] / (mixed[..., -1:] + _LEAST_TOTAL)).transpose(1, 2).flatten(2)
+    shares: Tensor = mixed[..., :-1] / (mixed[..., -1:] + _LEAST_TOTAL)
+    return shares.transpose(1, 2).flatten(2)
 
 
 def projection(features: Tensor, dtype: torch.dtype) -> Tensor:
@@ -99,7 +100,8 @@ def projection(features: Tensor, dtype: torch.dtype) -> Tensor:
     """
     heads, n_features, width = features.shape
     own = same_head(heads, n_features, width, features.device, dtype)
-    return (features * width**-0.25).flatten(0, 1).to(dtype).repeat(1, heads) * own
+    rows: Tensor = (features * width**-0.25).flatten(0, 1).to(dtype)
+    return rows.repeat(1, heads) * own
 
 
 def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:
