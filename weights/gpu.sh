@@ -1,42 +1,130 @@
 #!/usr/bin/env bash
-# A whole GPU run, unattended: GPU tests, more training from the shipped weights, new weights out.
+# An unattended GPU run in three commands, each within a stated number of minutes.
 #
-#   weights/gpu.sh DATA RUNS OUT [MINUTES]
+#   weights/gpu.sh bench   OUT [MINUTES]    tests, benches, training throughput          (8)
+#   weights/gpu.sh decoder OUT [MINUTES]    the decoder, from scratch or from weights    (9)
+#   weights/gpu.sh joint   OUT [MINUTES]    encoder, then both on measured spectra       (9)
 #
-# DATA and RUNS as in make.sh (prepared data that already lie in RUNS are used; preparing needs
-# rdkit, training does not), OUT receives logs and weights, MINUTES (default 9) bounds the run.
-# Weights alone carry over: a longer run is this script again with the weights that it wrote.
+# Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before, where the
+# data were prepared (weights/make.sh, first lines), pack them, once; packs/ is ignored by git:
+#
+#   duallgd data pack prepared/structures -o packs/structures.pack --max-atoms 40 --no-keys
+#   duallgd data pack prepared/massbank   -o packs/massbank.pack
+#   duallgd data pack prepared/structures -o packs/sample.pack --max-atoms 40 --no-keys --limit 20000
+#
+# Carry packs/ (or, for bench alone, packs/sample.pack and wheels of rdkit in .wheels/, so that
+# molecules are assembled too). OUT receives logs, figures and weights of at most 15.5 MiB, eight
+# files or fewer. Keep what bench writes in examples/benchmarks/<date>-<machine>/.
+#
+# Whatever a command leaves in RUNS (runs/gpu) the next one on the same machine goes on with: run
+# decoder twice and the second goes on where the first stopped, TOTAL minutes being planned for in
+# all. On a fresh machine the weights alone carry over: START=weights/decoder.safetensors.
+#
+#   START   weights to start the decoder from; empty trains from scratch     (empty)
+#   TOTAL   minutes that the learning-rate schedule of a stage is made for   (those of the command)
+#   PAIRS, COMPILE   batch size in atom pairs, and on or off                 (as bench found best)
+#   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
 set -uo pipefail
-data=$1 runs=$2 out=$3 minutes=${4:-9}
+command=${1:?bench, decoder or joint} out=${2:?a folder for results} minutes=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
-export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-duallgd() { python3 -m duallgd_cli "$@"; }
+mkdir -p "$out" && out=$(cd "$out" && pwd)
+cd "$here" || exit 2
+runs=${RUNS:-runs/gpu} packs=${PACKS:-packs} start=${START:-} device=${DEVICE:-cuda}
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 OPENBLAS_NUM_THREADS=1
+[ -n "$minutes" ] || { [ "$command" = bench ] && minutes=8 || minutes=9; }
 until_s=$(($(date +%s) + minutes * 60))
+mkdir -p "$runs"
+duallgd() { python3 -m duallgd_cli "$@"; }
 left() { echo $((until_s - $(date +%s))); }
-mkdir -p "$out" "$runs"
+within() { # SECONDS NAME COMMAND...: what it prints goes to NAME.log, its end to the screen
+  local limit=$1 name=$2
+  shift 2
+  [ "$limit" -lt "$(left)" ] || limit=$(($(left) - 5))
+  [ "$limit" -gt 5 ] || { echo "$name: no time left"; return; }
+  timeout -k 10 "$limit" "$@" > "$out/$name.log" 2>&1
+  echo "$name: exit $?, $(tail -n 1 "$out/$name.log" | cut -c -150)"
+}
+unpacked() { # NAME: prepared data, unpacked once
+  [ -f "$runs/$1/manifest.json" ] || duallgd data unpack "$packs/$1.pack" -o "$runs/$1"
+}
+chosen() { # KEY DEFAULT: what bench found best on this machine
+  sed -n "s/^$1=//p" "$runs/choice" 2> /dev/null | grep . || echo "$2"
+}
+rate() { # RUN: graphs or spectra a second, and seconds a step, over its last logged steps
+  python3 - "$1/metrics.jsonl" << 'PYTHON'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+first, last = [row for row in rows if "s" in row][-2:]
+print(f"{last['samples_per_s']:.0f} {(last['s'] - first['s']) / (last['step'] - first['step']):.5f}")
+PYTHON
+}
+steps_in() { # SECONDS RUN: how many steps of the tried run fit, a tenth kept for looks and saves
+  python3 -c "import sys; print(max(50, int(0.9 * float(sys.argv[1]) / float(sys.argv[3]))))" "$1" $(rate "$2") 2> /dev/null
+}
+shared=(--device "$device" --precision bfloat16 --quiet --set training.data.bucket=8
+  --set training.data.max_atoms=40 ${EXTRA:-})
+try() { # RUN OPTIONS...: sixty steps to be thrown away
+  rm -rf "$1"
+  timeout -k 10 120 python3 -m duallgd_cli train -o "$@" --set training.log_every=20 --stop-after 60 \
+    --set training.checkpoint_every=100000 --set training.validate_every=100000 "${shared[@]}"
+}
+stage() { # NAME SECONDS OPTIONS...: as many steps as fit the schedule's minutes, stopped in time
+  local name=$1 seconds=$2 total=${TOTAL:-$minutes}
+  shift 2
+  if [ ! -f "$runs/$name.steps" ]; then
+    try "$runs/try" --stage "$name" "$@" > "$out/$name.try.log" 2>&1
+    steps_in $((seconds * total / minutes - 30)) "$runs/try" > "$runs/$name.steps" || echo 4000 > "$runs/$name.steps"
+    echo "$name: $(rate "$runs/try" | cut -d ' ' -f 1) samples/s, $(cat "$runs/$name.steps") steps planned"
+  fi
+  local until=$(($(date +%s) + seconds))
+  [ "$seconds" -lt "$(left)" ] || until=$((until_s - 15))
+  duallgd train --stage "$name" -o "$runs/$name" "$@" --set training.steps="$(cat "$runs/$name.steps")" \
+    --minutes "$(python3 -c "import time; print(max(0.1, ($until - 20 - time.time()) / 60))")" --set training.log_every=20 \
+    --set training.checkpoint_every=500 --set training.validate_every=1000 "${shared[@]}" 2>&1 | tail -n 5
+  cp "$runs/$name/metrics.jsonl" "$out/$name.metrics.jsonl"
+  cp "$runs/$name/model.safetensors" "$out/$name.safetensors"
+  tail -n 2 "$out/$name.metrics.jsonl"
+}
 
-python3 -m pytest -q -m gpu "$here/tests/gpu" -p no:cacheprovider > "$out/gpu-tests.log" 2>&1
-tail -n 1 "$out/gpu-tests.log"
-
-[ -f "$runs/structures/manifest.json" ] || duallgd data structures "$data/structures/structures.tsv.xz" -o "$runs/structures"
-[ -f "$runs/massbank/manifest.json" ] || duallgd data spectra "$data/massbank/massbank.tsv.xz" -o "$runs/massbank"
-
-start="$here/weights/duallgd.safetensors"
-gpu=(--device cuda --precision bfloat16)
-big=(--set training.data.bucket=8 --set training.data.pairs_per_batch=200000 --set training.checkpoint_every=200 --set training.validate_every=1000)
-
-# Two thirds of what is left go to the decoder, the rest to the joint stage. An interrupt saves the
-# state, so timeout's signal costs nothing.
-timeout -s INT $(($(left) * 2 / 3)) python3 -m duallgd_cli train --stage decoder --data "$runs/structures" \
-  -o "$runs/gpu-decoder" "${gpu[@]}" "${big[@]}" --init-denoiser "$start" --init-encoder "$start" \
-  --set training.steps=6000 --set training.optimiser.learning_rate=8.0e-4 2>&1 | tail -n 20
-timeout -s INT $(($(left) - 30)) python3 -m duallgd_cli train --stage joint --data "$runs/massbank" \
-  --structures "$runs/structures" -o "$runs/gpu-joint" "${gpu[@]}" "${big[@]}" \
-  --init-denoiser "$runs/gpu-decoder" --init-encoder "$start" \
-  --set training.steps=2000 --set training.optimiser.learning_rate=2.0e-4 2>&1 | tail -n 20
-
-for stage in decoder joint; do
-  cp "$runs/gpu-$stage/metrics.jsonl" "$out/$stage.metrics.jsonl"
-  cp "$runs/gpu-$stage/model.safetensors" "$out/$stage.safetensors"
-done
+case $command in
+bench)
+  { date -u +%F; nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; nproc
+    python3 -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)'
+    git rev-parse HEAD; } > "$out/machine.txt" 2> /dev/null
+  compgen -G ".wheels/*.whl" > /dev/null && python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
+    --target "$runs/site" .wheels/*.whl && export PYTHONPATH="$PYTHONPATH:$here/$runs/site"
+  within 120 gpu-tests python3 -m pytest -q -m gpu tests/gpu -p no:cacheprovider
+  if unpacked sample; then # the smallest batch within a tenth of the best
+    for tried in off:100000 off:200000 off:400000 on:200000; do
+      try "$runs/try" --stage decoder --data "$runs/sample" --compile "${tried%:*}" \
+        --set training.data.pairs_per_batch="${tried#*:}" > "$out/training.log" 2>&1 &&
+        echo "$tried $(rate "$runs/try")"
+    done | tee "$out/training.txt" # compiled or not : pairs in a batch, graphs/s, seconds a step
+    sort -k 2 -n -r "$out/training.txt" | awk 'NR == 1 { best = $2 } $2 >= 0.9 * best { print $1 }' | sort -t : -k 2 -n |
+      head -n 1 | sed 's/\(.*\):\(.*\)/compile=\1\npairs=\2/' > "$runs/choice"
+  fi
+  within 150 bench-predict python3 -m duallgd_cli bench predict --atoms 30 --made 20 --steps 10 --samples 100 \
+    --device "$device" -o "$out/predict" --profile
+  within 150 bench python3 -m duallgd_cli bench --atoms 10..100:30 --steps 500 --device "$device" -o "$out/bench" --repeats 3 --limit 5
+  (cd "$out" && tar -czf results.tar.gz --exclude results.tar.gz -- * && find . -mindepth 1 ! -name results.tar.gz ! -name '*.txt' -delete)
+  ;;
+decoder)
+  unpacked structures || exit 1
+  stage decoder $((minutes * 60 - 20)) --data "$runs/structures" --compile "${COMPILE:-$(chosen compile off)}" \
+    --set training.data.pairs_per_batch="${PAIRS:-$(chosen pairs 200000)}" \
+    --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 5.0e-4 || echo 1.0e-3)" \
+    ${start:+--init-denoiser "$start" --init-encoder "$start"}
+  ;;
+joint)
+  unpacked structures && unpacked massbank || exit 1
+  denoiser=$runs/decoder
+  [ -d "$denoiser" ] || denoiser=${start:-weights/duallgd.safetensors}
+  both=(--data "$runs/massbank" --structures "$runs/structures" --compile off)
+  stage encoder $((minutes * 60 * 45 / 100)) "${both[@]}" --set training.data.spectra_per_batch=512 \
+    --set training.data.simulated_share=0.5 ${start:+--init-encoder "$start" --init-denoiser "$start"}
+  stage joint $((minutes * 60 * 45 / 100)) "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
+    --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
+  ;;
+*) echo "bench, decoder or joint, not $command" >&2; exit 2 ;;
+esac
 ls -l "$out"

@@ -3,17 +3,22 @@
 import json
 import math
 import multiprocessing
+import os
 import shutil
+import signal
 import socket
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.training.distributed import Group, process_group
+from duallgd_cli.training.interrupt import interruptible
 from duallgd_cli.training.loop import DivergenceError
 from tests import made_training
 from tests.made_graphs import small_settings
@@ -55,6 +60,35 @@ class Spy:
     def loss(self, model, batch):
         summed, count = self.stage.loss(model, batch.graphs)
         return (self.spoil(summed, model) if batch.step == self.at else summed), count
+
+
+class Watched:
+    """A stage that notes which operations of its loss read a tensor's value or move one."""
+
+    def __init__(self, stage):
+        self.stage, self.read = stage, []
+        self.plan, self.collate, self.validate = stage.plan, stage.collate, stage.validate
+
+    def loss(self, model, batch):
+        self.stage.loss(model, batch)  # the first batch of a size may still fill tables
+        with Reads() as reads:
+            loss = self.stage.loss(model, batch)
+        self.read.append(frozenset(reads.seen))
+        return loss
+
+
+class Reads(TorchDispatchMode):
+    """Notes operations for which a GPU would have to be waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        name = function.overloadpacket.__name__
+        if name in {"_local_scalar_dense", "nonzero", "lift_fresh", "is_nonzero", "equal"}:
+            self.seen.add(name)
+        return function(*arguments, **(options or {}))
 
 
 class BothRanks:
@@ -133,6 +167,72 @@ def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
     assert load(tmp_path / MODEL).record["step"] == 7
     run(tmp_path)
     assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted, number):
+    """Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it."""
+
+    def ask(summed, model):
+        del model
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        return summed
+
+    with pytest.raises(InterruptedRunError, match="stopped at step 8 of 12; run the same command"):
+        run(tmp_path, stage=Spy(ask, at=7))
+
+    assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_asked_again_later_a_run_stops_at_once(monkeypatch):
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr("duallgd_cli.training.interrupt.time.monotonic", lambda: next(clock))
+
+    with interruptible() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_stops_when_its_minutes_are_over_and_can_go_on(tmp_path, uninterrupted):
+    run(tmp_path, minutes=0)
+
+    assert load(tmp_path / MODEL).record["step"] == 0
+    run(tmp_path, minutes=1000)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_the_record_counts_what_was_trained_on_over_all_parts_of_a_run(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+    planned = list(islice(stage.plan(0), 12))
+
+    run(tmp_path, stop_after=5)
+    record = run(tmp_path).record
+
+    assert record["samples"] == sum(len(rows) for rows, _ in planned)
+    assert record["seconds"] > 0
+    assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
+    assert "nll_250" in record["validation"]
+
+
+def test_a_step_reads_no_value_from_a_tensor(tmp_path, monkeypatch):
+    """So that between logged steps nothing waits for the device."""
+    # The original reads values on a CPU alone, to check their range.
+    monkeypatch.setattr("duallgd_cli.model.denoiser.one_hot", lambda x, n: torch.eye(n)[x])
+    settings = made_settings(steps=6, log_every=6, validate_every=6, checkpoint_every=6)
+    stage = Watched(decoder_stage(settings))
+
+    run(tmp_path, settings, stage=stage)
+
+    assert len(stage.read) == 6
+    assert set(stage.read) == {frozenset()}
+    assert figures(tmp_path, "loss").keys() == {6}
+    assert figures(tmp_path, "samples_per_s")[6] > 0
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -11,6 +11,8 @@ from duallgd_cli.errors import ConfigError, MissingInputError, UsageError, Weigh
 from duallgd_cli.inference.api import predict_spectra
 from duallgd_cli.inference.generate import load_model
 from duallgd_cli.inference.settings import PredictSettings
+from duallgd_cli.training import run as run_module
+from duallgd_cli.training.compiled import compile_layers
 from duallgd_cli.training.presets import preset_names, run_settings
 from duallgd_cli.training.run import TrainingRequest, run_training
 from tests.made_prepared import spectra_folder, structures_folder
@@ -97,7 +99,10 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
         for name, tensor in parts(made, part).items():
             torch.testing.assert_close(tensor, expected[name], atol=1e-6, rtol=1e-6)
     assert made.settings.memory_bits == 20
-    assert made.record["init"]["encoder"]["training"]["stage"] == "encoder"
+    for part, stage in (("encoder", "encoder"), ("denoiser", "decoder")):
+        inherited = made.record["init"][part]
+        assert inherited["training"]["stage"] == stage
+        assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
 
 
 def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures):
@@ -107,8 +112,11 @@ def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures)
     assert record["data"]["data"]["source"]["file"] == "spectra.tsv"
     assert record["data"]["data"]["holdout_removed"] == 0
     assert record["data"]["structures"]["molecules"] == 12
+    assert len(record["data"]["structures"]["sha256"]) == 64
     assert record["training"]["stage"] == "joint"
+    assert record["device"] == "cpu"
     assert record["step"] == 3
+    assert record["samples"] >= 3
 
 
 def test_a_run_with_held_out_spectra_reports_on_them(tmp_path, spectra):
@@ -137,6 +145,21 @@ def test_a_stage_with_dropout_resumes_exactly(tmp_path, spectra):
         trained(tmp_path / "parts", spectra, "encoder", dropout, stop_after=stop_after)
 
     assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
+    """The whole path but for the code generator, which needs a compiler and minutes."""
+    monkeypatch.setattr(run_module, "compile_layers", lambda model: compile_layers(model, "eager"))
+    request = TrainingRequest(settings_of("decoder"), tmp_path / "compiled", structures)
+
+    made = run_training(request, replace(cpu(), compile=True))
+
+    plain = trained(tmp_path / "plain", structures, "decoder")
+    assert made.tensors.keys() == plain.tensors.keys()
+    for name, tensor in plain.tensors.items():
+        torch.testing.assert_close(made.tensors[name], tensor, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("stage", ["encoder", "joint"])
