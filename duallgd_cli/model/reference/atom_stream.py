@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from duallgd_cli.model.linear import Linear, linear
 from duallgd_cli.model.reference.perceptron import Perceptron, PostNorm
-from duallgd_cli.model.reference.rows import RealRows, pooled
+from duallgd_cli.model.reference.rows import RealRows, pooled, pooled_whole
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
 
 # Numbers in one chunk of scores: what a core's cache holds, or what keeps an accelerator busy.
@@ -83,9 +83,13 @@ class EdgeModulatedAttention(nn.Module):
 
     def change_of_global(self, atoms: Tensor, edges: Tensor, y: Tensor, real: RealRows) -> Tensor:
         """(B, global_width) from the states before attention."""
-        of_atoms = self.atom_global(pooled(atoms, real.atoms))
-        of_edges = self.edge_global(pooled(edges.flatten(1, 2), real.edges.flatten(1)))
-        return self.global_out(self.global_global(y) + of_atoms + of_edges)  # type: ignore[no-any-return]
+        flat = edges.flatten(1, 2)
+        if real.padded:
+            seen = pooled(atoms, real.atoms), pooled(flat, real.edges.flatten(1))
+        else:
+            seen = pooled_whole(atoms), pooled_whole(flat)
+        change = self.atom_global(seen[0]) + self.edge_global(seen[1])
+        return self.global_out(self.global_global(y) + change)  # type: ignore[no-any-return]
 
 
 class AtomLayer(nn.Module):

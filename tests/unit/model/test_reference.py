@@ -16,7 +16,7 @@ from duallgd_cli.model.reference import atom_stream, kernels
 from duallgd_cli.model.reference.denoiser import NoisyGraphs, build
 from duallgd_cli.model.reference.features import AtomsOfGraphs, cycles, laplacian, with_features
 from duallgd_cli.model.reference.mist import CountEmbedding, FormulaPeaks, ReferenceEncoder
-from duallgd_cli.model.reference.rows import pooled
+from duallgd_cli.model.reference.rows import pooled, pooled_whole
 from duallgd_cli.model.reference.settings import (
     ReferenceDenoiserSettings,
     ReferenceEncoderSettings,
@@ -342,3 +342,11 @@ def test_settings_that_cannot_be_built_are_refused():
         replace(SMALL, heads=3)
     with pytest.raises(ConfigError, match="twice the one before"):
         ReferenceEncoderSettings(fingerprint_sizes=(8, 20))
+
+
+def test_pooling_whole_graphs_is_pooling_with_nothing_masked():
+    rows = torch.randn(3, 11, 5, generator=torch.Generator().manual_seed(4))
+
+    expected = pooled(rows, torch.ones(3, 11, dtype=torch.bool))
+
+    torch.testing.assert_close(pooled_whole(rows), expected, atol=1e-6, rtol=1e-5)
