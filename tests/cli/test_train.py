@@ -3,7 +3,9 @@
 import json
 
 import pytest
+import torch
 
+from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 
@@ -89,6 +91,45 @@ def test_files_that_cannot_be_prepared_are_refused_in_a_sentence(
     assert done.code == code
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+def test_packed_data_are_trained_on_like_those_they_were_made_of(duallgd, structures, tmp_path):
+    packed = duallgd("data", "pack", structures, "-o", "packs/data.pack")
+    assert packed.code == 0, packed.err
+    assert "12 molecules in packs/data.pack, 0.0 MiB" in packed.err
+
+    unpacked = duallgd("data", "unpack", "packs/data.pack", "-o", "again")
+    assert unpacked.code == 0, unpacked.err
+    assert "12 molecules in again" in unpacked.err
+
+    for folder in (structures, "again"):
+        done = duallgd(
+            "train", "--stage", "decoder", "--data", folder, "-o", f"{folder}-run", *TINY
+        )
+        assert done.code == 0, done.err
+    one, two = (load(tmp_path / f"{n}-run" / "model.safetensors") for n in ("structures", "again"))
+    assert not [n for n, t in one.tensors.items() if not torch.equal(t, two.tensors[n])]
+    assert one.record["data"] == two.record["data"]
+
+
+def test_a_part_of_spectra_is_not_packed(duallgd, tmp_path):
+    spectra_folder(tmp_path / "spectra")
+
+    done = duallgd("data", "pack", "spectra", "-o", "data.pack", "--max-atoms", "10")
+
+    assert done.code == 2
+    assert "holds spectra, of which no part can be packed" in done.err
+    assert not (tmp_path / "data.pack").exists()
+
+
+def test_a_run_stops_after_its_minutes_and_the_same_command_goes_on(duallgd, structures, tmp_path):
+    command = ("train", "--stage", "decoder", "--data", structures, "-o", "run", *TINY)
+
+    assert duallgd(*command, "--minutes", "0").code == 0
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert duallgd(*command, "--minutes", "60", "--set", "training.data.workers=1").code == 0
+
+    assert steps(tmp_path / "run")[-1] == 4
 
 
 def test_training_leaves_weights_a_state_and_figures(duallgd, structures, tmp_path):
