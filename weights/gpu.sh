@@ -96,6 +96,7 @@ bench)
   within 120 gpu-tests python3 -m pytest -q -m gpu tests/gpu -p no:cacheprovider
   if unpacked sample; then # the smallest batch within a tenth of the best
     for tried in off:100000 off:200000 off:400000 on:200000; do
+      [ "$(left)" -gt 240 ] || break
       try "$runs/try" --stage decoder --data "$runs/sample" --compile "${tried%:*}" \
         --set training.data.pairs_per_batch="${tried#*:}" > "$out/training.log" 2>&1 &&
         echo "$tried $(rate "$runs/try")"

@@ -149,4 +149,5 @@ def _paired(
 ) -> NDArray[np.float32]:
     """One hydrogen more or less where electrons would be left unpaired, as after a double bond."""
     odd = (counts @ np.asarray(ATOMIC_NUMBERS) - charge) % 2
-    return (odd * np.where(generator.random(len(counts)) < 0.5, 1, -1)).astype(np.float32)
+    change: NDArray[np.float32] = np.where(generator.random(len(counts)) < 0.5, odd, -odd)
+    return change.astype(np.float32)
