@@ -38,6 +38,7 @@ class Table:
 
     Attributes:
         name: Of its files.
+        title: Its heading.
         caption: What was done, in sentences.
         header: Column titles.
         rows: Cells, as texts.
@@ -46,6 +47,7 @@ class Table:
     """
 
     name: str
+    title: str
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -115,7 +117,8 @@ def ablation_table(rows: Sequence[Row], known: Circumstances, max_atoms: int) ->
     }
     cells = tuple(_ablation_cells(row) for row in rows)
     narrow = (*header[:1], *header[3:6], *header[11:])
-    return Table("ablations", caption, header, cells, narrow, _record(known, record))
+    title = "What each part of the network is worth"
+    return Table("ablations", title, caption, header, cells, narrow, _record(known, record))
 
 
 def leak_table(readings: Sequence[Reading], known: Circumstances, max_atoms: int) -> Table:
@@ -147,7 +150,8 @@ def leak_table(readings: Sequence[Reading], known: Circumstances, max_atoms: int
     }
     cells = tuple(_leak_cells(one) for one in _distinct(readings))
     narrow = (*header[:2], *header[3:6], "F1 t=250", "F1 t=500")
-    return Table("leak", caption, header, cells, narrow, _record(known, record))
+    title = "What is read from the order of the true molecule's atoms"
+    return Table("leak", title, caption, header, cells, narrow, _record(known, record))
 
 
 def write_table(folder: Path, table: Table) -> dict[str, Path]:
@@ -170,7 +174,7 @@ def markdown(table: Table) -> str:
     """The table with its caption."""
     lines = [table.header, ["---"] * len(table.header), *table.rows]
     body = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-    return f"{table.caption}\n\n{body}\n"
+    return f"# {table.title}\n\n{table.caption}\n\n{body}\n"
 
 
 def draw_leak(folder: Path, readings: Sequence[Reading]) -> Path | None:
