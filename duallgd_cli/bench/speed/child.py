@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,16 +102,16 @@ def _job(cell: Cell, runtime: Runtime) -> Job:
 
 
 def _run_child(command: list[str], cell: Cell) -> None:
-    # A session of its own, so that Ctrl-C reaches this process alone, which then ends the other.
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        _, complaint = child.communicate()
-    except BaseException:
-        child.kill()
-        child.wait()
-        raise
+    # Its input stays open as long as this process lives, however that ends: see `_end_with_parent`.
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            complaint = child.stderr.read() if child.stderr else ""
+            child.wait()
+        except BaseException:
+            child.kill()
+            raise
     if child.returncode:
         reason = complaint.strip().splitlines()[-1:] or [_ending(child.returncode)]
         failure = DuallgdError(f"measuring {cell} failed: {reason[0]}")
@@ -130,6 +132,12 @@ def _reading(found: dict[str, Any]) -> Reading:
     return Reading(**found, work=None if work is None else Work(**work))
 
 
+def _end_with_parent() -> None:
+    """End this process when the one that started it has gone and its end of the pipe with it."""
+    os.read(sys.stdin.fileno(), 1)  # not through `sys.stdin`, whose lock would outlive the program
+    os._exit(1)
+
+
 def main(folder: Path) -> None:
     """Measure the cells that a folder's message describes, and leave the answers there."""
     readings = []
@@ -142,6 +150,8 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         main(Path(sys.argv[1]))
     except DuallgdError as error:

@@ -1,5 +1,8 @@
 import csv
+import dataclasses
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -202,3 +205,15 @@ def test_an_unknown_preset_is_refused():
 def test_median_and_range_of_a_few_times():
     assert median_and_iqr([1.0, 2.0, 3.0, 4.0, 5.0]) == (3.0, 2.0)
     assert median_and_iqr([7.0]) == (7.0, 0.0)
+
+
+def test_the_process_ends_when_its_parent_is_gone(tmp_path):
+    values = dataclasses.asdict(Cell(SUBJECT, "forward", "favor", "fast", 6))
+    values["subject"] |= {"repeats": 10**9, "limit_s": 1e9}
+    (tmp_path / "message.json").write_text(json.dumps([values]))
+    command = [sys.executable, "-m", "duallgd_cli.bench.speed.child", str(tmp_path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    process.stdin.close()
+
+    assert process.wait(timeout=120) == 1
