@@ -48,7 +48,7 @@ class DenoiserSettings:
     pair_width: int = 64
     global_width: int = 256
     atom_heads: int = 8
-    pair_feed: int = 4
+    pair_feed: int = 3
     pair_heads: int = 4
     cross_heads: int = 8
     cross_width: int = 64
@@ -83,8 +83,8 @@ class EncoderSettings:
     layers: int = 4
     width: int = 128
     heads: int = 8
-    summary: int = 256
-    dropout: float = 0.1
+    summary: int = 160
+    dropout: float = 0.2
     fingerprint_bits: int = 4096
 
     def __post_init__(self) -> None:
