@@ -143,7 +143,12 @@ def run_leak(
     readings = []
     for name in request.arms:
         setting = BY_NAME[name]
-        one = HeldOut(request.folder(setting), limit=request.molecules, max_atoms=max_atoms)
+        one = HeldOut(
+            request.folder(setting),
+            limit=request.molecules,
+            max_atoms=max_atoms,
+            truth=request.data,
+        )
         judging = Judging(tuple(replace(one, order=order) for order in ORDERS), request.sampling)
         arm = request.arm(setting, marginal)
         folder = request.output / name

@@ -27,7 +27,7 @@ class KnownStructure:
     Attributes:
         block: First block of its InChIKey.
         formula: Of it.
-        bits: Its set Morgan bits, ascending, uint16 (n_on,).
+        bits: Its set Morgan bits, ascending, uint16 (n_on,), whatever the condition tells of them.
         condition: What the denoiser is told, a batch of one; its atoms may come in any order.
         bond_class: True classes in that order, int64 (1, M).
         place: Where each atom of the element-sorted list stands in that order, int64 (N,).
@@ -63,6 +63,7 @@ class HeldOut:
         max_atoms: The largest, in heavy atoms.
         order: In which their atoms are listed.
         seed: Of a random order.
+        truth: Folder with the same molecules and their fingerprints, where `folder` withholds them.
     """
 
     folder: Path
@@ -71,6 +72,7 @@ class HeldOut:
     max_atoms: int = 100
     order: AtomOrder = "formula"
     seed: int = 0
+    truth: Path | None = None
 
     def structures(self) -> list[KnownStructure]:
         """The molecules that are meant, in the order of the folder.
@@ -90,17 +92,20 @@ class HeldOut:
         # Keys are hashes, so their order is as good as chance and always the same.
         chosen = rows[np.argsort(molecules.inchikey[rows], kind="stable")][: self.limit]
         collator = MoleculeCollator(molecules, None)
-        return [_known(collator, row) for row in np.sort(chosen).tolist()]
+        true = molecules if self.truth is None else load_in_order(self.truth, "formula")
+        return [
+            _known(collator, row, true.fingerprint_bits(row)) for row in np.sort(chosen).tolist()
+        ]
 
 
-def _known(collator: MoleculeCollator, row: int) -> KnownStructure:
+def _known(collator: MoleculeCollator, row: int, bits: NDArray[np.uint16]) -> KnownStructure:
     molecules, rows, unused = collator.molecules, np.array([row]), np.random.default_rng(0)
     size = int(molecules.n_heavy[row])
     counts = tuple(int(n) for n in molecules.atom_counts[row])
     return KnownStructure(
         block=molecules.inchikey[row].decode(),
         formula=Formula(counts, int(molecules.charge[row])),
-        bits=molecules.fingerprint_bits(row),
+        bits=bits,
         condition=collator.condition(rows, size, unused),
         bond_class=collator.graphs(rows, size, unused).bond_class,
         place=_place(molecules, row),

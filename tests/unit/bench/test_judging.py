@@ -108,6 +108,16 @@ def test_pairs_drawn_in_one_order_are_read_in_the_formulas(folder):
         assert np.array_equal(back, other.bond_class.numpy())
 
 
+def test_who_is_told_no_fingerprint_is_still_judged_by_it(folder):
+    twin = folder.with_name("ordered-blind")
+
+    blind, seen = HeldOut(twin, truth=folder).structures(), HeldOut(folder).structures()
+
+    assert [one.bits.tolist() for one in blind] == [one.bits.tolist() for one in seen]
+    assert all(one.condition.bit_log_prob.exp().sum() == 0 for one in blind)
+    assert all(len(one.bits) > 0 for one in blind)
+
+
 def test_the_same_molecules_are_judged_each_time_and_fewer_if_asked(folder):
     names = [one.block for one in HeldOut(folder).structures()]
 
