@@ -186,7 +186,8 @@ def draw_leak(folder: Path, readings: Sequence[Reading]) -> Path | None:
     from matplotlib.figure import Figure
 
     path = folder / "leak.svg"
-    with mpl.rc_context({"svg.hashsalt": "duallgd", "font.size": 9}):
+    # Letters as text, not as outlines, keep the file small.
+    with mpl.rc_context({"svg.hashsalt": "duallgd", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(5.5, 3.6), layout="constrained")
         _plot_f1(figure.add_subplot(), _distinct(readings))
         figure.savefig(path, metadata={"Date": None})
