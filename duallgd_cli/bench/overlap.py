@@ -79,7 +79,8 @@ def check_leakage(truths: Sequence[Truth], training: Training) -> Checked:
                 "Choose other weights or another fold, give --drop-leaked to leave them out, or "
                 "--allow-leakage to have it stamped on the result"
             )
-    kept, left_out = tuple(truths), ()
+    kept: tuple[Truth, ...] = tuple(truths)
+    left_out: tuple[str, ...] = ()
     if seen and training.drop_leaked:
         kept = tuple(truth for truth in truths if truth.molecule not in seen)
         left_out = tuple(sorted(seen))
