@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import logging
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -188,8 +189,9 @@ def draw_leak(folder: Path, readings: Sequence[Reading]) -> Path | None:
     path = folder / "leak.svg"
     # Letters as text, not as outlines, keep the file small.
     with mpl.rc_context({"svg.hashsalt": "duallgd", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(5.5, 3.6), layout="constrained")
+        figure = Figure(figsize=(5.5, 5.2), layout="constrained")
         _plot_f1(figure.add_subplot(), _distinct(readings))
+        figure.legend(loc="outside lower center", fontsize=7, handlelength=4)
         figure.savefig(path, metadata={"Date": None})
     return path
 
@@ -220,7 +222,6 @@ def _plot_f1(axis: "Axes", readings: Sequence[Reading]) -> None:
     axis.set_xlabel("noise step t (500 is pure noise)")
     axis.set_ylabel("F1 of typed bonds")
     axis.set_ylim(0, 1)
-    axis.legend(fontsize=6)
 
 
 def _distinct(readings: Sequence[Reading]) -> list[Reading]:
@@ -269,6 +270,8 @@ def _level(by_step: Mapping[float, Mapping[str, float]], t: int, name: str) -> s
 
 def _interval(estimates: Mapping[str, Estimate], name: str) -> str:
     one, digits, scale = estimates[name], 3, 1.0
+    if math.isnan(one.mean):
+        return "-"
     if name in _SHARES:
         digits, scale = 1, 100.0
     low, mean, high = (f"{scale * part:.{digits}f}" for part in (one.low, one.mean, one.high))
