@@ -42,8 +42,8 @@ duallgd train --stage joint --data "$runs/massbank" --structures "$runs/structur
   --init-denoiser "$runs/decoder2" --init-encoder "$runs/encoder2" \
   --set training.steps=2800 --set training.seed=2 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 --set training.validate_every=700
 
-# Ranking and confidence are fitted on fold val, one spectrum of each molecule.
-duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --precision bfloat16 \
+# Ranking and confidence are fitted on 300 molecules of fold val, one spectrum each.
+duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --limit 300 --drop-leaked \
   --no-mces --no-rivals --weights "$runs/joint2/model.safetensors" -o "$runs/val2"
 duallgd calibrate "$runs/joint2/model.safetensors" --run "$runs/val2/predictions.csv" --truth "$runs/val2/truth.tsv" \
   -o weights/duallgd.safetensors
