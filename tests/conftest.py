@@ -1,6 +1,7 @@
 """What every test shares: threads, hypothesis, the clock, and the folder beside the checkout."""
 
 import os
+import signal
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
 
@@ -29,6 +30,9 @@ def pytest_configure():
     import torch
 
     torch.set_num_threads(min(2, torch.get_num_threads()))
+    # A shell starts background jobs deaf to Ctrl-C, and their children too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

@@ -146,6 +146,7 @@ def here(cells):
     return [child.measure_cell(cell) for cell in cells]
 
 
+@pytest.mark.slow
 def test_the_shipped_path_passes_its_own_comparison(tmp_path, small_network):
     request = scaling.StudyRequest(SUBJECT, atoms=(7,), steps=2, sweeps=False)
 
@@ -155,6 +156,7 @@ def test_the_shipped_path_passes_its_own_comparison(tmp_path, small_network):
     assert all(row.gflop > 0 for row in found.rows)
 
 
+@pytest.mark.slow
 def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch):
     whole = plain.incidence
 
@@ -172,6 +174,7 @@ def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch
         found.check_parity()
 
 
+@pytest.mark.slow
 def test_a_fresh_process_reads_what_this_one_does():
     cell = Cell(SUBJECT, "attention", "favor", "fast", 6)
 
