@@ -171,10 +171,8 @@ def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted, number):
-    """Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it."""
-
-    def ask(summed, model):
-        del model
+    # Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it.
+    def ask(summed, _model):
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
         return summed
