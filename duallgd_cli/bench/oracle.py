@@ -34,16 +34,20 @@ class _HasFirst(Protocol):
     def first(self) -> _HasIdentifier: ...
 
 
-class _HasFeature(Protocol):
+class HasFeature(Protocol):
+    """What a spectrum may be of, as far as the spectrum's name goes."""
+
     @property
-    def feature(self) -> _HasFirst: ...
+    def feature(self) -> _HasFirst:
+        """The spectrum, by name."""
+        ...
 
 
 class HasHypothesis(Protocol):
     """An annotated spectrum, as far as its identifier goes."""
 
     @property
-    def hypothesis(self) -> _HasFeature:
+    def hypothesis(self) -> HasFeature:
         """What it may be of."""
         ...
 

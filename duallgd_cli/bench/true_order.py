@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.bench.oracle import HasFeature
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.evaluation.molecules import elements_in_smiles_order
@@ -18,28 +19,13 @@ from duallgd_cli.inference.generation import LoadedModel, RefusedError
 from duallgd_cli.inference.reference_generate import ReferenceGenerator
 
 
-class _HasIdentifier(Protocol):
-    @property
-    def spectrum_id(self) -> str: ...
-
-
-class _HasFirst(Protocol):
-    @property
-    def first(self) -> _HasIdentifier: ...
-
-
 class _HasAtoms(Protocol):
     @property
     def atom_class(self) -> NDArray[np.int64]: ...
 
 
-class HasHypothesis(Protocol):
+class HasFormula(HasFeature, Protocol):
     """What a spectrum may be of, as far as the order of atoms goes."""
-
-    @property
-    def feature(self) -> _HasFirst:
-        """The spectrum, by name."""
-        ...
 
     @property
     def formula(self) -> _HasAtoms:
@@ -57,7 +43,7 @@ class TrueOrder:
 
     elements: Mapping[str, Sequence[str]]
 
-    def __call__(self, hypothesis: HasHypothesis) -> NDArray[np.int64]:
+    def __call__(self, hypothesis: HasFormula) -> NDArray[np.int64]:
         """Which atom of the formula's list stands at each place, int64 (N,).
 
         Raises:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import bench_attention, bench_predict, bench_training
+from duallgd_cli.cli import bench_attention, bench_predict, bench_training, options
 
 EPILOG: Final = """
 **Examples**
@@ -25,7 +25,7 @@ the whole sampling loop, for exact softmax and FAVOR+ and for a plain path (dens
 written-out scores, the condition computed at every step) beside the fast one; both must give the
 same numbers. Each figure stands beside the time that nothing can beat on this machine.
 """
-_WHAT, _MACHINE, _OUTPUT = "What is measured", "Machine", "Output"
+_WHAT, _OUTPUT = "What is measured", "Output"
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -96,20 +96,9 @@ def bench(
     seed: Annotated[
         int, typer.Option(min=0, help="Of inputs and noise.", rich_help_panel=_WHAT)
     ] = 1,
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=_MACHINE)
-    ] = "auto",
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="CPU threads. By default the physical cores at hand.",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
     output: Annotated[
         Path,
         typer.Option(

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from duallgd_cli.cli import options
+
 EPILOG: Final = """
 **Examples**
 
@@ -48,7 +50,7 @@ def attention(
     seed: Annotated[
         int, typer.Option(min=0, help="Of the noise, and of the coin for equal ends.")
     ] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0 or mps.")] = "auto",
+    device: options.Device = "auto",
     plot: Annotated[bool, typer.Option(help="Draw both figures as PNG and SVG.")] = True,
 ) -> None:
     """Measure which end of a bond gets the bond's attention (the paper's section 4.5).

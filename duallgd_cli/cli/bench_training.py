@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from duallgd_cli.cli import options
+
 if TYPE_CHECKING:
+    from duallgd_cli.bench.ablations import AblationRequest
     from duallgd_cli.bench.arms import Watcher
-    from duallgd_cli.bench.study_report import Table
+    from duallgd_cli.bench.leak import LeakRequest
+    from duallgd_cli.bench.study_report import Circumstances, Table
+    from duallgd_cli.runtime import Runtime
 
 LEAK_EPILOG: Final = (
     "Example: `duallgd bench leak --data prepared/structures --budget 8m -o leak` · the same "
@@ -38,10 +43,6 @@ _SET = Annotated[
     list[str] | None,
     typer.Option("--set", help="One setting, such as model.denoiser.layers=4; repeatable."),
 ]
-_DEVICE = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-_PRECISION = Annotated[str, typer.Option(help="auto, float32 or bfloat16.")]
-_THREADS = Annotated[int | None, typer.Option(min=1, help="CPU threads.")]
-_QUIET = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 
 
 def leak(
@@ -60,10 +61,10 @@ def leak(
     samples: _SAMPLES = 10,
     config: _CONFIG = "leak",
     overrides: _SET = None,
-    device: _DEVICE = "auto",
-    precision: _PRECISION = "auto",
-    threads: _THREADS = None,
-    quiet: _QUIET = False,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """What the published system reads from the order of the true molecule's atoms.
 
@@ -74,7 +75,7 @@ def leak(
     """
     from duallgd_cli.bench import leak as study
     from duallgd_cli.bench.arms import Budget
-    from duallgd_cli.bench.study_report import Circumstances, draw_leak, leak_table
+    from duallgd_cli.bench.study_report import draw_leak, leak_table
     from duallgd_cli.config import SamplingSettings
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.training.presets import run_settings
@@ -93,10 +94,7 @@ def leak(
     _orders(data, request.data, limit, settings.training.data.max_atoms, molecules)
     with _watching(quiet) as watcher:
         readings = study.run_leak(request, runtime, watcher)
-    known = Circumstances(
-        _command(), str(request.budget), runtime, settings.training.seed, samples,
-        request.sampling.steps,
-    )  # fmt: skip
+    known = _circumstances(request, runtime)
     draw_leak(output, readings)
     _show(output, leak_table(readings, known, settings.training.data.max_atoms), quiet)
 
@@ -117,10 +115,10 @@ def ablations(
     samples: _SAMPLES = 20,
     config: _CONFIG = "study",
     overrides: _SET = None,
-    device: _DEVICE = "auto",
-    precision: _PRECISION = "auto",
-    threads: _THREADS = None,
-    quiet: _QUIET = False,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """What each part of the network is worth: one part replaced, the same budget for all.
 
@@ -129,7 +127,7 @@ def ablations(
     """
     from duallgd_cli.bench import ablations as study
     from duallgd_cli.bench.arms import Budget
-    from duallgd_cli.bench.study_report import Circumstances, ablation_table
+    from duallgd_cli.bench.study_report import ablation_table
     from duallgd_cli.config import SamplingSettings
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.training.presets import run_settings
@@ -148,10 +146,7 @@ def ablations(
     runtime = Runtime.resolve(device=device, precision=precision, compile="off", threads=threads)
     with _watching(quiet) as watcher:
         rows = study.run_ablations(request, runtime, watcher)
-    known = Circumstances(
-        _command(), str(request.budget), runtime, settings.training.seed, samples,
-        request.sampling.steps,
-    )  # fmt: skip
+    known = _circumstances(request, runtime)
     _show(output, ablation_table(rows, known, settings.training.data.max_atoms), quiet)
 
 
@@ -165,6 +160,20 @@ def _orders(source: Path, out: Path, limit: int, max_atoms: int, molecules: int)
     selection = OrderSelection(largest=max_atoms, limit=limit, held_out=molecules)
     with counting("molecules put together") as advance:
         prepare_orders(source, out, selection, advance)
+
+
+def _circumstances(request: "LeakRequest | AblationRequest", runtime: "Runtime") -> "Circumstances":
+    """How a study was run, for its caption."""
+    from duallgd_cli.bench.study_report import Circumstances
+
+    return Circumstances(
+        command=_command(),
+        budget=str(request.budget),
+        runtime=runtime,
+        seed=request.settings.training.seed,
+        samples=request.sampling.samples,
+        steps=request.sampling.steps,
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...]:

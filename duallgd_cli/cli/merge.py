@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from duallgd_cli.cli import options
+
 EPILOG = """
 **Examples**
 
@@ -38,7 +40,7 @@ def merge(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a spectrum was skipped.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Join the shards of a run, in the order of the input.
 

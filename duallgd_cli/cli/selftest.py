@@ -1,9 +1,10 @@
 """`duallgd selftest`: does this installation work, from file to ranked structures?"""
 
 import time
-from typing import Annotated
 
 import typer
+
+from duallgd_cli.cli import options
 
 EPILOG = """
 **Examples**
@@ -15,12 +16,9 @@ EPILOG = """
 
 
 def selftest(
-    weights: Annotated[
-        str | None,
-        typer.Option(help="Weights file or name. By default those that come with duallgd."),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
 ) -> None:
     """Predict a few bundled spectra and check what must be true of the results.
 

@@ -5,6 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
+from duallgd_cli.cli import options
+
 EPILOG: Final = (
     "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
     "`duallgd train --stage joint --data prepared/massbank --structures prepared/structures "
@@ -43,10 +45,8 @@ def train(
         float | None,
         typer.Option(min=0, help="Stop after so many; the same command again goes on."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="auto, float32 or bfloat16 (also pays on CPUs that have it).")
-    ] = "auto",
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
     compile_layers: Annotated[
         str,
         typer.Option(
@@ -54,8 +54,8 @@ def train(
             help="on compiles the layers: a minute at first, faster steps on a GPU.",
         ),
     ] = "off",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Train the denoiser, the spectrum encoder, or both together.
 

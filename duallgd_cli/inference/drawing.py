@@ -3,11 +3,22 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask, sample
+from duallgd_cli.diffusion.jumps import parse_schedule
+from duallgd_cli.diffusion.sampler import (
+    Denoise,
+    LastJump,
+    Noise,
+    Samples,
+    SamplingTask,
+    most_probable,
+    sample,
+)
+from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.inference.generation import OutOfTimeError
 
 
@@ -39,6 +50,48 @@ class PairCost:
 
     working_bytes: int
     at_once_on_cpu: int
+
+
+class Process(Protocol):
+    """A noise process, as far as sampling goes; ours and the authors' settings are such."""
+
+    @property
+    def n_steps(self) -> int:
+        """Number of noise steps T."""
+        ...
+
+    @property
+    def marginal(self) -> tuple[float, ...]:
+        """Share of each bond class."""
+        ...
+
+
+def sampling_task(
+    process: Process,
+    settings: SamplingSettings,
+    seed: int,
+    n_pairs: int,
+    device: torch.device,
+    last_jump: LastJump = most_probable,
+) -> SamplingTask:
+    """All samples of one hypothesis as settings ask for them.
+
+    Args:
+        process: Of the network that denoises.
+        settings: Schedule, steps, samples and temperature.
+        seed: Of the noise.
+        n_pairs: M.
+        device: Where they are drawn.
+        last_jump: How the walk ends.
+    """
+    return SamplingTask(
+        plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
+        marginal=torch.tensor(process.marginal, device=device),
+        alpha_bar=alpha_bar(process.n_steps).to(device),
+        noise=Noise(seed, settings.samples, n_pairs),
+        temperature=settings.temperature,
+        last_jump=last_jump,
+    )
 
 
 def samples_at_once(

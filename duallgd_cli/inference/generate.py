@@ -20,12 +20,16 @@ from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.jumps import parse_schedule
-from duallgd_cli.diffusion.sampler import Denoise, Noise, Samples, SamplingTask
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.sampler import Denoise, Samples
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
-from duallgd_cli.inference.drawing import Deadline, PairCost, draw_in_chunks, samples_at_once
+from duallgd_cli.inference.drawing import (
+    Deadline,
+    PairCost,
+    draw_in_chunks,
+    samples_at_once,
+    sampling_task,
+)
 from duallgd_cli.inference.generation import Generated, LoadedModel
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.inference.recorded import RecordedDenoiser
@@ -115,13 +119,7 @@ class ModelGenerator:
             context = self.model.denoiser.context(condition.to(device))
         n_atoms = condition.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
-        task = SamplingTask(
-            plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
-            marginal=torch.tensor(process.marginal, device=device),
-            alpha_bar=alpha_bar(process.n_steps).to(device),
-            noise=Noise(seed, settings.samples, n_pairs),
-            temperature=settings.temperature,
-        )
+        task = sampling_task(process, settings, seed, n_pairs, device)
         chunk = chunk_size(n_pairs, settings, device)
         return draw_in_chunks(partial(self._denoiser, context), task, chunk, check)
 

@@ -18,12 +18,16 @@ from duallgd_cli.checkpoint import reference
 from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.jumps import parse_schedule
-from duallgd_cli.diffusion.sampler import Denoise, Noise, Samples, SamplingTask, drawn
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.sampler import Denoise, Samples, drawn
 from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.inference.about import parameter_counts
-from duallgd_cli.inference.drawing import Deadline, PairCost, draw_in_chunks, samples_at_once
+from duallgd_cli.inference.drawing import (
+    Deadline,
+    PairCost,
+    draw_in_chunks,
+    samples_at_once,
+    sampling_task,
+)
 from duallgd_cli.inference.generation import Generated, LoadedModel, RefusedError
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.model.reference.features import AtomsOfGraphs
@@ -118,14 +122,8 @@ class ReferenceGenerator:
             condition = self.model.condition(peaks)
         n_atoms = known.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
-        task = SamplingTask(
-            plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
-            marginal=torch.tensor(process.marginal, device=device),
-            alpha_bar=alpha_bar(process.n_steps).to(device),
-            noise=Noise(seed, settings.samples, n_pairs),
-            temperature=settings.temperature,
-            last_jump=drawn,  # Reference: the last step is drawn like the others
-        )
+        # Reference: the last step is drawn like the others.
+        task = sampling_task(process, settings, seed, n_pairs, device, drawn)
         chunk = samples_at_once(n_pairs, settings, device, PAIR_COST)
         denoiser_of = partial(self._denoiser, known, condition.float())
         return draw_in_chunks(denoiser_of, task, chunk, deadline.check)

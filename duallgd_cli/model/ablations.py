@@ -3,7 +3,7 @@
 Every variant starts as the default network; parts that both have keep their names and their first
 weights. What no logit depends on any more is left out, so that gradients reach every parameter.
 
-Letters: B graphs, N atoms, M pairs, L rows, S rows of a source.
+Letters: B graphs, N atoms, M pairs.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,10 +12,9 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
+from duallgd_cli.model.incidence import attend_all
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
 from duallgd_cli.model.reference.order_reading import OrderReadingDenoiser
@@ -141,9 +140,9 @@ class NoIncidenceMaskLayer(DualStreamLayer):
         del graph
         normed = self.cross_norm_pairs(pairs)
         query = self.cross_norm_atoms(atoms)
-        atoms = atoms + _attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
+        atoms = atoms + attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
         told = self.cross_norm_atoms(atoms)
-        return atoms, pairs + _attend_all(self.pairs_from_atoms, normed, told, masks.atoms)
+        return atoms, pairs + attend_all(self.pairs_from_atoms, normed, told, masks.atoms)
 
 
 class PairsAloneLayer(DualStreamLayer):
@@ -262,16 +261,3 @@ _PARTS: Final[Mapping[Variant, Callable[[DualLGD], None]]] = {
 def _drop(module: nn.Module, *names: str) -> None:
     for name in names:
         delattr(module, name)
-
-
-def _attend_all(
-    part: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
-) -> Tensor:
-    """Change of the target (B, L, .) that attends to all real rows of the source (B, S, .)."""
-    heads = part.heads
-    query, key, value = (
-        linear(x).unflatten(-1, (heads, -1)).transpose(1, 2)
-        for linear, x in ((part.query, target), (part.key, source), (part.value, source))
-    )
-    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-    return part.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]

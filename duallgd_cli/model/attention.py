@@ -56,34 +56,36 @@ def favor_attention(
     Returns:
         (B, M, H D).
     """
-    return favor_mix(linear(query, projection(features, value.dtype)), key, value, mask, features)
+    met = projection(features, value.dtype)
+    heads = len(features)
+    return favor_mix(linear(query, met), linear(key, met), key, value, mask, heads)
 
 
 def favor_mix(
-    exponent: Tensor, key: Tensor, value: Tensor, mask: Tensor, features: Tensor
+    query_met: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
-    r"""FAVOR+ attention of queries that have met the random features already.
+    r"""FAVOR+ attention of queries and keys that have met the random features already.
 
     A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A key's exponent never
     exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted there.
 
     Args:
-        exponent: w x of each query, (B, M, H R); see `projection`.
+        query_met: w x of each query, (B, M, H R); see `projection`.
+        key_met: Likewise of each key.
         key: (B, M, H D).
         value: (B, M, H D).
         mask: Real tokens, bool (B, M).
-        features: (H, R, D).
+        heads: H.
 
     Returns:
         (B, M, H D).
     """
-    heads, n_features, width = features.shape
-    kind = (features.device, value.dtype)
-    half_norm = same_head(heads, 1, width, *kind) * (width**-0.5 / 2)  # (H, H D)
-    above = linear(key, projection(features, value.dtype)).unflatten(-1, (heads, n_features))
+    width = key.shape[-1] // heads
+    half_norm = same_head(heads, 1, width, key.device, value.dtype) * (width**-0.5 / 2)  # (H, H D)
+    above = key_met.unflatten(-1, (heads, -1))
     key_phi = torch.exp(above - linear(key.square(), half_norm).unsqueeze(-1))
     key_phi = key_phi * mask[..., None, None]  # (B, M, H, R)
-    query_phi = torch.exp(exponent.clamp_max(_LARGEST_EXPONENT)).unflatten(-1, (heads, n_features))
+    query_phi = torch.exp(query_met.clamp_max(_LARGEST_EXPONENT)).unflatten(-1, (heads, -1))
     split = value.unflatten(-1, (heads, width)).transpose(1, 2)
     summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
     total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)

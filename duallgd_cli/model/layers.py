@@ -149,17 +149,20 @@ class PairAttention(nn.Module):
         if not self.features.shape[1]:
             query, key, value = self.qkv(normed).chunk(3, -1)
             return self.out(softmax_attention(query, key, value, masks.pairs, self.heads))  # type: ignore[no-any-return]
-        sizes = (self.features.shape[0] * self.features.shape[1], *[pairs.shape[-1]] * 2)
-        exponent, key, value = linear(normed, *self._meeting_features()).split(sizes, -1)
-        return self.out(favor_mix(exponent, key, value, masks.pairs, self.features))  # type: ignore[no-any-return]
+        met = projection(self.features, self.qkv.weight.dtype)
+        query_met, key, value = self._queries_met(normed, met)
+        mixed = favor_mix(query_met, linear(key, met), key, value, masks.pairs, self.heads)
+        return self.out(mixed)  # type: ignore[no-any-return]
 
-    def _meeting_features(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of `qkv` with the random features multiplied into the query's part."""
-        weight, bias = self.qkv.weight, self.qkv.bias
+    def _queries_met(self, normed: Tensor, met: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries that have met the random features, keys and values, in one product."""
         width = self.qkv.in_features
-        met = projection(self.features, weight.dtype)
+        weight: Tensor = self.qkv.weight
+        bias: Tensor = self.qkv.bias
         weight = torch.cat([met @ weight[:width], weight[width:]])
-        return weight, torch.cat([met @ bias[:width], bias[width:]])
+        bias = torch.cat([met @ bias[:width], bias[width:]])
+        query_met, key, value = linear(normed, weight, bias).split((len(met), width, width), -1)
+        return query_met, key, value
 
 
 class Fusion(nn.Module):

@@ -11,10 +11,8 @@ from duallgd_cli.bench.speed.inputs import HALFWAY, Job, atom_classes, noisy_bon
 from duallgd_cli.bench.speed.plain_reference import PlainReferenceDenoiser
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.jumps import parse_schedule
-from duallgd_cli.diffusion.sampler import Denoise, Noise, SamplingTask
-from duallgd_cli.diffusion.schedule import alpha_bar
-from duallgd_cli.inference.drawing import draw_in_chunks, samples_at_once
+from duallgd_cli.diffusion.sampler import Denoise
+from duallgd_cli.inference.drawing import draw_in_chunks, samples_at_once, sampling_task
 from duallgd_cli.inference.reference_generate import PAIR_COST
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.reference.denoiser import DualStreamLayer, ReferenceDenoiser
@@ -86,12 +84,7 @@ class ReferenceJobs:
         network = self.model if cell.path == "fast" else PlainReferenceDenoiser(self.model)
         device, n_steps = self.runtime.device, self.settings.n_steps
         sampling = SamplingSettings(steps=cell.steps, samples=cell.samples)
-        task = SamplingTask(
-            plan=parse_schedule(sampling.schedule, n_steps, sampling.steps),
-            marginal=torch.tensor(self.settings.marginal, device=device),
-            alpha_bar=alpha_bar(n_steps).to(device),
-            noise=Noise(cell.subject.seed, cell.samples, cell.pairs),
-        )
+        task = sampling_task(self.settings, sampling, cell.subject.seed, cell.pairs, device)
         denoise = bound(
             cast("ReferenceDenoiser", network),
             self._atoms(cell),

@@ -6,9 +6,9 @@ pair.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, scaled_dot_product_attention
+from torch.nn.functional import layer_norm
 
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
+from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms, attend_all
 from duallgd_cli.model.line_graph import LineGraph, incident_pairs
 from duallgd_cli.model.reference.rows import RealRows
 from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
@@ -110,20 +110,7 @@ class UnmaskedSynchronisation(Synchronisation):
         n_pairs = real.pairs.sum(1).clamp_min(1).view(-1, 1, 1)
         normed_atoms = layer_norm(atoms, atoms.shape[-1:])
         normed_pairs = layer_norm(pairs, pairs.shape[-1:])
-        to_atoms = _attend_all(self.atoms, normed_atoms, normed_pairs, real.pairs)
-        to_pairs = _attend_all(self.pairs, normed_pairs, normed_atoms, real.atoms)
+        to_atoms = attend_all(self.atoms, normed_atoms, normed_pairs, real.pairs)
+        to_pairs = attend_all(self.pairs, normed_pairs, normed_atoms, real.atoms)
         atoms = atoms + to_atoms * ((n_atoms - 1) / n_pairs).clamp(max=1).sqrt()
         return atoms, pairs + to_pairs * (2 / n_atoms).clamp(max=1).sqrt()
-
-
-def _attend_all(
-    module: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
-) -> Tensor:
-    """Change of the target (B, L, .) that attends to all real rows of the source (B, S, .)."""
-    heads = module.heads
-    query, key, value = (
-        part(x).unflatten(-1, (heads, -1)).transpose(1, 2)
-        for part, x in ((module.query, target), (module.key, source), (module.value, source))
-    )
-    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-    return module.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
