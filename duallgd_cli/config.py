@@ -10,18 +10,21 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
 from duallgd_cli.errors import ConfigError
 
 S = TypeVar("S")
+
+_COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,10 @@ class SamplingSettings:
     def __post_init__(self) -> None:
         require(1 <= self.steps <= 500, f"steps must be 1 to 500, not {self.steps}")
         require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
-        require(self.temperature > 0, f"temperature must be above 0, not {self.temperature}")
+        require(
+            self.temperature >= _COLDEST,
+            f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",
+        )
         require(self.max_memory_mib >= 64, "max_memory_mib must be at least 64")
         require(self.timeout_s is None or self.timeout_s > 0, "timeout_s must be above 0")
 
@@ -245,6 +251,8 @@ def _convert_scalar(hint: type, value: object, path: str) -> object:
             raise ConfigError(f"setting {path} must be a number, not {value!r}") from None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"setting {path} must be a finite number, not {value}")
     if hint is int and isinstance(value, bool):
         raise ConfigError(f"setting {path} must be a whole number, not {value!r}")
     if not isinstance(value, hint):

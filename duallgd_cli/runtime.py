@@ -36,6 +36,8 @@ _QUIET_OPENMP: Final = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KM
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
+_MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load libraries into
+
 # Lets libraries choose their kernels and allocate before a CUDA graph is recorded.
 _WARM_UP_CALLS: Final = 2
 
@@ -91,6 +93,8 @@ class Runtime:
         _one_of("compile", compile, COMPILE_CHOICES)
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
+        if threads is not None and threads > _MOST_THREADS:
+            raise UsageError(f"threads must be at most {_MOST_THREADS}, not {threads}")
         rank, local_rank, world_size = _ranks()
         chosen = _device(device, local_rank)
         on_cuda = chosen.type == "cuda"

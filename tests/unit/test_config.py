@@ -109,6 +109,12 @@ def test_overrides_are_applied_in_turn():
         ("denoiser.name=[", "is not YAML"),
         ("sampling.steps=0", r"sampling: steps must be 1 to 500, not 0"),
         ("sampling.temperature=-1", "temperature must be above 0"),
+        (
+            "sampling.temperature=1e-9",
+            r"temperature must be above 0 \(at least 0\.001\), not 1e-09",
+        ),
+        ("sampling.temperature=inf", r"sampling\.temperature must be a finite number, not inf"),
+        ("sampling.timeout_s=.nan", r"sampling\.timeout_s must be a finite number, not nan"),
         ("sampling.timeout_s=0", "timeout_s must be above 0"),
     ],
 )

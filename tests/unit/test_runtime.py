@@ -50,6 +50,7 @@ def test_what_is_asked_for_is_used(no_cuda):
         ({"precision": "float8"}, r"precision must be one of auto, float32, bfloat16"),
         ({"compile": "maybe"}, r"compile must be one of auto, on, off"),
         ({"threads": 0}, r"threads must be at least 1, not 0"),
+        ({"threads": 100_000}, r"threads must be at most 1024, not 100000"),
     ],
 )
 def test_an_impossible_request_is_refused_in_a_sentence(no_cuda, arguments, message):
