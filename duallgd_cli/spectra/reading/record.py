@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.cleaning import HIGHEST_MZ
 from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import fields as of
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -85,7 +86,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
         instrument=instrument,
         ms_level=of.level_of(known),
         metadata=dict(metadata),
-        warnings=record.warnings + warnings,
+        warnings=record.warnings + warnings + _impossible_peaks(record),
     )
 
 
@@ -109,6 +110,19 @@ def _charge(known: Mapping[str, str]) -> tuple[int, int]:
     if not has_sign:
         return (-charge if polarity < 0 else charge), polarity
     return charge, polarity or (1 if charge > 0 else -1)
+
+
+def _impossible_peaks(record: Record) -> tuple[str, ...]:
+    """What to say of peaks that cleaning leaves out because of their numbers; zeros are ordinary.
+
+    Where no peak is possible the failure says so.
+    """
+    mz, intensity = record.mz, record.intensity
+    possible = np.isfinite(intensity) & (intensity >= 0) & (mz >= 0) & (mz < HIGHEST_MZ)
+    lost = mz.size - int(possible.sum())
+    if not 0 < lost < mz.size:
+        return ()
+    return (f"{lost} of {mz.size} peaks had no possible m/z and intensity and were left out",)
 
 
 def _instrument(known: Mapping[str, str]) -> str:

@@ -299,3 +299,14 @@ def test_the_key_synonyms_of_matchms_are_understood(tmp_path):
 
     assert (found.adduct_text, found.polarity, found.collision_energy_ev) == ("[M+H]+", 1, 20)
     assert (found.instrument, found.spectrum_id, found.ms_level) == ("qtof", "X1", 2)
+
+
+@pytest.mark.parametrize("peak", ["110.0 nan", "nan 5", "110.0 -3", "-110.0 3", "110 inf", "1e9 5"])
+def test_a_peak_whose_numbers_cannot_be_is_left_out_and_said(tmp_path, peak):
+    found = one(tmp_path, "PEPMASS=181.0495", f"{PEAKS}{peak}\n")
+
+    assert found.warnings == ("1 of 3 peaks had no possible m/z and intensity and were left out",)
+
+
+def test_peaks_of_intensity_zero_are_ordinary(tmp_path):
+    assert one(tmp_path, "PEPMASS=181.0495", f"{PEAKS}110.0 0\n").warnings == ()
