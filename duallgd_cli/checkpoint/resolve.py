@@ -1,5 +1,7 @@
 """Where weights are found: a path, a name in the known folders, or the ones that are shipped."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,19 @@ def resolve_weights(given: str | Path | None) -> Path:
             as ``duallgd``, or None for $DUALLGD_WEIGHTS and else the weights of the package.
 
     Raises:
-        WeightsError: Nothing of that name; the message lists the places that were looked at.
+        WeightsError: Nothing of that name, with the places that were looked at; or it may not be
+            read.
     """
+    try:
+        path = _find(given)
+    except OSError as error:  # a locked folder, a name too long
+        raise WeightsError(f"weights {given} cannot be read: {error.strerror}") from None
+    if not os.access(path, os.R_OK):
+        raise WeightsError(f"weights {path} cannot be read: {os.strerror(errno.EACCES)}")
+    return path
+
+
+def _find(given: str | Path | None) -> Path:
     chosen = given if given is not None else weights_from_environment()
     wanted = DEFAULT_NAME if chosen is None else str(chosen)
     path = Path(wanted)

@@ -110,3 +110,18 @@ def test_what_is_not_there_is_refused_with_the_places_looked_at(places, given):
         resolve_weights(given)
 
     assert repr(given or "duallgd") in str(raised.value)
+
+
+def test_a_place_that_cannot_be_looked_at_is_an_error_in_words(places):
+    with pytest.raises(WeightsError, match="cannot be read: File name too long"):
+        resolve_weights("a" * 300)
+
+
+def test_weights_that_nobody_may_read_are_not_called_broken(places, monkeypatch):
+    path = made(places[0], "locked.safetensors")
+    monkeypatch.setattr(resolve.os, "access", lambda *_: False)
+
+    with pytest.raises(
+        WeightsError, match=r"locked\.safetensors cannot be read: Permission denied"
+    ):
+        resolve_weights(str(path))
