@@ -10,17 +10,20 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from duallgd_cli.config import flatten
 from duallgd_cli.errors import UsageError
 from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.records import decode, encode, member_values, outcome_values
+
+if TYPE_CHECKING:
+    from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +97,7 @@ class Contents:
 class Journal:
     """An open journal that a run appends to. Use as a context manager."""
 
-    def __init__(self, path: Path, file: BinaryIO, contents: Contents) -> None:
+    def __init__(self, path: Path, file: "BufferedRandom", contents: Contents) -> None:
         self.path = path
         self._file = file
         self._contents = contents
@@ -112,7 +115,7 @@ class Journal:
             contents = scan(path)
             if contents.lines and contents.end is None:
                 old = path.with_name(path.name + ".old")
-                old.write_bytes(path.read_bytes())
+                _copy(path, old)
                 logger.warning("the unfinished journal %s was kept as %s", path, old)
             journal = cls._start(path, file, header)
             opened.pop_all()
@@ -140,7 +143,7 @@ class Journal:
         return journal
 
     @classmethod
-    def _start(cls, path: Path, file: BinaryIO, header: Header) -> "Journal":
+    def _start(cls, path: Path, file: "BufferedRandom", header: Header) -> "Journal":
         file.truncate(0)
         file.seek(0)
         journal = cls(path, file, Contents(header=header))
@@ -189,8 +192,13 @@ class Journal:
         self.sync()
 
     def sync(self) -> None:
-        """Wait until everything is on the disk."""
-        os.fsync(self._file.fileno())
+        """Wait until everything is on the disk.
+
+        Raises:
+            UsageError: The disk takes no more.
+        """
+        with self._disk():
+            os.fsync(self._file.fileno())
         self._synced = time.monotonic()
 
     def close(self) -> None:
@@ -211,12 +219,23 @@ class Journal:
         self.close()
 
     def _write(self, values: Mapping[str, Any]) -> int:
-        offset = self._file.tell()
-        self._file.write(encode(values))
-        self._file.flush()
+        line = encode(values)
+        with self._disk():
+            offset = self._file.tell()
+            self._file.write(line)
+            self._file.flush()
         if time.monotonic() - self._synced > _SYNC_EVERY_S:
             self.sync()
         return offset
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """A disk that takes no more ends the run in one sentence; what it has taken is kept."""
+        try:
+            yield
+        except OSError as error:
+            self._file.raw.close()  # closing the buffer would try again what did not fit
+            raise _full(self.path, error) from None
 
 
 def scan(path: Path) -> Contents:
@@ -277,7 +296,21 @@ def _check(path: Path, contents: Contents, header: Header) -> None:
         )
 
 
-def _open(path: Path) -> BinaryIO:
+def _copy(path: Path, copy: Path) -> None:
+    try:
+        copy.write_bytes(path.read_bytes())
+    except OSError as error:
+        raise _full(copy, error) from None
+
+
+def _full(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write the journal {path}: {error.strerror}; make room, then the same command "
+        "with --resume keeps what is finished"
+    )
+
+
+def _open(path: Path) -> "BufferedRandom":
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -292,7 +325,7 @@ def _open(path: Path) -> BinaryIO:
     return file
 
 
-def _lock(file: BinaryIO) -> None:
+def _lock(file: "BufferedRandom") -> None:
     try:
         import fcntl
     except ImportError:

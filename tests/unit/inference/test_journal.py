@@ -1,4 +1,5 @@
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -206,6 +207,23 @@ def test_a_journal_that_another_run_writes_is_refused(tmp_path):
 def test_a_journal_that_cannot_be_written_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="cannot write the journal"):
         Journal.create(tmp_path / "absent" / "j", HEADER)
+
+
+def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
+    path, before = tmp_path / "j", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(UsageError, match=r"cannot write the journal .*too large; make room"):
+            finished(path, *map(case, range(20)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert path.stat().st_size == 3000
+    with Journal.resume(path, HEADER) as journal:
+        assert 0 < journal.n_finished < 20
+        fill(journal, *map(case, range(20)))
+        assert journal.n_finished == 20
 
 
 def test_a_number_that_is_not_finite_never_enters(tmp_path):
