@@ -15,6 +15,7 @@ from duallgd_cli.inference.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
 from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.opening import require_input
 from duallgd_cli.spectra.reading.record import name_of
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
@@ -23,7 +24,7 @@ _IN_MEMORY_BYTES: Final = 1 << 26
 
 @dataclass(slots=True)
 class Inputs:
-    """Spectrum files of a run; a context manager, since standard input is copied and released.
+    """Spectrum files of a run; a context manager, since pipes are copied and released.
 
     Attributes:
         names: As the user named them; ``-`` is standard input.
@@ -32,21 +33,19 @@ class Inputs:
 
     names: tuple[str, ...]
     n_ms1: int = 0
-    _piped: BinaryIO | None = field(default=None, repr=False)
+    _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
-        """Find the files and copy standard input, which can be read only once.
+        """Find the files and copy standard input and pipes, which can be read only once.
 
         Raises:
-            MissingInputError: A file does not exist.
+            MissingInputError: A file does not exist, or standard input is closed.
+            UnreadableError: A file may not be looked at.
         """
-        absent = [n for n in self.names if n != STANDARD_STREAM and not Path(n).exists()]
-        if absent:
-            raise MissingInputError(f"input {absent[0]} does not exist; check the path")
-        if STANDARD_STREAM in self.names:
-            spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
-            shutil.copyfileobj(sys.stdin.buffer, spool)
-            self._piped = cast("BinaryIO", spool)
+        for name in self.names:
+            if name != STANDARD_STREAM:
+                require_input(name)
+        self._piped |= {name: _copy(name) for name in self.names if _flows(name)}
         return self
 
     def __exit__(
@@ -55,8 +54,8 @@ class Inputs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._piped is not None:
-            self._piped.close()
+        for copied in self._piped.values():
+            copied.close()
 
     def identity(self) -> tuple[Mapping[str, Any], ...]:
         """Name, size and SHA-256 of each input."""
@@ -83,7 +82,7 @@ class Inputs:
     def _items(self) -> Iterator[Spectrum | Unreadable]:
         for name in self.names:
             try:
-                yield from read(name, raw=self._piped if name == STANDARD_STREAM else None)
+                yield from read(name, raw=self._piped.get(name))
             except UnreadableError as error:
                 if len(self.names) == 1:
                     raise
@@ -91,10 +90,11 @@ class Inputs:
                 yield Unreadable(source, name_of(source), Failure("unreadable", str(error), "read"))
 
     def _identity(self, name: str) -> Mapping[str, Any]:
-        if name == STANDARD_STREAM and self._piped is not None:
-            self._piped.seek(0)
-            size, digest = _hash(self._piped)
-            self._piped.seek(0)
+        if name in self._piped:
+            copied = self._piped[name]
+            copied.seek(0)
+            size, digest = _hash(copied)
+            copied.seek(0)
         elif Path(name).is_dir():
             raise UnreadableError(f"{name} is a folder; name the files in it")
         else:
@@ -112,13 +112,13 @@ def count_spectra(names: tuple[str, ...]) -> int | None:
     Reads the files, which takes seconds where predicting takes hours. What cannot be read is left
     for the run itself to complain about.
     """
-    if STANDARD_STREAM in names:
-        return None
     inputs = Inputs(names)
     try:
+        if any(map(_flows, names)):
+            return None
         items = inputs.features(PredictSettings(group_by="none"))
         return sum(1 for _ in items)
-    except DuallgdError:
+    except (DuallgdError, OSError):
         return None
 
 
@@ -153,6 +153,23 @@ def table_identity(table: Path | None) -> dict[str, Any]:
     if table is None:
         return {"formulas": None}
     return {"formulas": str(table), "formulas_sha256": _sha256(table)}
+
+
+def _flows(name: str) -> bool:
+    """Whether an input is standard input, or a pipe such as a shell's ``<(...)``."""
+    return name == STANDARD_STREAM or Path(name).is_fifo()
+
+
+def _copy(name: str) -> BinaryIO:
+    if name == STANDARD_STREAM and sys.stdin is None:
+        raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
+    spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  outlives this
+    if name == STANDARD_STREAM:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+    else:
+        with Path(name).open("rb") as pipe:
+            shutil.copyfileobj(pipe, spool)
+    return cast("BinaryIO", spool)
 
 
 def _sha256(path: Path) -> str:

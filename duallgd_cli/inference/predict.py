@@ -1,6 +1,7 @@
 """The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
 
 import logging
+import os
 import tempfile
 import time
 from collections import deque
@@ -164,9 +165,15 @@ class _Run:
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
-    places = {Path(name).resolve() for name in request.inputs if name != STANDARD_STREAM}
-    if request.output != STANDARD_STREAM and Path(request.output).resolve() in places:
+    # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
+    places = {os.path.realpath(name) for name in request.inputs if name != STANDARD_STREAM}
+    if request.output == STANDARD_STREAM:
+        return
+    output = os.path.realpath(request.output)
+    if output in places:
         raise UsageError(f"output {request.output} would overwrite an input; name another file")
+    if request.journal is not None and output == os.path.realpath(request.journal):
+        raise UsageError(f"journal and output are the same file {request.output}; name another one")
 
 
 @contextmanager

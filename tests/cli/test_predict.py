@@ -218,6 +218,26 @@ def test_a_closed_pipe_ends_quietly(spectra):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirected", "said"),
+    [
+        (">/dev/full", "error: cannot write to standard output: No space left on device"),
+        (">&-", "error: standard output is closed; name a file with -o"),
+    ],
+)
+def test_standard_output_that_takes_nothing_is_one_sentence(spectra, redirected, said):
+    command = f"{sys.executable} -m tests.fuzz.stub_command 0 predict {spectra} -o - {redirected}"
+
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, check=False, cwd=spectra.parents[1]
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == said
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(spectra, tmp_path):
     output = tmp_path / "out.csv"
     journal = tmp_path / "out.csv.journal.jsonl"

@@ -45,13 +45,24 @@ def check_writable(output: str) -> None:
     """Refuse an output that could not be written, before hours are spent on it.
 
     Raises:
-        UsageError: Its folder does not exist or cannot be written, or it is a folder itself.
+        UsageError: Its folder does not exist or cannot be written, it is a folder, a device or a
+            pipe itself, or standard output is closed.
     """
     if output == _STANDARD_STREAM:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; name a file with -o")
         return
-    path = Path(output)
+    try:
+        _check_place(output, _behind_link(Path(output)))
+    except OSError as error:  # a locked folder, a name too long
+        raise UsageError(f"output {output} cannot be written: {error.strerror}") from None
+
+
+def _check_place(output: str, path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"output {output} is a folder; name a file in it")
+    if Path(output).exists() and not Path(output).is_file():
+        raise UsageError(f"output {output} is no ordinary file; name one, or - for standard output")
     if not path.parent.is_dir():
         raise UsageError(f"the folder of output {output} does not exist; create {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -71,19 +82,18 @@ def write(predictions: Iterable[Prediction], output: str, name: str) -> None:
     """
     pieces = _pieces(predictions, name)
     if output == _STANDARD_STREAM:
-        for piece in pieces:
-            sys.stdout.buffer.write(_bytes(piece))
-        sys.stdout.buffer.flush()
+        _write_to_standard_output(pieces)
     else:
         write_atomically(Path(output), pieces)
 
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
-    """Write text to a temporary file beside `path`, then rename it.
+    """Write text to a temporary file beside `path`, then rename it; a link stays a link.
 
     Raises:
         UsageError: The file cannot be written.
     """
+    path = _behind_link(path)
     # Always the same name, so that what a killed run leaves is replaced by the next.
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -98,6 +108,23 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _behind_link(path: Path) -> Path:
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _write_to_standard_output(pieces: Iterable[str]) -> None:
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(_bytes(piece))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough: no error
+    except OSError as error:
+        # What is left in the buffer would fail once more when Python ends, with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UsageError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:

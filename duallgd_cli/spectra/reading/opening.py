@@ -111,11 +111,25 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     return Opened(path, kind, stream, encoding, raw)
 
 
+def require_input(path: str) -> None:
+    """Refuse a path at which there is nothing.
+
+    Raises:
+        MissingInputError: There is nothing.
+        UnreadableError: Nobody can tell: the folder is locked, or the name is too long.
+    """
+    try:
+        exists = Path(path).exists()
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
+    if not exists:
+        raise MissingInputError(f"{path} does not exist; check the path")
+
+
 def _open(path: str) -> BinaryIO:
     if path == "-":
         return _spool(sys.stdin.buffer)
-    if not Path(path).exists():
-        raise MissingInputError(f"{path} does not exist; check the path")
+    require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
     try:

@@ -1,6 +1,8 @@
 import csv
 import io
 import json
+import os
+import sys
 
 import pytest
 from rdkit import Chem
@@ -224,6 +226,38 @@ def test_an_output_that_cannot_be_written_is_refused_beforehand(tmp_path):
         writers.check_writable(str(tmp_path / "absent" / "out.csv"))
     writers.check_writable(str(tmp_path / "out.csv"))
     writers.check_writable("-")
+
+
+def test_a_device_or_pipe_is_no_output(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to("/dev/null")
+
+    for name in ("pipe.csv", "link.csv"):
+        with pytest.raises(UsageError, match="is no ordinary file"):
+            writers.check_writable(str(tmp_path / name))
+
+
+def test_an_output_that_cannot_be_looked_at_is_refused_in_words(tmp_path):
+    with pytest.raises(UsageError, match="cannot be written: File name too long"):
+        writers.check_writable(str(tmp_path / ("a" * 300 + ".csv")))
+
+
+def test_standard_output_that_is_closed_is_refused_beforehand(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+
+    with pytest.raises(UsageError, match="standard output is closed"):
+        writers.check_writable("-")
+
+
+def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
+    link, behind = tmp_path / "link.csv", tmp_path / "there.csv"
+    behind.write_text("before")
+    link.symlink_to(behind)
+
+    writers.write([prediction(candidate())], str(link), "csv")
+
+    assert link.is_symlink()
+    assert behind.read_text().startswith(HEADER)
 
 
 def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
