@@ -3,7 +3,7 @@
 #
 #   weights/gpu.sh bench   OUT [MINUTES]    tests, benches, training throughput          (8)
 #   weights/gpu.sh decoder OUT [MINUTES]    the decoder, from scratch or from weights    (9)
-#   weights/gpu.sh joint   OUT [MINUTES]    encoder, then both on measured spectra       (9)
+#   weights/gpu.sh joint   OUT [MINUTES]    simulated spectra, the encoder, then both    (9)
 #
 # Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before, where the
 # data were prepared (weights/make.sh, first lines), pack them, once; packs/ is ignored by git:
@@ -22,6 +22,7 @@
 #
 #   START   weights to start the decoder from; empty trains from scratch     (empty)
 #   TOTAL   minutes that the learning-rate schedule of a stage is made for   (those of the command)
+#   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (100000, 16)
 #   PAIRS, COMPILE   batch size in atom pairs, and on or off                 (as bench found best)
 #   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
 set -uo pipefail
@@ -46,6 +47,10 @@ within() { # SECONDS NAME COMMAND...: what it prints goes to NAME.log, its end t
 }
 unpacked() { # NAME: prepared data, unpacked once
   [ -f "$runs/$1/manifest.json" ] || duallgd data unpack "$packs/$1.pack" -o "$runs/$1"
+}
+simulated() { # spectra of structures that have none, drawn once
+  [ -f "$runs/simulated/manifest.json" ] || duallgd data simulate "$runs/structures" --like "$runs/massbank" -o "$runs/simulated" \
+    --limit "${SIMULATED:-100000}" --max-atoms 40 --workers "${WORKERS:-16}" 2>&1 | tee "$out/simulate.log"
 }
 chosen() { # KEY DEFAULT: what bench found best on this machine
   sed -n "s/^$1=//p" "$runs/choice" 2> /dev/null | grep . || echo "$2"
@@ -117,13 +122,13 @@ decoder)
     ${start:+--init-denoiser "$start" --init-encoder "$start"}
   ;;
 joint)
-  unpacked structures && unpacked massbank || exit 1
+  unpacked structures && unpacked massbank && simulated || exit 1
   denoiser=$runs/decoder
   [ -d "$denoiser" ] || denoiser=${start:-weights/duallgd.safetensors}
-  both=(--data "$runs/massbank" --structures "$runs/structures" --compile off)
-  stage encoder $((minutes * 60 * 45 / 100)) "${both[@]}" --set training.data.spectra_per_batch=512 \
+  both=(--data "$runs/massbank" --simulated "$runs/simulated" --compile off) each=$(($(left) * 45 / 100))
+  stage encoder "$each" "${both[@]}" --set training.data.spectra_per_batch=512 \
     --set training.data.simulated_share=0.5 ${start:+--init-encoder "$start" --init-denoiser "$start"}
-  stage joint $((minutes * 60 * 45 / 100)) "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
+  stage joint "$each" "${both[@]}" --structures "$runs/structures" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
     --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
   ;;
 *) echo "bench, decoder or joint, not $command" >&2; exit 2 ;;

@@ -1,13 +1,16 @@
-"""`duallgd data`: structures and labelled spectra to prepared folders; needs rdkit, once."""
+"""`duallgd data`: structures and labelled spectra to prepared folders, and what is made of them."""
 
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from duallgd_cli.errors import UsageError
+
 EPILOG: Final = (
     "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
     "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt` · "
+    "`duallgd data simulate prepared/structures --like prepared/massbank -o prepared/simulated` · "
     "`duallgd data pack prepared/structures -o structures.pack --max-atoms 40 --no-keys`"
 )
 
@@ -84,6 +87,51 @@ def spectra(
         "see report.tsv there",
         err=True,
     )
+
+
+@app.command("simulate", epilog=EPILOG)
+def simulate(
+    structures: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")],
+    output: _OUTPUT,
+    like: Annotated[
+        Path,
+        typer.Option(help="Folder made by 'duallgd data spectra': what measured spectra are like."),
+    ],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="So many structures, at random; all if absent.")
+    ] = None,
+    max_atoms: Annotated[int, typer.Option(min=2, help="Leave larger structures out.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Of fitting the fragment model.")] = 2500,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    workers: _WORKERS = None,
+) -> None:
+    """Simulated spectra of structures, for training the encoder and the joint stage.
+
+    A fragment model is fitted on fold train of the measured spectra; it says which fragments of a
+    structure are seen, and how intense.
+    """
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
+    from duallgd_cli.data.prepared import load_molecules, load_spectra
+    from duallgd_cli.runtime import available_cores
+    from duallgd_cli.training.fragment_model import fit_simulator
+
+    if output.resolve() in {structures.resolve(), like.resolve()}:
+        raise UsageError(f"{output} holds what the spectra are made of; use another output folder")
+    load_molecules(structures)  # what is wrong with them is said before minutes are spent
+    with counting("steps of the fragment model") as advance:
+        simulator, record = fit_simulator(load_spectra(like), steps, seed, advance)
+    with counting("spectra") as advance:
+        manifest = prepare_simulated(
+            structures,
+            simulator,
+            output,
+            record,
+            Selection(limit, max_atoms, seed),
+            workers=workers or available_cores(),
+            advance=advance,
+        )
+    typer.echo(f"{manifest['spectra']} simulated spectra in {output}", err=True)
 
 
 @app.command("massbank", epilog=EPILOG)

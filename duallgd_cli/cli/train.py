@@ -10,7 +10,7 @@ from duallgd_cli.cli import options
 EPILOG: Final = (
     "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
     "`duallgd train --stage joint --data prepared/massbank --structures prepared/structures "
-    "--init-denoiser runs/decoder/model.safetensors --init-encoder runs/encoder/model.safetensors "
+    "--simulated prepared/simulated --init-denoiser runs/decoder --init-encoder runs/encoder "
     "-o runs/joint` · the same command again goes on with an interrupted run"
 )
 
@@ -22,7 +22,11 @@ def train(
     ],
     stage: Annotated[str | None, typer.Option(help="decoder, encoder or joint.")] = None,
     structures: Annotated[
-        Path | None, typer.Option(help="Prepared structures beside spectra.")
+        Path | None, typer.Option(help="Prepared structures, for the joint stage.")
+    ] = None,
+    simulated: Annotated[
+        Path | None,
+        typer.Option(help="Folder made by 'duallgd data simulate', for encoder and joint stage."),
     ] = None,
     init_denoiser: Annotated[
         Path | None, typer.Option(help="Weights file whose denoiser to start from.")
@@ -75,6 +79,7 @@ def train(
         out=output,
         data=data,
         structures=structures,
+        simulated=simulated,
         init={name: _weights(path) for name, path in init.items() if path is not None},
         stop_after=stop_after,
         minutes=minutes,

@@ -26,8 +26,8 @@ from duallgd_cli.data.labelled_spectra import (
 )
 from duallgd_cli.data.massbank_records import is_release
 from duallgd_cli.data.prepare_massbank import read_massbank
-from duallgd_cli.data.prepare_structures import PreparedMolecule, offsets, pack, prepare_molecule
-from duallgd_cli.data.prepared import FOLDS, file_sha256, write
+from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
+from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean

@@ -6,7 +6,7 @@ import io
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
@@ -19,7 +19,7 @@ from rdkit import Chem, rdBase
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.prepared import FOLDS, file_sha256, write
+from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
@@ -159,11 +159,6 @@ def pack(
         "fold": fold,
         "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
     }
-
-
-def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
-    """Offsets of ragged rows of these sizes into their flat array, one longer than the rows."""
-    return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64))]).astype(np.int64)
 
 
 def write_report(path: Path, rejected: Sequence[Rejected]) -> None:

@@ -9,7 +9,7 @@ Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -118,6 +118,11 @@ class PreparedSpectra:
 def pair_index(i: NDArray[np.int64], j: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Position of pairs i < j among the M = n(n-1)/2 pairs in row-major order."""
     return i * (2 * n - i - 1) // 2 + j - i - 1
+
+
+def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
+    """Offsets of ragged rows of these sizes into their flat array, one longer than the rows."""
+    return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64))]).astype(np.int64)
 
 
 def write(

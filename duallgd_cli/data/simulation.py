@@ -1,153 +1,206 @@
-"""Simulated spectra: bonds of a known structure broken at random, fragments as sub-formulas.
+"""Simulated spectra: what a fragment model expects of a structure, drawn at random.
 
 Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for the
-hundreds of thousands of structures without a spectrum. This crude forward model can teach part of
-it: cheap bonds break first, each cut moves hydrogens so that the fragment ion keeps an even number
-of electrons, and intensities fall with the cost of the cuts. N atoms, b bonds, C cut sets.
+hundreds of thousands of structures without a spectrum. A fragment model fitted on the measured
+ones can: it says how likely each fragment is a peak at this energy, and how intense.
+C fragments, K peaks.
 """
 
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.chem.elements import (
-    ATOMIC_NUMBERS,
-    BOND_AROMATIC,
-    ELECTRON_MASS_DA,
-    HYDROGEN,
-    MASSES_DA,
-    N_ELEMENTS,
-    N_HEAVY,
-)
-from duallgd_cli.data.peaks import PeakRows
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_ELEMENTS, N_HEAVY
+from duallgd_cli.data.fragmentation import N_CUT_FEATURES, Fragments, fragments
+from duallgd_cli.data.peaks import MAX_ROWS, PeakRows
 from duallgd_cli.data.prepared import Molecules
+from duallgd_cli.model.encoders.formula_transformer import (
+    N_COUNT_FEATURES,
+    N_INSTRUMENTS,
+    count_features,
+)
+from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, SHIFTS, FragmentModel
 
-_VALENCE: Final = np.array([4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2], np.float32)
-_ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
-# What breaking a bond costs: by class, and less where a heteroatom is at one end.
-_COST: Final = np.array([0.0, 1.0, 2.0, 3.0, 2.5], np.float32)
-_HETERO_DISCOUNT: Final = 0.35
-_PAIRS: Final = 32
-_TRIPLES: Final = 12
-_SMALL_ION_COST: Final = 2.5
-_PROTONATED: Final = next(a for a in ADDUCTS if a.name == "[M+H]+")
-_DEPROTONATED: Final = next(a for a in ADDUCTS if a.name == "[M-H]-")
-_CATION: Final = next(a for a in ADDUCTS if a.name == "[M]+")
-_NEGATIVE_SHARE: Final = 0.3
+# Ions that are simulated, and the hydrogens that carry their charge.
+CARRIED: Final = {
+    BY_NAME[name].index: hydrogens
+    for name, hydrogens in (("[M+H]+", 1), ("[M-H]-", -1), ("[M]+", 0))
+}
+_PROTONATED: Final = BY_NAME["[M+H]+"].index
+_CATION: Final = PERMANENT_CATION.index
+_N_ION_FEATURES: Final = len(ADDUCTS) + N_INSTRUMENTS + 2
+N_INPUTS: Final = 2 * N_ELEMENTS * N_COUNT_FEATURES + N_CUT_FEATURES + _N_ION_FEATURES
+_ENERGY_SCALE_EV: Final = 50.0
+_SHIFT_COST: Final = 0.4
+# Of one spectrum's chances together, and of intensities, which vary less than measured ones about
+# their mean: some of that spread is what the model does not know.
+_CHANCE_SPREAD: Final = 0.3
+_INTENSITY_SHARE: Final = 0.8
+_PPM_SPREAD: Final = 2.5
+# Peaks that no simple fragment explains: a fragment less a few atoms, faint.
+_STRANGE_PEAKS: Final = 1.5
+_STRANGE_LOG_INTENSITY: Final = (-3.0, 1.0)
+_FAINTEST: Final = -7.0
+# Any numbers that tell combinations of heavy atoms apart.
+_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
 
 
-def simulate(molecules: Molecules, molecule: int, generator: np.random.Generator) -> PeakRows:
-    """A spectrum that the molecule might give, drawn at random.
+@dataclass(frozen=True, slots=True)
+class Ion:
+    """What is measured, apart from the structure.
+
+    Attributes:
+        adduct: Index into `ADDUCTS`, a key of `CARRIED`.
+        instrument: Index into `data.peaks.INSTRUMENTS`.
+        energy_ev: Collision energy, NaN if not known.
+    """
+
+    adduct: int
+    instrument: int
+    energy_ev: float
+
+
+def fragment_features(found: Fragments, ion: Ion) -> Tensor:
+    """Rows for the fragment model, float32 (C, N_INPUTS)."""
+    counts = torch.from_numpy(found.counts)
+    about = torch.zeros(len(ADDUCTS) + N_INSTRUMENTS + 2)
+    about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
+    if not np.isnan(ion.energy_ev):
+        about[-2], about[-1] = ion.energy_ev / _ENERGY_SCALE_EV, 1
+    parts = [
+        count_features(counts),
+        count_features(counts[:1] - counts),
+        torch.from_numpy(found.cuts),
+        about.expand(len(counts), -1),
+    ]
+    return torch.cat(parts, 1)
+
+
+def measured_intensity(
+    found: Fragments,
+    ion: Ion,
+    subformula: NDArray[np.integer],
+    intensity: NDArray[np.floating],
+) -> NDArray[np.float32]:
+    """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
+
+    A sub-formula goes to the fragment of those heavy atoms that is cheapest to cut out and to bring
+    to its number of hydrogens; one that fits no fragment is left out.
 
     Args:
-        molecules: Prepared molecules.
-        molecule: Row.
-        generator: Source of randomness.
+        found: Fragments of the true structure.
+        ion: As measured.
+        subformula: Of the peak rows, (K, N_ELEMENTS).
+        intensity: Likewise, (K,).
     """
-    negative = generator.random() < _NEGATIVE_SHARE
-    adduct = _DEPROTONATED if negative else _PROTONATED
-    if molecules.charge[molecule] > 0:  # a permanent cation flies as it is
-        adduct = _CATION
-    parent = molecules.atom_counts[molecule].astype(np.float32)
-    inside, cost, cuts = _fragments(molecules, molecule, generator)
-    counts = _fragment_counts(molecules, molecule, inside)
-    counts[:, HYDROGEN] += _hydrogen_shift(cuts, adduct.charge, generator)
-    counts[:, HYDROGEN] += _paired(counts, adduct.charge, generator)
-    parent_ion = parent + np.asarray(adduct.change, np.float32)
-    real = (counts >= 0).all(1) & (counts <= parent_ion).all(1)
-    counts, cost = counts[real], cost[real]
-    # Ions of one or two heavy atoms lie below the mass range of most instruments.
-    cost = cost + _SMALL_ION_COST * (counts[:, :N_HEAVY].sum(1) < 3)
-    softness = np.exp(generator.normal(0, 0.5))
-    weight = np.exp(-cost / softness + generator.normal(0, 1.0, len(cost)))
-    n_peaks = min(len(cost), 2 + generator.poisson(10))
-    order = np.argsort(-weight, kind="stable")[:n_peaks]
-    counts = np.concatenate([counts[order], parent_ion[None]])
-    weight = np.append(weight[order], generator.exponential(0.5))
-    counts, first = np.unique(counts, axis=0, return_index=True)
-    weight = weight[first]
-    numbers = np.zeros((len(weight), 5), np.float32)
-    numbers[:, 0] = weight / max(float(weight.max()), 1e-9)
-    numbers[:, 1] = generator.normal(0, 2.5, len(weight))
+    own = found.counts[:, :N_HEAVY].astype(np.int64) @ _KEY
+    peak = subformula[:, :N_HEAVY].astype(np.int64) @ _KEY
+    k, c = np.nonzero(peak[:, None] == own)
+    carried = found.counts[c, HYDROGEN] + CARRIED[ion.adduct]
+    shift = subformula[k, HYDROGEN].astype(np.int64) - carried.astype(np.int64)
+    reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
+    k, c, shift = k[reached], c[reached], shift[reached]
+    by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
+    _, first = np.unique(k[by_cost], return_index=True)
+    chosen = by_cost[first]
+    result = np.zeros((len(own), len(SHIFTS)), np.float32)
+    place = (c[chosen], shift[chosen] - SHIFTS[0])
+    np.maximum.at(result, place, intensity[k[chosen]].astype(np.float32))
+    return result
+
+
+class Simulator:
+    """Draws spectra that structures might give.
+
+    Args:
+        model: Fitted.
+        ions: Ions and energies to draw from, one for each measured spectrum.
+        weight: Of each, summing to 1.
+    """
+
+    def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
+        self.model = model.eval()
+        self.ions, self.weight = ions, weight
+
+    def spectrum(
+        self, molecules: Molecules, molecule: int, generator: np.random.Generator
+    ) -> PeakRows:
+        """A spectrum that the molecule might give, the most intense `MAX_ROWS` peaks.
+
+        Args:
+            molecules: Prepared molecules.
+            molecule: Row.
+            generator: Source of randomness.
+        """
+        drawn = self.ions[int(generator.choice(len(self.ions), p=self.weight))]
+        ion = _ion_of(molecules, molecule, drawn)
+        found = fragments(molecules, molecule, generator)
+        with torch.inference_mode():
+            presence, mean = self.model(fragment_features(found, ion))
+        chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))
+        row, column = np.nonzero(generator.random(chance.shape) < chance)
+        counts = found.counts[row].copy()
+        counts[:, HYDROGEN] += CARRIED[ion.adduct] + SHIFTS[0] + column
+        spread = LOG_INTENSITY_SPREAD * _INTENSITY_SHARE
+        log_intensity = mean.numpy()[row, column] + generator.normal(0, spread, len(row))
+        strange, faint = _strange(found, generator)
+        return _as_rows(
+            np.concatenate([counts, strange]),
+            np.concatenate([log_intensity, faint]),
+            molecules.atom_counts[molecule].astype(np.float32),
+            ion,
+            generator,
+        )
+
+
+def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
+    """The ion drawn, or one that the molecule can be; a permanent cation flies as it is."""
+    if molecules.charge[molecule] > 0:
+        return replace(drawn, adduct=_CATION)
+    bare = int(molecules.atom_counts[molecule, HYDROGEN]) + CARRIED[drawn.adduct] < 0
+    return replace(drawn, adduct=_PROTONATED) if bare or drawn.adduct == _CATION else drawn
+
+
+def _strange(
+    found: Fragments, generator: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Counts and log intensities of peaks that are no fragment."""
+    n = int(generator.poisson(_STRANGE_PEAKS))
+    counts = found.counts[generator.integers(0, len(found.counts), n)].copy()
+    counts[:, 0] -= generator.integers(0, 3, n)
+    counts[:, 2] -= generator.integers(0, 2, n)
+    counts[:, HYDROGEN] += generator.integers(-3, 2, n)
+    return counts, generator.normal(*_STRANGE_LOG_INTENSITY, n)
+
+
+def _as_rows(
+    counts: NDArray[np.float32],
+    log_intensity: NDArray[np.float64],
+    neutral: NDArray[np.float32],
+    ion: Ion,
+    generator: np.random.Generator,
+) -> PeakRows:
+    """Peaks with intensities, masses and mass errors; the ion itself where nothing else is left."""
+    adduct = ADDUCTS[ion.adduct]
+    parent = neutral + np.asarray(adduct.change, np.float32)
+    possible = (counts >= 0).all(1) & (counts <= parent).all(1) & counts[:, :N_HEAVY].any(1)
+    counts, log_intensity = counts[possible], log_intensity[possible]
+    if not len(counts):
+        counts, log_intensity = parent[None], np.zeros(1)
+    brightest = np.argsort(-log_intensity, kind="stable")
+    _, first = np.unique(counts[brightest], axis=0, return_index=True)
+    kept = brightest[np.sort(first)[:MAX_ROWS]]
+    counts, log_intensity = counts[kept], log_intensity[kept]
+    k = len(kept)
+    numbers = np.ones((k, 5), np.float32)
+    relative = np.clip(log_intensity - log_intensity.max(), _FAINTEST, 0)
+    numbers[:, 0] = np.exp(relative)
+    numbers[:, 1] = generator.normal(0, _PPM_SPREAD, k)
     numbers[:, 2] = counts @ np.asarray(MASSES_DA) - adduct.charge * ELECTRON_MASS_DA
-    numbers[:, 3] = 1.0
-    numbers[:, 4] = np.nan
-    carrier = np.zeros(len(weight), np.int64)
-    return PeakRows(counts.astype(np.float32), numbers, carrier, parent_ion, adduct.index, 0)
-
-
-def _fragments(
-    molecules: Molecules, molecule: int, generator: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.float32], NDArray[np.int64]]:
-    """Atoms of each fragment (C, N), the cost of its cuts (C,) and their number (C,)."""
-    start, stop = molecules.bond_offset[molecule : molecule + 2]
-    pair = molecules.bond_pair[start:stop].astype(np.int64)
-    kind = molecules.bond_type[start:stop].astype(np.int64)
-    n, b = int(molecules.n_heavy[molecule]), len(pair)
-    element = molecules.atom_class(molecule)
-    hetero = (element[pair] != 0).any(1) & (kind != BOND_AROMATIC)
-    cost = _COST[kind] - _HETERO_DISCOUNT * hetero
-    chance = np.exp(-cost)
-    cut = np.zeros((b + _PAIRS + _TRIPLES, b), bool)
-    cut[np.arange(b), np.arange(b)] = True
-    drawn = generator.choice(b, size=(_PAIRS + _TRIPLES, 3), p=chance / chance.sum())
-    rows = b + np.arange(_PAIRS + _TRIPLES)
-    cut[rows, drawn[:, 0]] = cut[rows, drawn[:, 1]] = True
-    cut[rows[_PAIRS:], drawn[_PAIRS:, 2]] = True
-    joined = np.zeros((len(cut), n, n), np.float32)
-    joined[:, pair[:, 0], pair[:, 1]] = ~cut
-    joined += joined.transpose(0, 2, 1) + np.eye(n, dtype=np.float32)
-    for _ in range(max(1, int(np.ceil(np.log2(n))))):
-        joined = (joined @ joined > 0).astype(np.float32)
-    # Of each cut set, the fragments at both ends of its first bond.
-    first = np.argmax(cut, 1)
-    sides = pair[first]
-    inside = np.concatenate(
-        [joined[np.arange(len(cut)), sides[:, 0]], joined[np.arange(len(cut)), sides[:, 1]]]
-    ).astype(bool)
-    inside = np.unique(inside[~inside.all(1)], axis=0)
-    crossing = inside[:, pair[:, 0]] != inside[:, pair[:, 1]]
-    return inside, (crossing @ cost).astype(np.float32), crossing.sum(1)
-
-
-def _fragment_counts(
-    molecules: Molecules, molecule: int, inside: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Element counts of fragments as they stood in the molecule, (C, N_ELEMENTS)."""
-    start, stop = molecules.bond_offset[molecule : molecule + 2]
-    pair = molecules.bond_pair[start:stop].astype(np.int64)
-    order = _ORDER[molecules.bond_type[start:stop]]
-    element = molecules.atom_class(molecule)
-    used = np.zeros(len(element), np.float32)
-    np.add.at(used, pair.ravel(), order.repeat(2))
-    hydrogens = np.clip(np.floor(_VALENCE[element] - used + 0.25), 0, None)
-    # [nH] and charges are not visible here: spread what is missing over atoms that can hold it.
-    total = float(molecules.atom_counts[molecule, HYDROGEN])
-    hydrogens *= total / max(float(hydrogens.sum()), 1.0)
-    one_hot = np.zeros((len(element), N_ELEMENTS), np.float32)
-    one_hot[np.arange(len(element)), element] = 1
-    one_hot[:, N_HEAVY] = hydrogens
-    counts: NDArray[np.float32] = np.rint(inside.astype(np.float32) @ one_hot)
-    return counts
-
-
-def _hydrogen_shift(
-    cuts: NDArray[np.int64], charge: int, generator: np.random.Generator
-) -> NDArray[np.float32]:
-    """Hydrogens gained where single bonds break, one at each cut moving to either side."""
-    odd = cuts % 2 == 1
-    draw = generator.random(len(cuts))
-    after_odd = np.where(draw < 0.45, 0, np.where(draw < 0.8, 2 * charge, -2 * charge))
-    after_even = np.where(draw < 0.6, charge, np.where(draw < 0.8, -charge, 3 * charge))
-    return np.where(odd, after_odd, after_even).astype(np.float32)
-
-
-def _paired(
-    counts: NDArray[np.float32], charge: int, generator: np.random.Generator
-) -> NDArray[np.float32]:
-    """One hydrogen more or less where electrons would be left unpaired, as after a double bond."""
-    odd = (counts @ np.asarray(ATOMIC_NUMBERS) - charge) % 2
-    change: NDArray[np.float32] = np.where(generator.random(len(counts)) < 0.5, odd, -odd)
-    return change.astype(np.float32)
+    numbers[:, 4] = ion.energy_ev
+    return PeakRows(counts, numbers, np.zeros(k, np.int64), parent, ion.adduct, ion.instrument)

@@ -1,6 +1,6 @@
 """The encoder stage: predict the Morgan fingerprint from annotated peaks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
-from duallgd_cli.data.simulation import simulate
+from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoders.peaks import PeakBatch
@@ -62,12 +61,8 @@ class SpectrumSampler:
         self.molecules, start = np.unique(spectra.molecule[order], return_index=True)
         self.members = np.split(order, start[1:])
 
-    def draw(self, generator: np.random.Generator) -> tuple[int, list[int]]:
-        """A molecule, and spectra that share its adduct and instrument with the first one."""
-        return self.draw_from(int(generator.integers(len(self.molecules))), generator)
-
     def draw_from(self, place: int, generator: np.random.Generator) -> tuple[int, list[int]]:
-        """Likewise for the molecule at one place of `molecules`."""
+        """A molecule, and spectra that share its adduct and instrument with the first one."""
         own = self.members[place]
         first = int(own[generator.integers(len(own))])
         s = self.spectra
@@ -76,13 +71,29 @@ class SpectrumSampler:
         n_more = int(generator.integers(_MERGED + 1)) if generator.random() < 0.4 else 0
         return int(self.molecules[place]), [first, *more[:n_more].tolist()]
 
+    def rows(
+        self, settings: TrainingSettings, generator: np.random.Generator, place: int | None = None
+    ) -> tuple[PeakRows, NDArray[np.uint16]]:
+        """Augmented peaks of a draw, and the true bits.
+
+        Args:
+            settings: Of the run.
+            generator: Source of randomness.
+            place: Of the molecule in `molecules`, or None for any.
+        """
+        chosen = int(generator.integers(len(self.molecules))) if place is None else place
+        molecule, numbers = self.draw_from(chosen, generator)
+        peaks = from_prepared(self.spectra, numbers)
+        own = augment(peaks, settings.data.peak_dropout, generator)
+        return own, self.spectra.molecules.fingerprint_bits(molecule)
+
 
 class EncoderStage:
     """Batches and losses of fingerprint prediction.
 
     Args:
         spectra: Prepared spectra; fold train is trained on, fold val looked at.
-        structures: Molecules without spectra for simulated ones, or None.
+        simulated: Prepared simulated spectra to train on beside them, or None.
         settings: Of the run.
         rank: This process.
         world_size: Number of processes.
@@ -91,23 +102,17 @@ class EncoderStage:
     def __init__(
         self,
         spectra: PreparedSpectra,
-        structures: Molecules | None,
+        simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.spectra, self.structures, self.settings = spectra, structures, settings
+        self.spectra, self.settings = spectra, settings
         self.rank, self.world_size = rank, world_size
-        self.sampler = SpectrumSampler(spectra, "train")
-        share = settings.data.simulated_share if structures is not None else 0.0
+        self.measured = SpectrumSampler(spectra, "train")
+        self.simulated = None if simulated is None else SpectrumSampler(simulated, "train")
+        share = settings.data.simulated_share if simulated is not None else 0.0
         self.n_simulated = round(settings.data.spectra_per_batch * share)
-        if structures is not None:
-            fits = structures.n_heavy <= settings.data.max_atoms
-            train = structures.fold == FOLDS.index("train")
-            bonded = np.diff(structures.bond_offset) > 0
-            self.structure_rows = np.flatnonzero(fits & train & bonded)
-            if not len(self.structure_rows):
-                raise UnreadableError("the prepared structures hold no molecule of fold train")
         val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
         chosen = np.random.default_rng(settings.seed).permutation(val)[:_VALIDATION_SPECTRA]
         self.validation = np.sort(chosen)
@@ -121,17 +126,13 @@ class EncoderStage:
         """Measured and simulated spectra: a function of seed, step and rank."""
         del planned
         generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        rows: list[PeakRows] = []
-        bits: list[NDArray[np.uint16]] = []
-        for _ in range(self.settings.data.spectra_per_batch - self.n_simulated):
-            molecule, numbers = self.sampler.draw(generator)
-            measured = from_prepared(self.spectra, numbers)
-            rows.append(augment(measured, self.settings.data.peak_dropout, generator))
-            bits.append(self.spectra.molecules.fingerprint_bits(molecule))
-        if self.structures is not None:
-            for row in generator.choice(self.structure_rows, self.n_simulated).tolist():
-                rows.append(simulate(self.structures, row, generator))
-                bits.append(self.structures.fingerprint_bits(row))
+        n_measured = self.settings.data.spectra_per_batch - self.n_simulated
+        drawn = [self.measured.rows(self.settings, generator) for _ in range(n_measured)]
+        if self.simulated is not None:
+            drawn += [
+                self.simulated.rows(self.settings, generator) for _ in range(self.n_simulated)
+            ]
+        rows, bits = zip(*drawn, strict=True)
         return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
 
     def loss(self, model: DualLGD, batch: SpectrumBatch) -> tuple[Tensor, Tensor]:
@@ -160,7 +161,7 @@ class EncoderStage:
         return fingerprint_figures(torch.cat(probability), torch.cat(truth))
 
 
-def dense_bits(bits: list[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:
+def dense_bits(bits: Sequence[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:
     """On-bits as float 0/1, (B, n_bits)."""
     dense = torch.zeros(len(bits), n_bits)
     for b, index in enumerate(bits):

@@ -1,11 +1,12 @@
-"""The joint stage: encoder and denoiser end to end on measured spectra.
+"""The joint stage: encoder and denoiser end to end on spectra.
 
-Every other step goes on with structures and spoilt fingerprints, so that the denoiser does not
-forget the many molecules that have no spectrum.
+Steps on measured spectra take turns with steps on structures and spoilt fingerprints, so that the
+denoiser does not forget the many molecules that have no spectrum, and on simulated spectra.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
-from duallgd_cli.data.peaks import augment, from_prepared, peak_batch
+from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.condition import keep_bits
@@ -52,12 +53,57 @@ class JointBatch:
         return self.graphs.n_samples
 
 
+class _LabelledSpectra:
+    """Batches of spectra with the graphs of their molecules.
+
+    Args:
+        spectra: Measured or simulated; fold train is drawn from.
+        settings: Of the run.
+        rank: This process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self, spectra: PreparedSpectra, settings: TrainingSettings, rank: int, world_size: int
+    ) -> None:
+        data = settings.data
+        self.molecules, self.settings = spectra.molecules, settings
+        self.rank, self.world_size = rank, world_size
+        self.sampler = SpectrumSampler(spectra, "train")
+        sizes = spectra.molecules.n_heavy[self.sampler.molecules]
+        self.places = np.flatnonzero(sizes <= data.max_atoms)
+        if not len(self.places):
+            raise UnreadableError(
+                "the prepared data hold no spectrum of fold train of a molecule of at most "
+                f"{data.max_atoms} heavy atoms"
+            )
+        self.sizes = sizes[self.places]
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
+        self.collator = MoleculeCollator(spectra.molecules, None, data.shuffle_share)
+
+    def plan(self, first_step: int) -> Iterator[Planned]:
+        """Places of molecules in the sampler, and their padded size."""
+        for members in self.plan_of.stream(self.sizes, first_step, self.rank, self.world_size):
+            yield self.places[members], int(self.plan_of.padded(self.sizes[members]).max())
+
+    def collate(self, planned: Planned, step: int) -> JointBatch:
+        """Spectra with their graphs: a function of seed, step and rank."""
+        places, size = planned
+        generator = np.random.default_rng((self.settings.seed, step, self.rank))
+        drawn = [self.sampler.rows(self.settings, generator, int(place)) for place in places]
+        rows, bits = zip(*drawn, strict=True)
+        spectra = SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
+        molecules = self.sampler.molecules[places].astype(np.int64)
+        return JointBatch(spectra, graph_batch(self.collator, (molecules, size), generator))
+
+
 class JointStage:
     """Spectrum-conditioned generation with a fingerprint loss beside the bond loss.
 
     Args:
         spectra: Prepared spectra.
-        structures: Molecules without spectra, or None to train on spectra alone.
+        structures: Molecules without spectra, or None for spectra alone.
+        simulated: Prepared simulated spectra, or None for measured ones alone.
         settings: Of the run.
         rank: This process.
         world_size: Number of processes.
@@ -67,57 +113,33 @@ class JointStage:
         self,
         spectra: PreparedSpectra,
         structures: Molecules | None,
+        simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.spectra, self.settings = spectra, settings
-        self.rank, self.world_size = rank, world_size
         ranks = (rank, world_size)
-        self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
         self.encoder = EncoderStage(spectra, None, settings, *ranks)
-        self.sampler = SpectrumSampler(spectra, "train")
-        fits = spectra.molecules.n_heavy[self.sampler.molecules] <= settings.data.max_atoms
-        self.places = np.flatnonzero(fits)
-        if not len(self.places):
-            raise UnreadableError(
-                "the prepared data hold no spectrum of fold train of a molecule of at most "
-                f"{settings.data.max_atoms} heavy atoms"
-            )
-        self.plan_of = BatchPlan(settings.data.pairs_per_batch, settings.data.bucket, settings.seed)
-        self.collator = MoleculeCollator(spectra.molecules, None, settings.data.shuffle_share)
+        self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
+        self.turns: list[_LabelledSpectra | DecoderStage] = [
+            _LabelledSpectra(spectra, settings, *ranks)
+        ]
+        if self.decoder is not None:
+            self.turns.append(self.decoder)
+        if simulated is not None:
+            self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
 
     def plan(self, first_step: int) -> Iterator[Planned]:
-        """Places of molecules in the sampler, or structures, and their padded size."""
-        share = 1 if self.decoder is None else 2
-        sizes = self.spectra.molecules.n_heavy[self.sampler.molecules[self.places]]
-        own = self.plan_of.stream(sizes, -(-first_step // share), self.rank, self.world_size)
-        others = None if self.decoder is None else self.decoder.plan(first_step // share)
-        step = first_step
-        while True:
-            if others is not None and step % 2:
-                yield next(others)
-            else:
-                members = next(own)
-                yield self.places[members], int(self.plan_of.padded(sizes[members]).max())
-            step += 1
+        """Rows or places of molecules, and their padded size, of whose turn it is."""
+        n = len(self.turns)
+        done = [(first_step + n - 1 - turn) // n for turn in range(n)]
+        streams = [turn.plan(before) for turn, before in zip(self.turns, done, strict=True)]
+        for step in count(first_step):
+            yield next(streams[step % n])
 
     def collate(self, planned: Planned, step: int) -> JointBatch | GraphBatch:
         """Spectra with their graphs, or structures: a function of seed, step and rank."""
-        if self.decoder is not None and step % 2:
-            return self.decoder.collate(planned, step)
-        places, size = planned
-        generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        drawn = [self.sampler.draw_from(int(place), generator) for place in places]
-        molecules = np.asarray([molecule for molecule, _ in drawn])
-        dropout = self.settings.data.peak_dropout
-        rows = [
-            augment(from_prepared(self.spectra, numbers), dropout, generator)
-            for _, numbers in drawn
-        ]
-        truth = dense_bits([self.spectra.molecules.fingerprint_bits(m) for m in molecules])
-        peaks = SpectrumBatch(peak_batch(rows), truth.bool())
-        return JointBatch(peaks, graph_batch(self.collator, (molecules, size), generator))
+        return self.turns[step % len(self.turns)].collate(planned, step)
 
     def loss(self, model: DualLGD, batch: JointBatch | GraphBatch) -> tuple[Tensor, Tensor]:
         """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
@@ -128,10 +150,10 @@ class JointStage:
         bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
         condition = replace(batch.graphs.condition, bit=bit, bit_log_prob=log_prob)
         graph, uniform = batch.graphs.graph, batch.graphs.uniform
-        summed, count = bond_loss(model, graph, condition, t, uniform)
+        summed, pairs = bond_loss(model, graph, condition, t, uniform)
         truth = batch.spectra.fingerprint.float()
         entropy = binary_cross_entropy_with_logits(logits, truth, reduction="sum")
-        return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * count, count
+        return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Fingerprint figures on fold val, and the denoiser's where structures are given."""

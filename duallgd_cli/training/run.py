@@ -51,7 +51,8 @@ class TrainingRequest:
         settings: Of network and run.
         out: Folder of the run.
         data: Prepared spectra (encoder, joint) or molecules (decoder).
-        structures: Prepared structures beside spectra, or None.
+        structures: Prepared structures beside spectra, for the joint stage, or None.
+        simulated: Prepared simulated spectra beside measured ones, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
@@ -63,6 +64,7 @@ class TrainingRequest:
     out: Path
     data: Path
     structures: Path | None = None
+    simulated: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     stop_after: int | None = None
     minutes: float | None = None
@@ -139,6 +141,7 @@ def _freeze(model: DualLGD, stage: str) -> None:
 
 def _stage(request: TrainingRequest, group: Group) -> Stage:
     settings, ranks = request.settings.training, (group.rank, group.world_size)
+    _refuse_unused(request)
     kind = read_manifest(request.data).get("kind")
     if settings.stage == "decoder":
         molecules = load_in_order(request.data, request.atom_order, settings.seed)
@@ -149,14 +152,29 @@ def _stage(request: TrainingRequest, group: Group) -> Stage:
             "prepare some with 'duallgd data spectra'"
         )
     spectra = load_spectra(request.data)
-    structures = None if request.structures is None else load_molecules(request.structures)
+    simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":
-        return EncoderStage(spectra, structures, settings, *ranks)
-    return JointStage(spectra, structures, settings, *ranks)
+        return EncoderStage(spectra, simulated, settings, *ranks)
+    structures = None if request.structures is None else load_molecules(request.structures)
+    return JointStage(spectra, structures, simulated, settings, *ranks)
+
+
+def _refuse_unused(request: TrainingRequest) -> None:
+    """Data that a stage would not look at are a mistake, and must not be on its record."""
+    stage = request.settings.training.stage
+    if stage == "decoder" and request.simulated is not None:
+        raise UsageError("stage decoder trains on structures alone; leave --simulated out")
+    if stage == "encoder" and request.structures is not None:
+        raise UsageError(
+            "stage encoder trains on spectra alone; make some of these structures with "
+            "'duallgd data simulate' and give them as --simulated"
+        )
 
 
 def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) -> dict[str, Any]:
-    folders = {"data": request.data, "structures": request.structures}
+    folders = {
+        "data": request.data, "structures": request.structures, "simulated": request.simulated,
+    }  # fmt: skip
     return {
         "version": __version__,
         "torch": torch.__version__,

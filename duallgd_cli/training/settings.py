@@ -46,7 +46,7 @@ class TrainingData:
         clean_share: Share of fingerprints that are not spoilt (decoder stage).
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
-        simulated_share: Share of simulated spectra in an encoder batch, where structures are given.
+        simulated_share: Share of simulated spectra in an encoder batch, where there are any.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
             Changes no number, so a run may go on with another.

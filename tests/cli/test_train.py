@@ -8,6 +8,7 @@ import torch
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_simulation import simulated_folder
 
 TINY = [
     "--config", "tiny", "--device", "cpu", "--threads", "1",
@@ -171,17 +172,22 @@ def test_quiet_says_nothing(duallgd, structures):
 
 def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
     spectra = spectra_folder(tmp_path / "spectra")
+    simulated = simulated_folder(tmp_path / "simulated")
 
     for arguments in (
         ["--stage", "decoder", "--data", structures, "-o", "decoder"],
-        ["--stage", "encoder", "--data", spectra, "--structures", structures, "-o", "encoder"],
-        ["--stage", "joint", "--data", spectra, "--structures", structures, "-o", "joint",
+        ["--stage", "encoder", "--data", spectra, "--simulated", simulated, "-o", "encoder"],
+        ["--stage", "joint", "--data", spectra, "--structures", structures,
+         "--simulated", simulated, "-o", "joint",
          "--init-denoiser", "decoder", "--init-encoder", "encoder/model.safetensors"],
     ):  # fmt: skip
         done = duallgd("train", *arguments, *TINY)
         assert done.code == 0, done.err
 
     assert "fp_tanimoto" in (tmp_path / "joint" / "metrics.jsonl").read_text()
+    for stage in ("encoder", "joint"):
+        data = load(tmp_path / stage / "model.safetensors").record["data"]
+        assert data["simulated"]["kind"] == "spectra"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +196,12 @@ def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
         (["--data", "none"], 66, "none holds no prepared data"),
         (["--data", "structures", "--stage", "joint"], 2, "stage joint needs prepared spectra"),
         (["--data", "structures", "--stage", "last"], 2, "must be one of decoder, encoder, joint"),
+        (["--data", "structures", "--simulated", "x"], 2, "leave --simulated out"),
+        (
+            ["--data", "structures", "--structures", "structures", "--stage", "encoder"],
+            2,
+            "'duallgd data simulate' and give them as --simulated",
+        ),
         (["--data", "structures", "--config", "huge"], 2, "neither a YAML file nor a preset"),
         (["--data", "structures", "--set", "training.stepz=1"], 2, "did you mean steps?"),
         (["--data", "structures", "--init-encoder", "no"], 69, "weights no do not exist"),

@@ -16,9 +16,10 @@ from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.model.settings import EncoderSettings
 
 _N_ADDUCTS: Final = 16
-_N_INSTRUMENTS: Final = 3
+N_INSTRUMENTS: Final = 3
 _N_CARRIERS: Final = 3
 _STEPS: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
+N_COUNT_FEATURES: Final = len(_STEPS) + 1
 _ENERGY_SCALE_EV: Final = 50.0
 
 
@@ -32,14 +33,14 @@ class FormulaTransformer(nn.Module):
     def __init__(self, settings: EncoderSettings) -> None:
         super().__init__()
         width = settings.width
-        per_formula = N_ELEMENTS * (len(_STEPS) + 1)
+        per_formula = N_ELEMENTS * N_COUNT_FEATURES
         self.peak_in = nn.Linear(2 * per_formula + 8, 2 * width)
         self.peak_out = nn.Linear(2 * width, width)
         self.parent_in = nn.Linear(per_formula, 2 * width)
         self.parent_out = nn.Linear(2 * width, width)
         self.carrier = nn.Embedding(_N_CARRIERS, width)
         self.adduct = nn.Embedding(_N_ADDUCTS, width)
-        self.instrument = nn.Embedding(_N_INSTRUMENTS, width)
+        self.instrument = nn.Embedding(N_INSTRUMENTS, width)
         self.layers = nn.ModuleList(_Layer(settings) for _ in range(settings.layers))
         self.norm = nn.LayerNorm(width)
         self.pool = nn.Linear(width, settings.heads)
@@ -50,7 +51,7 @@ class FormulaTransformer(nn.Module):
 
     def forward(self, peaks: PeakBatch) -> Tensor:
         """Fingerprint logits, (B, F)."""
-        parent = self.parent_out(relu(self.parent_in(_count_features(peaks.parent))))
+        parent = self.parent_out(relu(self.parent_in(count_features(peaks.parent))))
         parent = parent + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
         rows = self.peak_out(relu(self.peak_in(_peak_features(peaks))))
         rows = rows + self.carrier(peaks.carrier)
@@ -93,7 +94,7 @@ class _Layer(nn.Module):
         return tokens + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
 
 
-def _count_features(counts: Tensor) -> Tensor:
+def count_features(counts: Tensor) -> Tensor:
     """Counts as a ramp over thresholds, so that one linear layer can tell small counts apart."""
     ramps = (counts.unsqueeze(-1) / _steps(counts.device)).clamp(max=1.0)
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
@@ -122,5 +123,5 @@ def _peak_features(peaks: PeakBatch) -> Tensor:
         ],
         -1,
     )
-    parts = [_count_features(peaks.subformula), _count_features(loss.clamp_min(0)), numbers]
+    parts = [count_features(peaks.subformula), count_features(loss.clamp_min(0)), numbers]
     return torch.cat(parts, -1)

@@ -1,15 +1,27 @@
-"""Simulated spectra obey the arithmetic that measured ones do."""
+"""Simulated spectra obey the arithmetic that measured ones do, and follow the fragment model."""
 
 import numpy as np
 import pytest
+import torch
 
-from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.chem.elements import ATOMIC_NUMBERS, ELECTRON_MASS_DA, MASSES_DA
-from duallgd_cli.data.simulation import simulate
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data import simulation
+from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.peaks import MAX_ROWS
+from duallgd_cli.data.simulation import (
+    N_INPUTS,
+    Simulator,
+    fragment_features,
+    measured_intensity,
+)
+from duallgd_cli.model.fragment_model import SHIFTS
 from tests.made_prepared import SMILES, molecules_of
+from tests.made_simulation import QTOF, ion, model_of, simulator
 
-SATURATED = ("CCO", "CCCN", "CC(C)OCCN", "OC1CCCCC1CN", "CCOCCSCCCl", "CC(O)C(N)CO")
 SEEDS = range(12)
+CHOLINE, ASPIRIN = 8, 4
 
 
 @pytest.fixture(scope="module")
@@ -17,20 +29,101 @@ def molecules():
     return molecules_of()
 
 
-def electrons(rows):
-    """Electrons of each fragment ion."""
-    charge = ADDUCTS[rows.adduct].charge
-    return rows.subformula @ np.array(ATOMIC_NUMBERS) - charge
+@pytest.fixture
+def nothing_strange(monkeypatch):
+    """Fragments alone, with chances as the model says them."""
+    monkeypatch.setattr(simulation, "_STRANGE_PEAKS", 0.0)
+    monkeypatch.setattr(simulation, "_CHANCE_SPREAD", 0.0)
+
+
+def found_in(smiles):
+    return fragments(molecules_of(smiles), 0, np.random.default_rng(1))
+
+
+def measured(found, one, **intensities):
+    """Non-zero intensities, by the formula of a fragment and its hydrogen shift."""
+    subformula = np.array([Formula.parse(text).array for text in intensities], np.uint8)
+    given = np.array(list(intensities.values()), np.float16)
+    got = measured_intensity(found, one, subformula.reshape(-1, HYDROGEN + 1), given)
+    assert got.shape == (len(found.counts), len(SHIFTS))
+    return {
+        (str(Formula(tuple(found.counts[c].astype(int).tolist()))), SHIFTS[s]): float(got[c, s])
+        for c, s in np.argwhere(got)
+    }
+
+
+@pytest.mark.parametrize(
+    ("adduct", "ethyl", "hydroxide"),
+    [("[M+H]+", -1, 1), ("[M-H]-", 1, 3), ("[M]+", 0, 2)],
+)
+def test_peaks_are_counted_from_the_hydrogens_that_carry_the_charge(adduct, ethyl, hydroxide):
+    got = measured(found_in("CCO"), ion(adduct), C2H5=1.0, H3O=0.5)
+
+    assert got == {("C2H5", ethyl): 1.0, ("HO", hydroxide): 0.5}
+
+
+def test_a_peak_goes_to_the_cheapest_fragment_of_its_heavy_atoms():
+    got = measured(found_in("CCO"), ion(), CH3=0.5)
+
+    assert got == {("CH3", -1): 0.5}  # and not to CH2, for which two bonds are cut
+
+
+def test_a_peak_goes_to_the_fragment_whose_hydrogens_are_nearest():
+    """C3 is propyl at one end, for one cut, or C3H2 in the middle of the chain, for two."""
+    found = found_in("CCCC#CCO")
+
+    middle, end = (measured(found, ion(), **{text: 1.0}) for text in ("C3H3", "C3H7"))
+
+    assert (next(iter(middle))[0], next(iter(end))[0]) == ("C3H2", "C3H7")
+
+
+def test_a_peak_that_no_fragment_explains_is_left_out():
+    acid = found_in("OC(=O)c1ccccc1")
+
+    assert measured(acid, ion(), C8H5=1.0, CH9=1.0, N=1.0) == {}
+    assert measured(acid, ion()) == {}
+    assert measured(acid, ion(), C8H5=1.0, C7H5O=0.25) == {("C7H5O", -1): 0.25}
+
+
+@pytest.mark.parametrize(("peak", "shift"), [("C2H", -5), ("C2", None), ("C2H11", 5)])
+def test_hydrogen_shifts_have_a_range(peak, shift):
+    expected = {} if shift is None else {("C2H5", shift): 1.0}
+
+    assert measured(found_in("CCO"), ion(), **{peak: 1.0}) == expected
+
+
+def test_of_two_peaks_of_one_fragment_the_brighter_counts():
+    found = found_in("CCO")
+    subformula = np.array([Formula.parse("C2H5").array] * 2)
+
+    got = measured_intensity(found, ion(), subformula, np.array([0.25, 0.75]))
+
+    assert got.max() == got.sum() == 0.75
+
+
+def test_features_tell_fragment_ion_and_energy_apart():
+    found = found_in("CCO")
+    known = fragment_features(found, ion())
+
+    assert known.shape == (len(found.counts), N_INPUTS)
+    assert known.isfinite().all()
+    assert len(torch.unique(known, dim=0)) == len(known)
+    for other in (ion("[M-H]-"), ion(energy_ev=30), ion(instrument=QTOF), ion(energy_ev=0)):
+        assert not torch.equal(fragment_features(found, other), known)
+    unknown, zero = (fragment_features(found, ion(energy_ev=ev)) for ev in (float("nan"), 0.0))
+    assert unknown.isfinite().all()
+    assert not torch.equal(unknown, zero)
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
-def test_every_fragment_is_a_part_of_the_ion(molecules, row):
+def test_every_peak_is_a_part_of_the_ion(molecules, row):
     for seed in SEEDS:
-        rows = simulate(molecules, row, np.random.default_rng(seed))
+        rows = simulator().spectrum(molecules, row, np.random.default_rng(seed))
 
         assert (rows.subformula >= 0).all()
         assert (rows.subformula <= rows.parent).all()
         assert (rows.subformula == np.rint(rows.subformula)).all()
+        assert rows.subformula[:, :N_HEAVY].any(1).all()
         change = np.array(ADDUCTS[rows.adduct].change)
         np.testing.assert_array_equal(rows.parent, molecules.atom_counts[row] + change)
 
@@ -38,7 +131,7 @@ def test_every_fragment_is_a_part_of_the_ion(molecules, row):
 @pytest.mark.parametrize("row", range(len(SMILES)))
 def test_masses_are_those_of_the_sub_formulas(molecules, row):
     for seed in SEEDS:
-        rows = simulate(molecules, row, np.random.default_rng(seed))
+        rows = simulator().spectrum(molecules, row, np.random.default_rng(seed))
 
         charge = ADDUCTS[rows.adduct].charge
         exact = rows.subformula.astype(float) @ np.array(MASSES_DA) - charge * ELECTRON_MASS_DA
@@ -46,59 +139,114 @@ def test_masses_are_those_of_the_sub_formulas(molecules, row):
         assert np.abs(rows.numbers[:, 1]).max() < 15
 
 
-def test_numbers_look_like_a_spectrum(molecules):
-    rows = simulate(molecules, 4, np.random.default_rng(1))
+@pytest.mark.parametrize("energy", [35.0, float("nan")])
+def test_numbers_look_like_a_spectrum(molecules, energy):
+    one = ion("[M-H]-", energy, QTOF)
 
-    intensity, _, _, share, energy = rows.numbers.T
-    assert intensity.max() == pytest.approx(1)
+    rows = simulator(one).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+
+    intensity, _, _, share, energies = rows.numbers.T
+    assert intensity.max() == 1
     assert (intensity > 0).all()
     assert (share == 1).all()
-    assert np.isnan(energy).all()
+    np.testing.assert_array_equal(energies, np.full(len(energies), energy, np.float32))
     assert not rows.carrier.any()
-    assert len(np.unique(rows.subformula, axis=0)) == len(rows.subformula)
+    assert (ADDUCTS[rows.adduct].name, rows.instrument) == ("[M-H]-", QTOF)
+    assert 1 < len(np.unique(rows.subformula, axis=0)) == len(rows.subformula)
 
 
-def test_both_polarities_are_drawn(molecules):
-    adducts = [simulate(molecules, 4, np.random.default_rng(s)).adduct for s in range(200)]
+def test_ions_are_drawn_by_their_weights(molecules):
+    ions = [ion(energy_ev=10), ion(energy_ev=20), ion("[M-H]-")]
+    draw = Simulator(model_of(-50), ions, np.array([0.5, 0.2, 0.3]))
 
-    names = [ADDUCTS[index].name for index in adducts]
-    assert set(names) == {"[M+H]+", "[M-H]-"}
-    assert 0.2 < names.count("[M-H]-") / 200 < 0.4
+    generator = np.random.default_rng(1)
+    drawn = [draw.spectrum(molecules, 0, generator) for _ in range(300)]
 
-
-def test_single_bonds_broken_leave_an_even_number_of_electrons():
-    saturated = molecules_of(*SATURATED)
-
-    for row in range(len(SATURATED)):
-        for seed in SEEDS:
-            rows = simulate(saturated, row, np.random.default_rng(seed))
-            assert (electrons(rows) % 2 == 0).all()
+    seen = [(ADDUCTS[rows.adduct].name, float(rows.numbers[0, 4])) for rows in drawn]
+    share = [seen.count(one) / 300 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
+    np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.08)
 
 
-def test_any_bonds_broken_leave_an_even_number_of_electrons(molecules):
-    odd = [
-        electrons(simulate(molecules, row, np.random.default_rng(seed))) % 2
-        for row in range(len(SMILES))
-        for seed in SEEDS
-    ]
+def test_a_permanent_cation_flies_as_it_is(molecules):
+    for seed in SEEDS:
+        rows = simulator().spectrum(molecules, CHOLINE, np.random.default_rng(seed))
 
-    assert not np.concatenate(odd).any()
+        assert ADDUCTS[rows.adduct].name == "[M]+"
+        np.testing.assert_array_equal(rows.parent, molecules.atom_counts[CHOLINE])
+
+
+@pytest.mark.parametrize(("smiles", "drawn"), [("CCO", "[M]+"), ("ClC(Cl)(Cl)Cl", "[M-H]-")])
+def test_a_molecule_becomes_no_ion_that_it_cannot_be(smiles, drawn):
+    rows = simulator(ion(drawn)).spectrum(molecules_of(smiles), 0, np.random.default_rng(1))
+
+    assert ADDUCTS[rows.adduct].name == "[M+H]+"
+    assert (rows.parent >= 0).all()
+
+
+@pytest.mark.parametrize(("adduct", "shift"), [("[M+H]+", -1), ("[M-H]-", 1), ("[M+H]+", 0)])
+def test_peaks_are_the_fragments_that_the_model_names(nothing_strange, molecules, adduct, shift):
+    found = fragments(molecules, 0, np.random.default_rng(1))
+    expected = found.counts.copy()
+    expected[:, HYDROGEN] += simulation.CARRIED[BY_NAME[adduct].index] + shift
+
+    rows = simulator(ion(adduct), log_odds=50, shift=shift).spectrum(
+        molecules, 0, np.random.default_rng(1)
+    )
+
+    possible = (expected >= 0).all(1) & (expected <= rows.parent).all(1)
+    assert {tuple(row) for row in rows.subformula} == {tuple(row) for row in expected[possible]}
+
+
+def test_the_likelier_a_fragment_the_more_often_it_is_seen(nothing_strange, molecules):
+    draw = simulator(ion(), log_odds=-2.0, shift=0)
+    whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
+
+    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
+
+    share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
+    assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
+
+
+def test_where_nothing_is_seen_the_ion_itself_is_left(nothing_strange, molecules):
+    rows = simulator(log_odds=-50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+
+    np.testing.assert_array_equal(rows.subformula, [rows.parent])
+    assert rows.numbers[:, 0].tolist() == [1]
+
+
+def test_peaks_that_are_no_fragment_are_few_and_faint(molecules):
+    draw = simulator(ion(), log_odds=-50)
+
+    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(100)]
+
+    # One row where nothing strange was drawn: the ion itself.
+    assert 1 < np.mean([len(rows.carrier) for rows in drawn]) < 3
+    assert {len(rows.carrier) for rows in drawn} > {1, 2, 3}
+
+
+def test_the_brightest_peaks_are_kept(molecules):
+    rows = simulator(log_odds=50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+    every = fragments(molecules, ASPIRIN, np.random.default_rng(1))
+
+    assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
+    assert len(rows.carrier) == MAX_ROWS
+    assert (np.diff(rows.numbers[:, 0]) <= 0).all()
+    # Had any been kept, intensities would go down to the faintest.
+    assert rows.numbers[:, 0].min() > 2 * np.exp(-7)
 
 
 def test_a_spectrum_follows_from_its_seed(molecules):
-    first, again, other = (simulate(molecules, 5, np.random.default_rng(s)) for s in (1, 1, 2))
+    first, again, other = (
+        simulator().spectrum(molecules, ASPIRIN, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
 
     np.testing.assert_array_equal(first.numbers, again.numbers)
     np.testing.assert_array_equal(first.subformula, again.subformula)
     assert first.numbers.shape != other.numbers.shape or (first.numbers != other.numbers).any()
 
 
-def test_the_fragments_of_ethanol_are_those_of_its_two_bonds():
-    ethanol = molecules_of("CCO")
-
-    heavy = set()
-    for seed in range(60):
-        rows = simulate(ethanol, 0, np.random.default_rng(seed))
-        heavy |= {tuple(counts[[0, 2]].astype(int)) for counts in rows.subformula}
-
-    assert heavy == {(2, 1), (2, 0), (1, 1), (1, 0), (0, 1)}
+def test_what_carries_a_charge_is_what_the_adduct_changes():
+    for index, hydrogens in simulation.CARRIED.items():
+        assert ADDUCTS[index].index == index
+        assert ADDUCTS[index].change[HYDROGEN] == hydrogens
+        assert not any(ADDUCTS[index].change[:HYDROGEN])

@@ -16,6 +16,7 @@ from duallgd_cli.training.compiled import compile_layers
 from duallgd_cli.training.presets import preset_names, run_settings
 from duallgd_cli.training.run import TrainingRequest, run_training
 from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_simulation import simulated_folder
 from tests.made_spectra import block, mgf
 from tests.made_training import cpu, figures, state
 
@@ -45,6 +46,11 @@ def spectra(tmp_path_factory):
 @pytest.fixture(scope="module")
 def structures(tmp_path_factory):
     return structures_folder(tmp_path_factory.mktemp("made") / "structures")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    return simulated_folder(tmp_path_factory.mktemp("made") / "simulated")
 
 
 def settings_of(stage, *overrides, steps=3):
@@ -105,14 +111,16 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
         assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
 
 
-def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures):
-    record = trained(tmp_path, spectra, "joint", structures=structures).record
+def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures, simulated):
+    record = trained(tmp_path, spectra, "joint", structures=structures, simulated=simulated).record
 
     assert record["data"]["data"]["kind"] == "spectra"
     assert record["data"]["data"]["source"]["file"] == "spectra.tsv"
     assert record["data"]["data"]["holdout_removed"] == 0
     assert record["data"]["structures"]["molecules"] == 12
     assert len(record["data"]["structures"]["sha256"]) == 64
+    assert record["data"]["simulated"]["spectra"] == 12
+    assert record["data"]["simulated"]["source"]["model"] == {"made": True}
     assert record["training"]["stage"] == "joint"
     assert record["device"] == "cpu"
     assert record["step"] == 3
@@ -127,8 +135,9 @@ def test_a_run_with_held_out_spectra_reports_on_them(tmp_path, spectra):
 
 
 @pytest.mark.parametrize("stage", ["decoder", "encoder", "joint"])
-def test_every_stage_resumes_exactly(tmp_path, spectra, structures, stage):
-    request = {"structures": structures} if stage != "decoder" else {}
+def test_every_stage_resumes_exactly(tmp_path, spectra, structures, simulated, stage):
+    request = {"structures": structures} if stage == "joint" else {}
+    request |= {"simulated": simulated} if stage != "decoder" else {}
     trained(tmp_path / "whole", spectra, stage, **request)
 
     trained(tmp_path / "parts", spectra, stage, stop_after=1, **request)

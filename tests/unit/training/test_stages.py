@@ -7,11 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.data.batches import BondGraph, MoleculeCollator
+from duallgd_cli.data.prepared import load_spectra
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
-from duallgd_cli.training.decoder import DecoderStage, bond_loss, noise_levels, noise_steps
+from duallgd_cli.training.decoder import (
+    DecoderStage,
+    GraphBatch,
+    bond_loss,
+    noise_levels,
+    noise_steps,
+)
 from duallgd_cli.training.encoder import (
     EncoderStage,
     SpectrumSampler,
@@ -21,7 +29,8 @@ from duallgd_cli.training.encoder import (
 from duallgd_cli.training.joint import JointStage
 from duallgd_cli.training.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
-from tests.made_prepared import SPECTRA, made_spectra, molecules_of
+from tests.made_prepared import SPECTRA, made_spectra
+from tests.made_simulation import simulated_folder
 
 SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
 
@@ -41,6 +50,11 @@ def train_only(tmp_path_factory):
 def unlabelled(tmp_path_factory):
     rows = [row for row in SPECTRA if row[-1] != "train"]
     return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    return load_spectra(simulated_folder(tmp_path_factory.mktemp("made") / "simulated"))
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +169,7 @@ def test_without_held_out_data_there_are_no_figures(model, train_only):
 
     assert decoder.validate(model) == {}
     assert encoder.validate(model) == {}
-    assert JointStage(train_only, None, SETTINGS).validate(model) == {}
+    assert JointStage(train_only, None, None, SETTINGS).validate(model) == {}
 
 
 def test_a_short_process_is_looked_at_within_its_steps():
@@ -169,22 +183,22 @@ def test_a_short_process_is_looked_at_within_its_steps():
     assert all(np.isfinite(value) for value in figures.values())
 
 
-@pytest.mark.parametrize("stage", [EncoderStage, JointStage])
-def test_without_a_spectrum_of_fold_train_the_stage_says_so(unlabelled, stage):
-    with pytest.raises(UnreadableError, match="hold no spectrum of fold train"):
-        stage(unlabelled, None, SETTINGS)
+def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
+    for made in (
+        lambda: EncoderStage(unlabelled, None, SETTINGS),
+        lambda: EncoderStage(spectra, unlabelled, SETTINGS),
+        lambda: JointStage(unlabelled, None, None, SETTINGS),
+        lambda: JointStage(spectra, None, unlabelled, SETTINGS),
+    ):
+        with pytest.raises(UnreadableError, match="hold no spectrum of fold train"):
+            made()
 
 
 def test_without_a_molecule_small_enough_the_joint_stage_says_so(spectra):
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
 
     with pytest.raises(UnreadableError, match=r"of fold train .* at most 3 heavy atoms"):
-        JointStage(spectra, None, settings)
-
-
-def test_without_a_structure_to_simulate_the_encoder_stage_says_so(spectra):
-    with pytest.raises(UnreadableError, match="hold no molecule of fold train"):
-        EncoderStage(spectra, molecules_of("CCO", "CCN", fold=[1, 2]), SETTINGS)
+        JointStage(spectra, None, None, settings)
 
 
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
@@ -192,9 +206,11 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
     generator = np.random.default_rng(1)
     seen = set()
 
-    for _ in range(300):
-        molecule, numbers = sampler.draw(generator)
+    for draw in range(300):
+        place = draw % len(sampler.molecules)
+        molecule, numbers = sampler.draw_from(place, generator)
         seen |= set(numbers)
+        assert molecule == sampler.molecules[place]
         assert {int(spectra.molecule[n]) for n in numbers} == {molecule}
         assert len({int(spectra.adduct[n]) for n in numbers}) == 1
         assert len(set(numbers)) == len(numbers)
@@ -202,23 +218,48 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
     assert seen == {number for number, row in enumerate(SPECTRA) if row[-1] == "train"}
 
 
-def test_an_encoder_batch_holds_measured_and_simulated_spectra(spectra):
-    stage = EncoderStage(spectra, molecules_of(), SETTINGS)
+def test_a_molecule_is_drawn_or_named_and_comes_with_its_bits(spectra):
+    sampler, generator = SpectrumSampler(spectra, "train"), np.random.default_rng(1)
+    bits = [spectra.molecules.fingerprint_bits(int(m)).tolist() for m in sampler.molecules]
+
+    named = [sampler.rows(SETTINGS, generator, place)[1].tolist() for place in range(len(bits))]
+    drawn = [bits.index(sampler.rows(SETTINGS, generator)[1].tolist()) for _ in range(60)]
+
+    assert named == bits
+    assert min(drawn.count(place) for place in range(len(bits))) > 10
+
+
+@pytest.mark.parametrize(("share", "n_simulated"), [(0.5, 3), (0.33, 2), (0.0, 0), (1.0, 6)])
+def test_an_encoder_batch_holds_measured_and_simulated_spectra(
+    spectra, simulated, share, n_simulated
+):
+    data = replace(SETTINGS.data, simulated_share=share)
+    stage = EncoderStage(spectra, simulated, replace(SETTINGS, data=data))
+    truth = {
+        name: {tuple(source.molecules.fingerprint_bits(int(m)).tolist()) for m in source.molecule}
+        for name, source in (("measured", spectra), ("simulated", simulated))
+    }
 
     batch = stage.collate(None, 0)
-    peaks, truth = batch.peaks, batch.fingerprint
 
-    assert stage.n_simulated == 3
-    assert batch.n_samples == 6
-    assert len(peaks.mask) == len(truth) == 6
-    assert truth.shape[1] == 4096
-    # Simulated spectra come last and never have an energy.
-    assert peaks.energy_ev[3:][peaks.mask[3:]].isnan().all()
+    assert stage.n_simulated == n_simulated
+    assert batch.n_samples == len(batch.peaks.mask) == len(batch.fingerprint) == 6
+    assert batch.fingerprint.shape[1] == 4096
+    for row, own in enumerate(batch.fingerprint):  # simulated ones come last
+        source = "measured" if row < 6 - n_simulated else "simulated"
+        assert tuple(own.nonzero().flatten().tolist()) in truth[source]
 
 
-def test_encoder_batches_follow_from_seed_step_and_rank(spectra):
+def test_without_simulated_spectra_a_batch_is_of_measured_ones(spectra):
+    stage = EncoderStage(spectra, None, SETTINGS)
+
+    assert stage.n_simulated == 0
+    assert stage.collate(None, 0).n_samples == 6
+
+
+def test_encoder_batches_follow_from_seed_step_and_rank(spectra, simulated):
     def batch(step, rank):
-        stage = EncoderStage(spectra, molecules_of(), SETTINGS, rank, 2)
+        stage = EncoderStage(spectra, simulated, SETTINGS, rank, 2)
         return stage.collate(None, step).peaks
 
     assert torch.equal(batch(3, 0).intensity, batch(3, 0).intensity)
@@ -226,20 +267,67 @@ def test_encoder_batches_follow_from_seed_step_and_rank(spectra):
         assert other.mz.shape != batch(3, 0).mz.shape or not torch.equal(other.mz, batch(3, 0).mz)
 
 
-def test_every_other_joint_step_goes_on_with_structures(spectra):
-    stage = JointStage(spectra, made_molecules(20), SETTINGS)
+@pytest.fixture(scope="module", params=[(False, False), (True, False), (False, True), (True, True)])
+def joint(request, spectra, simulated):
+    """The joint stage and the sources that take turns."""
+    structures = made_molecules(20, largest=5) if request.param[0] else None
+    sources = [spectra.molecules, structures, simulated.molecules if request.param[1] else None]
+    stage = JointStage(spectra, structures, simulated if request.param[1] else None, SETTINGS)
+    return stage, [source for source in sources if source is not None]
 
-    whole = list(islice(stage.plan(0), 12))
-    for first in (1, 2, 5):
-        resumed = list(islice(stage.plan(first), 4))
+
+def test_a_resumed_plan_is_the_rest_of_the_whole_one(joint):
+    stage, _ = joint
+
+    whole = list(islice(stage.plan(0), 14))
+    for first in range(9):
+        resumed = list(islice(stage.plan(first), 5))
         for got, expected in zip(resumed, whole[first:], strict=False):
-            assert np.array_equal(got[0], expected[0])
+            np.testing.assert_array_equal(got[0], expected[0])
             assert got[1] == expected[1]
+
+
+def test_joint_steps_take_turns_over_their_sources(joint):
+    stage, sources = joint
+
+    for step, planned in enumerate(islice(stage.plan(0), 7)):
+        batch = stage.collate(planned, step)
+        formulas = {tuple(row) for row in sources[step % len(sources)].atom_counts.tolist()}
+        graphs = getattr(batch, "graphs", batch)
+        assert {tuple(row) for row in graphs.condition.formula.int().tolist()} <= formulas
+        assert isinstance(batch, GraphBatch) == (
+            sources[step % len(sources)] is getattr(stage.decoder, "molecules", None)
+        )
+
+
+def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, simulated):
+    stage = JointStage(spectra, None, simulated, SETTINGS)
+
+    for step, planned in enumerate(islice(stage.plan(0), 4)):
+        batch = stage.collate(planned, step)
+        # Ions that are simulated or made here differ from their molecules by hydrogens alone.
+        np.testing.assert_array_equal(
+            batch.spectra.peaks.parent[:, :HYDROGEN], batch.graphs.condition.formula[:, :HYDROGEN]
+        )
+        assert batch.n_samples == batch.spectra.n_samples
+
+
+def test_simulated_spectra_of_large_molecules_are_left_out_of_joint_steps(spectra, simulated):
+    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=5))
+    stage = JointStage(spectra, None, simulated, settings)
+
+    sizes = {
+        int(n)
+        for step, planned in enumerate(islice(stage.plan(0), 12))
+        for n in stage.collate(planned, step).graphs.condition.atom_mask.sum(1)
+    }
+
+    assert sizes == {3, 4, 5}
 
 
 def test_the_joint_loss_reaches_encoder_and_denoiser(spectra):
     model = stirred(small_settings(layers=1)).train()
-    stage = JointStage(spectra, None, SETTINGS)
+    stage = JointStage(spectra, None, None, SETTINGS)
 
     summed, count = stage.loss(model, stage.collate(next(stage.plan(0)), 0))
     (summed / count).backward()

@@ -1,0 +1,179 @@
+"""Fragments of a structure: what is left of it when up to three bonds are cut.
+
+Every single cut and the cheapest pairs are tried, and some triples at random. Fragments with the
+same counts of atoms are one row, described by the cheapest way to cut it out; the whole molecule is
+a row too. N atoms, b bonds, X cut sets, C rows.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, N_ELEMENTS
+from duallgd_cli.data.prepared import Molecules
+
+_VALENCE: Final = np.array([4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2], np.float32)
+_ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
+# What cutting a bond costs: by class, and less where a heteroatom is at one end.
+_COST: Final = np.array([0.0, 1.0, 2.0, 3.0, 2.5], np.float32)
+_HETERO_DISCOUNT: Final = 0.35
+_OXYGEN: Final = 2
+# Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
+_GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
+_ATOM_FEATURES: Final = 10
+_SIZE_SCALE: Final = 30
+N_CUT_FEATURES: Final = 2 * _ATOM_FEATURES + 10
+
+
+@dataclass(frozen=True, eq=False)
+class Fragments:
+    """Rows by ascending cost; the first is the whole molecule.
+
+    Attributes:
+        counts: Of elements, as they stood in the molecule, float32 (C, N_ELEMENTS).
+        cost: Summed over the bonds that were cut, float32 (C,).
+        cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
+            ends by kind, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
+            fragments share the row.
+    """
+
+    counts: NDArray[np.float32]
+    cost: NDArray[np.float32]
+    cuts: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    element: NDArray[np.int64]
+    pair: NDArray[np.int64]
+    kind: NDArray[np.int64]
+
+    @property
+    def to_hetero(self) -> NDArray[np.bool_]:
+        """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
+        result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
+            self.kind != BOND_AROMATIC
+        )
+        return result
+
+    @property
+    def cost(self) -> NDArray[np.float32]:
+        """Of cutting each bond, (b,)."""
+        return (_COST[self.kind] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
+
+
+def fragments(
+    molecules: Molecules,
+    molecule: int,
+    generator: np.random.Generator,
+    n_pairs: int = 500,
+    n_triples: int = 150,
+) -> Fragments:
+    """Fragments of one prepared molecule.
+
+    Args:
+        molecules: Prepared molecules.
+        molecule: Row.
+        generator: Draws the triples.
+        n_pairs: Most pairs of cuts, cheapest first.
+        n_triples: Triples of cuts, cheap ones more often.
+    """
+    start, stop = molecules.bond_offset[molecule : molecule + 2]
+    graph = _Graph(
+        molecules.atom_class(molecule),
+        molecules.bond_pair[start:stop].astype(np.int64),
+        molecules.bond_type[start:stop].astype(np.int64),
+    )
+    inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples))
+    hydrogens = _hydrogens(graph, float(molecules.atom_counts[molecule, HYDROGEN]))
+    atoms = np.zeros((len(graph.element), N_ELEMENTS), np.float32)
+    atoms[np.arange(len(atoms)), graph.element] = 1
+    atoms[:, HYDROGEN] = hydrogens
+    counts = np.rint(inside.astype(np.float32) @ atoms)
+    cost, cuts = _described(graph, inside)
+    order = np.argsort(cost, kind="stable")
+    _, first, same = np.unique(counts[order], axis=0, return_index=True, return_counts=True)
+    by_cost = np.argsort(first)
+    rows = order[first[by_cost]]
+    shared = np.log(same[by_cost]).astype(np.float32)
+    return Fragments(counts[rows], cost[rows], np.column_stack([cuts[rows], shared]))
+
+
+def _cut_sets(
+    graph: _Graph, generator: np.random.Generator, n_pairs: int, n_triples: int
+) -> NDArray[np.int64]:
+    """Bonds of each cut set, (X, 3); smaller sets repeat a bond."""
+    b, cost = len(graph.pair), graph.cost
+    one, other = np.triu_indices(b, 1)
+    cheapest = np.argsort(cost[one] + cost[other], kind="stable")[:n_pairs]
+    one, other = one[cheapest], other[cheapest]
+    chance = np.exp(-cost)
+    drawn = generator.choice(b, size=(n_triples if b else 0, 3), p=chance / chance.sum())
+    single = np.arange(b)
+    sets = [np.column_stack([single] * 3), np.column_stack([one, other, other]), drawn]
+    return np.concatenate(sets)
+
+
+def _atom_sets(graph: _Graph, cut: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Atoms of each distinct fragment, and of the whole molecule, bool (C, N)."""
+    n, x = len(graph.element), np.arange(len(cut))
+    kept = np.ones((len(cut), len(graph.pair)), np.float32)
+    kept[x[:, None], cut] = 0
+    joined = np.zeros((len(cut), n, n), np.float32)
+    joined[:, graph.pair[:, 0], graph.pair[:, 1]] = kept
+    joined += joined.transpose(0, 2, 1) + np.eye(n, dtype=np.float32)
+    for _ in range(int(np.ceil(np.log2(max(n, 2))))):
+        joined = np.minimum(joined @ joined, 1)
+    ends = graph.pair[cut].reshape(len(cut), -1)  # of all bonds of a set, (X, 6)
+    inside = joined[x[:, None], ends].reshape(-1, n).astype(bool)
+    inside = np.concatenate([inside, np.ones((1, n), bool)])
+    _, first = np.unique(np.packbits(inside, axis=1), axis=0, return_index=True)
+    distinct: NDArray[np.bool_] = inside[first]
+    return distinct
+
+
+def _hydrogens(graph: _Graph, total: float) -> NDArray[np.float32]:
+    """Of each atom, (N,), by its valence; charges and [nH] are not visible here and are shared."""
+    used = np.zeros(len(graph.element), np.float32)
+    np.add.at(used, graph.pair.ravel(), _ORDER[graph.kind].repeat(2))
+    free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
+    if not free.any():
+        free = np.ones_like(free)  # nothing says where they are
+    scaled: NDArray[np.float32] = (free * (total / float(free.sum()))).astype(np.float32)
+    return scaled
+
+
+def _described(
+    graph: _Graph, inside: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Cost of each fragment (C,), and what its cuts look like but for the last column."""
+    n, (low, high) = len(graph.element), graph.pair.T
+    atoms = _atom_kinds(graph)
+    low_in = inside[:, low]
+    crossing = low_in != inside[:, high]
+    low_only, high_only = crossing & low_in, crossing & ~low_in
+    inner = low_only @ atoms[low] + high_only @ atoms[high]
+    outer = low_only @ atoms[high] + high_only @ atoms[low]
+    kinds = (graph.kind[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
+    to_hetero = (graph.to_hetero & (graph.kind == 1)).astype(np.float32)
+    cost = crossing @ graph.cost
+    sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
+    columns = [inner, outer, crossing @ kinds, crossing @ to_hetero, cost, crossing.sum(1), *sizes]
+    return cost, np.column_stack(columns).astype(np.float32)
+
+
+def _atom_kinds(graph: _Graph) -> NDArray[np.float32]:
+    """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
+    element, pair, kind = graph.element, graph.pair, graph.kind
+    n = len(element)
+    kinds = np.zeros((n, _ATOM_FEATURES), np.float32)
+    kinds[np.arange(n), _GROUP[element]] = 1
+    double = pair[kind == 2]
+    for one, other in ((0, 1), (1, 0)):
+        kinds[double[element[double[:, other]] == _OXYGEN, one], 6] = 1
+    kinds[pair[kind == BOND_AROMATIC].ravel(), 7] = 1
+    degree = np.bincount(pair.ravel(), minlength=n)
+    kinds[:, 8], kinds[:, 9] = degree == 1, degree >= 3
+    return kinds

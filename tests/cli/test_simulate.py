@@ -1,0 +1,95 @@
+"""`duallgd data simulate`: measured spectra and structures to simulated spectra."""
+
+import subprocess
+import sys
+
+import pytest
+
+from duallgd_cli.data.prepared import load_spectra, read_manifest, verify
+from tests.made_prepared import SMILES, spectra_folder, structures_folder
+
+# As on a machine that trains and has nothing but torch and numpy to compute with.
+BARE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"rdkit", "matchms", "pyteomics", "lxml", "scipy"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+from duallgd_cli.__main__ import main
+main()
+"""
+ARGUMENTS = ["structures", "--like", "spectra", "-o", "made", "--workers", "1", "--steps", "2"]
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    structures_folder(tmp_path / "structures")
+    spectra_folder(tmp_path / "spectra")
+    return tmp_path
+
+
+def test_structures_get_spectra_like_measured_ones(duallgd, prepared):
+    done = duallgd("data", "simulate", *ARGUMENTS)
+
+    assert done.code == 0, done.err
+    assert done.out == ""
+    assert done.err == "12 simulated spectra in made\n"
+    verify(prepared / "made")
+    assert len(load_spectra(prepared / "made")) == len(SMILES)
+    model = read_manifest(prepared / "made")["source"]["model"]
+    assert (model["spectra"], model["steps"], model["seed"]) == (5, 2, 1)
+
+
+def test_options_choose_the_structures_and_the_seed(duallgd, prepared):
+    options = ["--limit", "3", "--max-atoms", "9", "--seed", "4", "--steps", "1"]
+
+    done = duallgd("data", "simulate", *ARGUMENTS[:-2], *options)
+
+    assert done.code == 0, done.err
+    manifest = read_manifest(prepared / "made")
+    assert manifest["settings"] == {"limit": 3, "max_atoms": 9, "seed": 4}
+    assert manifest["source"]["model"]["seed"] == 4
+    spectra = load_spectra(prepared / "made")
+    assert len(spectra) == 3
+    assert spectra.molecules.n_heavy.max() <= 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["none", "--like", "spectra", "-o", "made"], 66, "none holds no prepared data"),
+        (["structures", "--like", "none", "-o", "made"], 66, "none holds no prepared data"),
+        (["structures", "--like", "structures", "-o", "made"], 65, "molecule.npy is missing"),
+        (["structures", "--like", "spectra", "-o", "structures"], 2, "use another output folder"),
+        (["structures", "--like", "spectra", "-o", "./spectra"], 2, "use another output folder"),
+        (["structures", "--like", "spectra", "-o", "made", "--seed", "-1"], 2, "--seed"),
+        (["structures", "--like", "spectra", "-o", "made", "--max-atoms", "2"], 65, "no structure"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_a_sentence(
+    duallgd, prepared, arguments, code, message
+):
+    done = duallgd("data", "simulate", *arguments, "--workers", "1", "--steps", "1")
+
+    assert done.code == code
+    assert message in done.err
+    assert "Traceback" not in done.err
+    verify(prepared / "structures")
+    verify(prepared / "spectra")
+
+
+@pytest.mark.slow
+def test_no_chemistry_library_is_needed(prepared):
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, "data", "simulate", *ARGUMENTS],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=prepared,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "12 simulated spectra in made\n"

@@ -1,0 +1,182 @@
+"""Fragments are what a hand finds that cuts bonds on paper."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.elements import HYDROGEN, INDEX
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.data.fragmentation import N_CUT_FEATURES, fragments
+from tests.made_graphs import made_molecules
+from tests.made_prepared import SMILES, molecules_of
+
+ALL = 100_000
+# Of the columns of what cuts look like.
+BOND_CLASSES, N_CUTS, SIZE = slice(20, 24), 26, 27
+
+
+def found_in(smiles, n_pairs=ALL, n_triples=0, seed=1):
+    return fragments(molecules_of(smiles), 0, np.random.default_rng(seed), n_pairs, n_triples)
+
+
+def formulas(found):
+    return {str(Formula(tuple(row.astype(int).tolist()))) for row in found.counts}
+
+
+def named(found, formula):
+    """The row of a formula."""
+    counts = np.array(Formula.parse(formula).array)
+    return int(np.flatnonzero((found.counts == counts).all(1)).item())
+
+
+def on_paper(smiles, n_cuts):
+    """Counts of every part that is left when up to so many bonds are cut, one walk at a time."""
+    mol = parse_smiles(smiles)
+    bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]
+    parts = {frozenset(range(mol.GetNumAtoms()))}
+    for size in range(1, n_cuts + 1):
+        for cut in combinations(bonds, size):
+            kept = [bond for bond in bonds if bond not in cut]
+            parts |= {walk(atom, kept) for bond in cut for atom in bond}
+    return {counts_of(mol, part) for part in parts}
+
+
+def walk(start, bonds):
+    """Atoms that can be reached."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        atom = waiting.pop()
+        ends = {b if a == atom else a for a, b in bonds if atom in (a, b)}
+        waiting += ends - seen
+        seen |= ends
+    return frozenset(seen)
+
+
+def counts_of(mol, part):
+    counts = [0] * (HYDROGEN + 1)
+    for atom in map(mol.GetAtomWithIdx, part):
+        counts[INDEX[atom.GetSymbol()]] += 1
+        counts[HYDROGEN] += atom.GetTotalNumHs()
+    return tuple(counts)
+
+
+def as_set(found):
+    return {tuple(row.astype(int).tolist()) for row in found.counts}
+
+
+def test_ethanol_has_the_fragments_of_its_two_bonds():
+    found = found_in("CCO")
+
+    assert formulas(found) == {"C2H6O", "C2H5", "HO", "CH3", "CH3O", "CH2"}
+    cost = {name: found.cost[named(found, name)] for name in ("C2H5", "HO", "CH3", "CH3O", "CH2")}
+    assert cost["C2H5"] == cost["HO"] < cost["CH3"] == cost["CH3O"] < cost["CH2"]
+    assert cost["CH2"] == pytest.approx(cost["C2H5"] + cost["CH3"])
+
+
+def test_single_cuts_of_benzoic_acid_leave_its_ring_whole():
+    found = found_in("OC(=O)c1ccccc1", n_pairs=0)
+
+    assert formulas(found) == {"C7H6O2", "C6H5", "CHO2", "C7H5O", "HO", "C7H6O", "O"}
+
+
+def test_one_cut_of_a_ring_gives_nothing_and_two_give_its_arcs():
+    assert formulas(found_in("C1CCCCC1", n_pairs=0)) == {"C6H12"}
+
+    found = found_in("C1CCCCC1")
+
+    assert formulas(found) == {"C6H12", "CH2", "C2H4", "C3H6", "C4H8", "C5H10"}
+    assert found.cuts[1:, N_CUTS].tolist() == [2] * 5
+    np.testing.assert_allclose(found.cuts[1:, -1], np.log(6), rtol=1e-6)  # six arcs of a length
+
+
+def test_a_permanent_cation_keeps_its_hydrogens_where_they_are():
+    found = found_in("C[N+](C)(C)CCO")
+
+    assert {"C5H14NO", "C3H9N", "C2H5O", "C5H13N"} <= formulas(found)
+
+
+@pytest.mark.parametrize("smiles", ["n1nnn[nH]1", "c1cc[nH]c1", "O=[N+]([O-])c1ccccc1"])
+def test_hydrogens_that_no_valence_shows_are_shared(smiles):
+    found, molecules = found_in(smiles), molecules_of(smiles)
+
+    np.testing.assert_array_equal(found.counts[0], molecules.atom_counts[0])
+    assert (found.counts[:, HYDROGEN] <= molecules.atom_counts[0, HYDROGEN]).all()
+
+
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        "CCO",
+        "CC(=O)Oc1ccccc1C(=O)O",
+        "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+        "OC1CCCCC1CN",
+        "CC(C)(C)OC(=O)NCCS",
+        "OB(O)c1ccc(Cl)cc1Br",
+        "CS(C)(=O)=O",
+        "C1CC2CCC1C2",
+        "N#CC=Cc1ccc2ccccc2c1",
+    ],
+)
+def test_single_and_double_cuts_are_those_made_on_paper(smiles):
+    assert as_set(found_in(smiles)) == on_paper(smiles, 2)
+
+
+@pytest.mark.parametrize("smiles", ["CC(C)(C)OC(=O)NCCS", "C1CC2CCC1C2"])
+def test_triple_cuts_add_what_three_cuts_make_on_paper(smiles):
+    doubles, triples = as_set(found_in(smiles)), as_set(found_in(smiles, n_triples=4000))
+
+    assert doubles < triples == on_paper(smiles, 3)
+
+
+def test_the_cheapest_pairs_of_cuts_are_made_first():
+    single, one, every = (formulas(found_in("CCOC", n_pairs=n)) for n in (0, 1, ALL))
+
+    assert one - single == {"O"}  # between the two bonds to oxygen
+    assert every - one == {"CH2", "CH2O"}
+
+
+@given(st.integers(0, 10**6), st.integers(0, 40), st.integers(0, 20))
+def test_rows_are_distinct_parts_by_ascending_cost(seed, n_pairs, n_triples):
+    molecules = made_molecules(1, seed, smallest=2, largest=9)
+
+    found = fragments(molecules, 0, np.random.default_rng(seed), n_pairs, n_triples)
+
+    np.testing.assert_array_equal(found.counts[0], molecules.atom_counts[0])
+    assert len(np.unique(found.counts, axis=0)) == len(found.counts)
+    assert (found.counts >= 0).all()
+    assert (found.counts <= found.counts[0]).all()
+    assert (found.counts == np.rint(found.counts)).all()
+    assert found.cost[0] == 0
+    assert (np.diff(found.cost) >= 0).all()
+    assert (found.cost[1:] > 0).all()
+    assert found.cuts.shape == (len(found.counts), N_CUT_FEATURES)
+
+
+@pytest.mark.parametrize("row", range(len(SMILES)))
+def test_cuts_say_how_many_bonds_of_which_class_were_cut(row):
+    found = fragments(molecules_of(), row, np.random.default_rng(1))
+
+    assert not found.cuts[0, : N_CUTS + 1].any()
+    assert found.cuts[0, SIZE] == 1
+    assert (found.cuts[1:, SIZE] < 1).all()
+    n_cuts = found.cuts[:, N_CUTS]
+    np.testing.assert_array_equal(found.cuts[:, BOND_CLASSES].sum(1), n_cuts)
+    assert (n_cuts[1:] >= 1).all()
+    # Every bond that was cut has an inner and an outer end, each of one element group.
+    for ends in (slice(0, 6), slice(10, 16)):
+        np.testing.assert_array_equal(found.cuts[:, ends].sum(1), n_cuts)
+
+
+def test_only_triples_depend_on_the_seed():
+    aspirin = "CC(=O)Oc1ccccc1C(=O)O"
+
+    first, other = (found_in(aspirin, seed=seed) for seed in (1, 2))
+    drawn, again = (found_in(aspirin, 0, 150, seed=3) for _ in range(2))
+
+    np.testing.assert_array_equal(first.cuts, other.cuts)
+    np.testing.assert_array_equal(drawn.cuts, again.cuts)
+    assert as_set(drawn) != as_set(found_in(aspirin, 0, 150, seed=4))
