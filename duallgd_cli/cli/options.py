@@ -24,7 +24,7 @@ Steps = Annotated[
 Schedule = Annotated[
     str | None,
     typer.Option(
-        help="uniform, or the time steps themselves, such as 500,250,100,0.",
+        help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0.",
         rich_help_panel=SAMPLING,
     ),
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from duallgd_cli.config import SamplingSettings
+from duallgd_cli.config import AUTO_SCHEDULE, SamplingSettings
 from duallgd_cli.diffusion.jumps import parse_schedule
 from duallgd_cli.diffusion.sampler import (
     Denoise,
@@ -65,6 +65,11 @@ class Process(Protocol):
         """Share of each bond class."""
         ...
 
+    @property
+    def schedule(self) -> str:
+        """How sampling jumps where nothing else is asked for."""
+        ...
+
 
 def sampling_task(
     process: Process,
@@ -84,8 +89,9 @@ def sampling_task(
         device: Where they are drawn.
         last_jump: How the walk ends.
     """
+    schedule = process.schedule if settings.schedule == AUTO_SCHEDULE else settings.schedule
     return SamplingTask(
-        plan=parse_schedule(settings.schedule, process.n_steps, settings.steps),
+        plan=parse_schedule(schedule, process.n_steps, settings.steps),
         marginal=torch.tensor(process.marginal, device=device),
         alpha_bar=alpha_bar(process.n_steps).to(device),
         noise=Noise(seed, settings.samples, n_pairs),

@@ -99,10 +99,12 @@ class DiffusionSettings:
     Attributes:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
+        schedule: How sampling jumps where nothing else is asked for; see `diffusion.jumps`.
     """
 
     n_steps: int = 500
     marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
+    schedule: str = "quadratic"
 
     def __post_init__(self) -> None:
         require(self.n_steps >= 1, "n_steps must be at least 1")

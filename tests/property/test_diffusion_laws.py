@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, strided
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic, strided
 from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import (
@@ -297,6 +297,18 @@ def test_an_even_plan_makes_as_many_evaluations_as_asked_for(n_steps, data):
     assert np.abs(np.asarray(plan.timesteps) - exact).max() <= 0.5 + 1e-9
     assert plan.jumps()[0][0] == n_steps
     assert plan.jumps()[-1][1] == 0
+
+
+@given(st.integers(1, 1000), st.data())
+def test_a_quadratic_plan_makes_as_many_evaluations_as_asked_for(n_steps, data):
+    evaluations = data.draw(st.integers(1, n_steps))
+    plan = quadratic(n_steps, evaluations)
+
+    assert plan.n_evaluations == evaluations
+    assert plan.timesteps[0] == n_steps
+    share = np.arange(evaluations, -1, -1) / evaluations
+    latest = np.maximum(n_steps * share**2, share * evaluations)
+    assert np.abs(np.asarray(plan.timesteps) - latest).max() <= 0.5 + 1e-9
 
 
 @given(st.integers(1, 1000), st.data())

@@ -127,3 +127,8 @@ class ReferenceSettings:
         require(
             len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
         )
+
+    @property
+    def schedule(self) -> str:
+        """How its sampling jumps."""
+        return "uniform"

@@ -1,6 +1,6 @@
 import pytest
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, strided
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic, strided
 from duallgd_cli.errors import ConfigError
 
 
@@ -13,6 +13,12 @@ def test_uneven_steps_are_rounded_half_to_even():
     assert evenly_spaced(7, 2).timesteps == (7, 4, 0)
 
 
+def test_quadratic_jumps_are_short_where_little_noise_is_left():
+    assert quadratic(500, 10).timesteps == (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)
+    assert quadratic(500, 500).timesteps == tuple(range(500, -1, -1))
+    assert quadratic(500, 1).timesteps == (500, 0)
+
+
 def test_a_stride_that_does_not_divide_ends_with_a_shorter_jump():
     assert strided(10, 4).timesteps == (10, 6, 2, 0)
 
@@ -20,6 +26,7 @@ def test_a_stride_that_does_not_divide_ends_with_a_shorter_jump():
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
+        ("quadratic", (20, 11, 5, 1, 0)),
         ("uniform", (20, 15, 10, 5, 0)),
         (" Uniform ", (20, 15, 10, 5, 0)),
         ("full", tuple(range(20, -1, -1))),
@@ -35,11 +42,14 @@ def test_a_schedule_is_named_or_written_out(text, steps):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sometimes", "schedule 'sometimes' is not uniform, full, strideK or steps such as"),
-        ("", "schedule '' is not uniform"),
-        ("20,7.5,0", "schedule '20,7.5,0' is not uniform"),
-        ("stride", "schedule 'stride' is not uniform"),
-        ("stride²", "schedule 'stride²' is not uniform"),
+        (
+            "sometimes",
+            "'sometimes' is not quadratic, uniform, full, strideK or steps such as",
+        ),
+        ("", "schedule '' is not quadratic"),
+        ("20,7.5,0", "schedule '20,7.5,0' is not quadratic"),
+        ("stride", "schedule 'stride' is not quadratic"),
+        ("stride²", "schedule 'stride²' is not quadratic"),
         ("stride0", "stride must be 1 to 20, not 0"),
         ("stride21", "stride must be 1 to 20, not 21"),
         ("10,5,0", "a schedule must start at 20, not 10"),
@@ -55,10 +65,11 @@ def test_a_wrong_schedule_is_refused_with_what_is_wrong(text, message):
         parse_schedule(text, 20, 4)
 
 
+@pytest.mark.parametrize("plan", [evenly_spaced, quadratic])
 @pytest.mark.parametrize("evaluations", [0, 21])
-def test_more_evaluations_than_steps_are_refused(evaluations):
+def test_more_evaluations_than_steps_are_refused(plan, evaluations):
     with pytest.raises(ConfigError, match=f"steps must be 1 to 20, not {evaluations}"):
-        evenly_spaced(20, evaluations)
+        plan(20, evaluations)
 
 
 def test_a_plan_counts_its_evaluations():

@@ -146,12 +146,15 @@ def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):
         generator.generate(annotated(), replace(SETTINGS, schedule="400,100,0"), seed=1)
 
 
-def test_a_written_schedule_is_taken(generator):
-    evenly = generator.generate(annotated(), SETTINGS, seed=1)
-    written = replace(SETTINGS, schedule="500,375,250,125,0", steps=9)
+@pytest.mark.parametrize(
+    ("name", "steps"), [("auto", "500,281,125,31,0"), ("uniform", "500,375,250,125,0")]
+)
+def test_a_written_schedule_is_taken_as_the_named_one(generator, name, steps):
+    named = generator.generate(annotated(), replace(SETTINGS, schedule=name), seed=1)
+    written = replace(SETTINGS, schedule=steps, steps=9)
 
     np.testing.assert_array_equal(
-        generator.generate(annotated(), written, seed=1).bond_class, evenly.bond_class
+        generator.generate(annotated(), written, seed=1).bond_class, named.bond_class
     )
 
 
