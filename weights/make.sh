@@ -53,11 +53,12 @@ duallgd train --stage joint --data "$runs/massbank" --structures "$runs/structur
   "${one_core[@]}" "${log[@]}" "${small[@]}" --init-denoiser "$runs/joint2" --init-encoder "$runs/encoder3" \
   --set training.steps=3000 --set training.seed=3 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 --set training.validate_every=750
 
-# Ranking and confidence are fitted on 300 molecules of fold val, one spectrum each.
-duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --limit 300 --drop-leaked \
+# The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
+duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes
+cp weights/duallgd.train.hashes "$runs/joint3/model.train.hashes"
+
+# Ranking and confidence are fitted on 200 molecules of fold val, one spectrum each.
+duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --limit 200 --drop-leaked \
   --no-mces --no-rivals --weights "$runs/joint3/model.safetensors" -o "$runs/val3"
 duallgd calibrate "$runs/joint3/model.safetensors" --run "$runs/val3/predictions.csv" --truth "$runs/val3/truth.tsv" \
   -o weights/duallgd.safetensors
-
-# The list of what was trained on, which evaluate looks test molecules up in.
-duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes

@@ -64,8 +64,15 @@ def check_leakage(truths: Sequence[Truth], training: Training) -> Checked:
     """Look for test molecules among those that weights were trained on, exactly and nearly.
 
     Raises:
-        UsageError: There are some and that is not allowed, or nothing is left without them.
+        UsageError: There are some and that is not allowed, nothing is left without them, or they
+            are to be left out and a list of them is missing.
     """
+    unlisted = [name for name, hashes in training.hashes.items() if hashes is None]
+    if training.drop_leaked and unlisted:
+        raise UsageError(
+            f"--drop-leaked needs a list of the training molecules of {' and '.join(unlisted)}; "
+            "make one beside them with 'duallgd weights hashes', or leave the option out"
+        )
     molecules = sorted({truth.molecule for truth in truths})
     seen: set[str] = set()
     remarks = []

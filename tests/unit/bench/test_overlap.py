@@ -31,6 +31,13 @@ def test_what_a_rival_has_seen_is_left_out_too():
     assert checked.left_out == (ETHER,)
 
 
+def test_nobody_can_be_left_out_without_a_list():
+    lists = {**SEEN, "the rival x": None}
+
+    with pytest.raises(UsageError, match=r"molecules of the rival x; .*'duallgd weights hashes'"):
+        check_leakage(TRUTHS, Training(lists, drop_leaked=True))
+
+
 def test_nothing_left_is_an_error():
     everything = {"the weights": TrainingHashes.of([ETHANOL, ETHER])}
 
