@@ -24,7 +24,6 @@ from duallgd_cli.errors import ConfigError
 
 S = TypeVar("S")
 
-AUTO_SCHEDULE: Final = "auto"
 _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
 
@@ -35,8 +34,8 @@ class SamplingSettings:
     Attributes:
         steps: Network evaluations J of the jump plan, 1 to 500.
         samples: Molecules drawn per hypothesis, S.
-        schedule: ``auto`` (what the network's settings name), ``quadratic``, ``uniform``, ``full``,
-            ``strideK``, or the plan itself: ``500,200,50,0``.
+        schedule: ``quadratic``, ``uniform``, ``full``, ``strideK``, or the plan itself:
+            ``500,200,50,0``; None for what the network's settings name.
         temperature: Divides the clean-bond logits; below 1 is more conservative.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.
@@ -45,7 +44,7 @@ class SamplingSettings:
 
     steps: int = 10
     samples: int = 100
-    schedule: str = AUTO_SCHEDULE
+    schedule: str | None = None
     temperature: float = 1.0
     max_memory_mib: int = 1024
     timeout_s: float | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.bench.arms import Arm, Budget, Judging, Watcher, run_arm
-from duallgd_cli.bench.judging import COLUMNS
+from duallgd_cli.bench.judging import COLUMNS, even_jumps
 from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings, override
 from duallgd_cli.errors import UsageError
@@ -117,7 +117,7 @@ class AblationRequest:
     budget: Budget
     settings: RunSettings
     variants: tuple[str, ...] = tuple(BY_NAME)
-    sampling: SamplingSettings = field(default_factory=lambda: SamplingSettings(samples=20))
+    sampling: SamplingSettings = field(default_factory=even_jumps)
     molecules: int = 300
     encoder: Path | None = None
 

@@ -71,6 +71,11 @@ class Finished:
 COLUMNS: Final = tuple(field.name for field in fields(Finished))
 
 
+def even_jumps(samples: int = 20) -> SamplingSettings:
+    """How studies sample: with the paper's jumps, so that arms differ in the network alone."""
+    return SamplingSettings(samples=samples, schedule="uniform")
+
+
 @torch.no_grad()
 def noise_levels(
     generator: ModelGenerator, known: Sequence[KnownStructure], seed: int = 0

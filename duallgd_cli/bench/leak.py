@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from duallgd_cli.bench.ablations import estimates
 from duallgd_cli.bench.arms import Arm, Budget, Judging, Watcher, run_arm
+from duallgd_cli.bench.judging import even_jumps
 from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
@@ -77,7 +78,7 @@ class LeakRequest:
     budget: Budget
     settings: RunSettings
     arms: tuple[str, ...] = tuple(BY_NAME)
-    sampling: SamplingSettings = field(default_factory=lambda: SamplingSettings(samples=20))
+    sampling: SamplingSettings = field(default_factory=even_jumps)
     molecules: int = 200
 
     def __post_init__(self) -> None:

@@ -75,8 +75,8 @@ def leak(
     """
     from duallgd_cli.bench import leak as study
     from duallgd_cli.bench.arms import Budget
+    from duallgd_cli.bench.judging import even_jumps
     from duallgd_cli.bench.study_report import draw_leak, leak_table
-    from duallgd_cli.config import SamplingSettings
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.training.presets import run_settings
 
@@ -87,7 +87,7 @@ def leak(
         budget=Budget.parse(budget, steps),
         settings=settings,
         arms=_names(arms) or tuple(study.BY_NAME),
-        sampling=SamplingSettings(samples=samples),
+        sampling=even_jumps(samples),
         molecules=molecules,
     )
     runtime = Runtime.resolve(device=device, precision=precision, compile="off", threads=threads)
@@ -127,8 +127,8 @@ def ablations(
     """
     from duallgd_cli.bench import ablations as study
     from duallgd_cli.bench.arms import Budget
+    from duallgd_cli.bench.judging import even_jumps
     from duallgd_cli.bench.study_report import ablation_table
-    from duallgd_cli.config import SamplingSettings
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.training.presets import run_settings
 
@@ -139,7 +139,7 @@ def ablations(
         budget=Budget.parse(budget, steps),
         settings=settings,
         variants=_names(variants) or tuple(study.BY_NAME),
-        sampling=SamplingSettings(samples=samples),
+        sampling=even_jumps(samples),
         molecules=molecules,
         encoder=encoder,
     )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_HEAVY
-from duallgd_cli.data.prepared import FOLDS, load_array, read_manifest, write
+from duallgd_cli.data.prepared import FOLDS, load_array, read_manifest, take, write
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 PACK_VERSION: Final = 1
@@ -29,7 +29,6 @@ _DICTIONARY_BYTES: Final = (1 << 12, 1 << 26)
 _OF_THE_FOLDER: Final = ("format_version", "arrays")
 _SMALL_GAP: Final = 192
 _LOW_BITS: Final = 6
-_RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -63,7 +62,7 @@ def pack(
     if max_atoms is not None or limit is not None:
         if "molecule" in arrays:
             raise UsageError(f"{folder} holds spectra, of which no part can be packed")
-        arrays = _rows(arrays, _chosen(arrays, max_atoms, limit))
+        arrays = take(arrays, _chosen(arrays, max_atoms, limit))
     if not keys:
         arrays["inchikey"] = np.zeros_like(arrays["inchikey"])
     record = {name: value for name, value in manifest.items() if name not in _OF_THE_FOLDER}
@@ -117,21 +116,6 @@ def _chosen(arrays: Arrays, max_atoms: int | None, limit: int | None) -> NDArray
         hashes = [hashlib.blake2b(key, digest_size=8).digest() for key in arrays["inchikey"][rows]]
         rows = rows[np.argsort(np.array(hashes, "S8"), kind="stable")[:limit]]
     return np.sort(np.concatenate([rows, np.flatnonzero(fits & ~train)]))
-
-
-def _rows(arrays: Arrays, rows: NDArray[np.int64]) -> Arrays:
-    """Some molecules of prepared structures."""
-    kept: Arrays = {}
-    ragged = {name for names in _RAGGED.values() for name in names}
-    for name, values in arrays.items():
-        if name in _RAGGED:
-            count = np.diff(values)
-            own = np.repeat(np.isin(np.arange(len(count)), rows), count)
-            kept[name] = np.concatenate([[0], np.cumsum(count[rows])]).astype(values.dtype)
-            kept |= {part: arrays[part][own] for part in _RAGGED[name]}
-        elif name not in ragged:
-            kept[name] = values[rows]
-    return {name: kept[name] for name in arrays}
 
 
 def _save(output: Path, arrays: Arrays, record: Mapping[str, object]) -> None:

@@ -12,17 +12,18 @@ import torch
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, MASSES_DA
 from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import (
     FOLDS,
+    MOLECULE_ARRAYS,
     Molecules,
     load_molecules,
     offsets,
     read_manifest,
+    take,
     write,
 )
-from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.data.simulation import Simulator, ion_mz
 from duallgd_cli.errors import UnreadableError
 
 _CHUNK: Final = 200  # molecules that a process takes at a time
@@ -80,7 +81,8 @@ def prepare_simulated(
     for drawn in _work(structures, simulator, rows, selection.seed, workers):
         spectra += drawn
         advance(len(drawn))
-    arrays = _molecule_arrays(molecules, rows) | _spectrum_arrays(spectra, rows)
+    known = {name: np.asarray(getattr(molecules, name)) for name in MOLECULE_ARRAYS}
+    arrays = take(known, rows) | _spectrum_arrays(spectra, rows)
     source = read_manifest(structures)
     about: dict[str, object] = {
         "kind": "spectra",
@@ -135,25 +137,6 @@ def _draw(molecules: Molecules, simulator: Simulator, seed: int, rows: list[int]
     return [simulator.spectrum(molecules, row, np.random.default_rng((seed, row))) for row in rows]
 
 
-def _molecule_arrays(molecules: Molecules, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    bond, bit = (
-        [np.arange(offset[row], offset[row + 1]) for row in rows]
-        for offset in (molecules.bond_offset, molecules.bit_offset)
-    )
-    own_bond, own_bit = np.concatenate(bond), np.concatenate(bit)
-    return {
-        "atom_counts": molecules.atom_counts[rows],
-        "charge": molecules.charge[rows],
-        "bond_offset": offsets(map(len, bond)),
-        "bond_pair": molecules.bond_pair[own_bond],
-        "bond_type": molecules.bond_type[own_bond],
-        "bit_offset": offsets(map(len, bit)),
-        "bits": molecules.bits[own_bit],
-        "fold": molecules.fold[rows],
-        "inchikey": molecules.inchikey[rows],
-    }
-
-
 def _spectrum_arrays(
     spectra: Sequence[PeakRows], rows: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
@@ -178,9 +161,7 @@ def _spectrum_arrays(
         "adduct": adduct,
         "instrument": np.array([s.instrument for s in spectra], np.int8),
         "energy_ev": energy.astype(np.float16),
-        "precursor_mz": (parent @ np.asarray(MASSES_DA) - charge * ELECTRON_MASS_DA).astype(
-            np.float32
-        ),
+        "precursor_mz": ion_mz(parent, charge).astype(np.float32),
         "spectrum_fold": np.full(len(rows), FOLDS.index("train"), np.uint8),
         "spectrum_id": np.array([f"simulated-{row}".encode() for row in rows]),
     }

@@ -28,6 +28,7 @@ MOLECULE_ARRAYS: Final = (
     "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
     "bit_offset", "bits", "fold", "inchikey",
 )  # fmt: skip
+_RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 SPECTRUM_ARRAYS: Final = (
     "molecule", "peak_offset", "subformula_table", "subformula_index", "intensity", "ppm", "mz",
     "carrier", "share", "peak_energy_ev", "adduct", "instrument", "energy_ev", "precursor_mz",
@@ -156,6 +157,26 @@ def write(
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Some molecules.
+
+    Args:
+        arrays: Of all molecules, by the names of `MOLECULE_ARRAYS`.
+        rows: Those to keep, ascending.
+    """
+    kept: dict[str, NDArray[Any]] = {}
+    ragged = {name for names in _RAGGED.values() for name in names}
+    for name, values in arrays.items():
+        if name in _RAGGED:
+            count = np.diff(values)
+            own = np.repeat(np.isin(np.arange(len(count)), rows), count)
+            kept[name] = offsets(count[rows]).astype(values.dtype)
+            kept |= {part: arrays[part][own] for part in _RAGGED[name]}
+        elif name not in ragged:
+            kept[name] = values[rows]
+    return {name: kept[name] for name in arrays}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

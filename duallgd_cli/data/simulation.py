@@ -68,7 +68,7 @@ class Ion:
 def fragment_features(found: Fragments, ion: Ion) -> Tensor:
     """Rows for the fragment model, float32 (C, N_INPUTS)."""
     counts = torch.from_numpy(found.counts)
-    about = torch.zeros(len(ADDUCTS) + N_INSTRUMENTS + 2)
+    about = torch.zeros(_N_ION_FEATURES)
     about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
     if not np.isnan(ion.energy_ev):
         about[-2], about[-1] = ion.energy_ev / _ENERGY_SCALE_EV, 1
@@ -79,6 +79,12 @@ def fragment_features(found: Fragments, ion: Ion) -> Tensor:
         about.expand(len(counts), -1),
     ]
     return torch.cat(parts, 1)
+
+
+def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
+    """m/z of ions of one charge, (K,), from their atoms, (K, N_ELEMENTS), and charge, 1 or -1."""
+    mz: NDArray[np.float64] = counts @ np.asarray(MASSES_DA) - charge * ELECTRON_MASS_DA
+    return mz
 
 
 def measured_intensity(
@@ -120,12 +126,13 @@ class Simulator:
     Args:
         model: Fitted.
         ions: Ions and energies to draw from, one for each measured spectrum.
-        weight: Of each, summing to 1.
+        weight: Of each.
     """
 
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
         self.model = model.eval()
-        self.ions, self.weight = ions, weight
+        self.ions = ions
+        self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
 
     def spectrum(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
@@ -137,7 +144,8 @@ class Simulator:
             molecule: Row.
             generator: Source of randomness.
         """
-        drawn = self.ions[int(generator.choice(len(self.ions), p=self.weight))]
+        place = np.searchsorted(self.share_up_to, generator.random(), side="right")
+        drawn = self.ions[int(place)]
         ion = _ion_of(molecules, molecule, drawn)
         found = fragments(molecules, molecule, generator)
         with torch.inference_mode():
@@ -201,6 +209,6 @@ def _as_rows(
     relative = np.clip(log_intensity - log_intensity.max(), _FAINTEST, 0)
     numbers[:, 0] = np.exp(relative)
     numbers[:, 1] = generator.normal(0, _PPM_SPREAD, k)
-    numbers[:, 2] = counts @ np.asarray(MASSES_DA) - adduct.charge * ELECTRON_MASS_DA
+    numbers[:, 2] = ion_mz(counts, adduct.charge)
     numbers[:, 4] = ion.energy_ev
     return PeakRows(counts, numbers, np.zeros(k, np.int64), parent, ion.adduct, ion.instrument)

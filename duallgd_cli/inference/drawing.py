@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from duallgd_cli.config import AUTO_SCHEDULE, SamplingSettings
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.jumps import parse_schedule
 from duallgd_cli.diffusion.sampler import (
     Denoise,
@@ -89,7 +89,7 @@ def sampling_task(
         device: Where they are drawn.
         last_jump: How the walk ends.
     """
-    schedule = process.schedule if settings.schedule == AUTO_SCHEDULE else settings.schedule
+    schedule = process.schedule if settings.schedule is None else settings.schedule
     return SamplingTask(
         plan=parse_schedule(schedule, process.n_steps, settings.steps),
         marginal=torch.tensor(process.marginal, device=device),

@@ -1,25 +1,21 @@
 """The inputs of a run: what they are, and their spectra in order."""
 
 import hashlib
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Self, cast
+from typing import Any, BinaryIO, Self
 
 from duallgd_cli.errors import DuallgdError, Failure, MissingInputError, UnreadableError, UsageError
 from duallgd_cli.inference.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
 from duallgd_cli.spectra.reading import Unreadable, read
-from duallgd_cli.spectra.reading.opening import require_input
+from duallgd_cli.spectra.reading.opening import require_input, spool
 from duallgd_cli.spectra.reading.record import name_of
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
-
-_IN_MEMORY_BYTES: Final = 1 << 26
 
 
 @dataclass(slots=True)
@@ -163,13 +159,10 @@ def _flows(name: str) -> bool:
 def _copy(name: str) -> BinaryIO:
     if name == STANDARD_STREAM and sys.stdin is None:
         raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
-    spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  outlives this
     if name == STANDARD_STREAM:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-    else:
-        with Path(name).open("rb") as pipe:
-            shutil.copyfileobj(pipe, spool)
-    return cast("BinaryIO", spool)
+        return spool(sys.stdin.buffer)
+    with Path(name).open("rb") as pipe:
+        return spool(pipe)
 
 
 def _sha256(path: Path) -> str:

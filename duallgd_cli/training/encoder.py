@@ -57,9 +57,7 @@ class SpectrumSampler:
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index(fold))
         if not len(members):
             raise UnreadableError(f"the prepared data hold no spectrum of fold {fold}")
-        order = members[np.argsort(spectra.molecule[members], kind="stable")]
-        self.molecules, start = np.unique(spectra.molecule[order], return_index=True)
-        self.members = np.split(order, start[1:])
+        self.molecules, self.members = by_molecule(spectra, members)
 
     def draw_from(self, place: int, generator: np.random.Generator) -> tuple[int, list[int]]:
         """A molecule, and spectra that share its adduct and instrument with the first one."""
@@ -159,6 +157,15 @@ class EncoderStage:
             ]
             truth.append(dense_bits(own))
         return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+
+
+def by_molecule(
+    spectra: PreparedSpectra, members: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
+    """Molecules of some spectra, ascending, and the spectra of each."""
+    order = members[np.argsort(spectra.molecule[members], kind="stable")]
+    molecules, start = np.unique(spectra.molecule[order], return_index=True)
+    return molecules, np.split(order, start)[1:]
 
 
 def dense_bits(bits: Sequence[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:

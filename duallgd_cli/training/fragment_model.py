@@ -24,6 +24,7 @@ from duallgd_cli.data.simulation import (
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
+from duallgd_cli.training.encoder import by_molecule
 
 _LEARNING_RATE: Final = 2e-3
 _WEIGHT_DECAY: Final = 0.02
@@ -108,11 +109,10 @@ def list_measured(
     able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
     molecules = spectra.molecules
     result: list[MeasuredSpectrum] = []
-    for molecule in np.unique(spectra.molecule[able]).tolist():
+    for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
         if molecules.bond_offset[molecule] == molecules.bond_offset[molecule + 1]:
             continue
-        found = fragments(molecules, molecule, generator)
-        own = np.flatnonzero(able & (spectra.molecule == molecule)).tolist()
+        found = fragments(molecules, int(molecule), generator)
         ions = [ion_of(spectra, s) for s in own]
         measured = [_measured(spectra, s, found, ion) for s, ion in zip(own, ions, strict=True)]
         kept = [(i, m) for i, m in zip(ions, measured, strict=True) if m.any()]

@@ -128,7 +128,7 @@ def require_input(path: str) -> None:
 
 def _open(path: str) -> BinaryIO:
     if path == "-":
-        return _spool(sys.stdin.buffer)
+        return spool(sys.stdin.buffer)
     require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
@@ -137,17 +137,17 @@ def _open(path: str) -> BinaryIO:
         if stream.seekable():
             return stream
         with stream:
-            return _spool(stream)
+            return spool(stream)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _spool(pipe: BinaryIO) -> BinaryIO:
+def spool(pipe: BinaryIO) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
-    spool = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
-    shutil.copyfileobj(pipe, spool)
-    spool.seek(0)
-    return cast("BinaryIO", spool)
+    copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+    shutil.copyfileobj(pipe, copy)
+    copy.seek(0)
+    return cast("BinaryIO", copy)
 
 
 def _decompress(raw: BinaryIO, name: str) -> BinaryIO:

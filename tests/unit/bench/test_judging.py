@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from duallgd_cli.bench.judging import NOISE_STEPS, finish, finish_all, noise_levels
+from duallgd_cli.bench.judging import NOISE_STEPS, even_jumps, finish, finish_all, noise_levels
 from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
@@ -142,3 +142,7 @@ def test_the_marginal_is_that_of_the_molecules_trained_on(tmp_path):
     assert share[0] == pytest.approx(share[2], abs=1e-5)
     assert min(share) > 0
     assert sum(share) == pytest.approx(1, abs=1e-5)
+
+
+def test_studies_jump_evenly_whatever_the_network_would():
+    assert even_jumps(7) == SamplingSettings(samples=7, schedule="uniform")

@@ -147,7 +147,7 @@ def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("auto", "500,281,125,31,0"), ("uniform", "500,375,250,125,0")]
+    ("name", "steps"), [(None, "500,281,125,31,0"), ("uniform", "500,375,250,125,0")]
 )
 def test_a_written_schedule_is_taken_as_the_named_one(generator, name, steps):
     named = generator.generate(annotated(), replace(SETTINGS, schedule=name), seed=1)

@@ -106,7 +106,7 @@ def test_ions_are_those_of_fold_train_and_molecules_count_alike(spectra):
     simulator, _ = fit_simulator(spectra, 1)
 
     share = {}
-    for one, weight in zip(simulator.ions, simulator.weight, strict=True):
+    for one, weight in zip(simulator.ions, np.diff(simulator.share_up_to, prepend=0), strict=True):
         key = (ADDUCTS[one.adduct].name, one.instrument, str(one.energy_ev))
         share[key] = share.get(key, 0) + weight
     third = pytest.approx(1 / 3)
