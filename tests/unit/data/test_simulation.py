@@ -101,6 +101,17 @@ def test_of_two_peaks_of_one_fragment_the_brighter_counts():
     assert got.max() == got.sum() == 0.75
 
 
+def test_some_spectra_of_a_molecule_are_rich_and_some_poor(molecules, monkeypatch):
+    """Peaks drawn apart would vary by the root of their number: 1 / sqrt(mean) in the logarithm."""
+    monkeypatch.setattr(simulation, "_STRANGE_PEAKS", 0.0)
+    draw = simulator(ion())
+    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
+
+    counts = np.array([len(one.subformula) for one in drawn])
+
+    assert np.log(counts).std() > 2 * np.mean(counts) ** -0.5
+
+
 def test_features_tell_fragment_ion_and_energy_apart():
     found = found_in("CCO")
     known = fragment_features(found, ion())
