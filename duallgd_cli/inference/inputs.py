@@ -8,7 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from duallgd_cli.errors import DuallgdError, Failure, MissingInputError, UnreadableError, UsageError
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import (
+    DuallgdError,
+    Failure,
+    FormulaError,
+    MissingInputError,
+    UnreadableError,
+    UnsupportedElementError,
+    UsageError,
+)
 from duallgd_cli.inference.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
@@ -140,8 +149,18 @@ def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSour
     if table is not None:
         return TableFormulas(str(table), settings.limits)
     if settings.formula:
+        _require_formula(settings.formula)
         return FixedFormula(settings.formula, settings.limits)
     return FieldFormulas(settings.formula_column, settings.limits)
+
+
+def _require_formula(text: str) -> None:
+    try:
+        Formula.parse(text)
+    except UnsupportedElementError:
+        pass  # the metal of an adduct may stand in an ion's formula: each feature says
+    except FormulaError as error:
+        raise UsageError(f"--formula: {error}") from None
 
 
 def table_identity(table: Path | None) -> dict[str, Any]:
