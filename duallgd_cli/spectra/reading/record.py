@@ -1,5 +1,6 @@
 """From the keys, values and peaks of one record to a `Spectrum`, the same way for every format."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -67,6 +68,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
     instrument = _instrument(known)
     energy = known.get("collision_energy", "")
     energy_text = f"{energy} eV" if record.energy_in_ev and of.number(energy) else energy
+    energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
     metadata = record.metadata if keep_structures else of.without_structures(record.metadata)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
@@ -82,11 +84,16 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
         adduct_text=of.adduct_of(known),
         formula_text=of.formula_of(known),
         collision_energy_text=energy,
-        collision_energy_ev=collision_energy_ev(energy_text, precursor_mz, instrument),
+        collision_energy_ev=energy_ev,
         instrument=instrument,
         ms_level=of.level_of(known),
         metadata=dict(metadata),
-        warnings=record.warnings + warnings + _impossible_peaks(record),
+        warnings=(
+            *record.warnings,
+            *warnings,
+            *_unread_energy(energy, energy_ev),
+            *_impossible_peaks(record),
+        ),
     )
 
 
@@ -110,6 +117,13 @@ def _charge(known: Mapping[str, str]) -> tuple[int, int]:
     if not has_sign:
         return (-charge if polarity < 0 else charge), polarity
     return charge, polarity or (1 if charge > 0 else -1)
+
+
+def _unread_energy(text: str, energy_ev: float | None) -> tuple[str, ...]:
+    """What to say of an energy that is given and cannot be used; 0 and words mean that none is."""
+    if energy_ev is not None or of.number(text) == 0 or not re.search(r"\d", text):
+        return ()
+    return (f"collision energy {text!r} is not one energy in eV and counts as missing",)
 
 
 def _impossible_peaks(record: Record) -> tuple[str, ...]:

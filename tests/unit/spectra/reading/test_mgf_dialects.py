@@ -172,6 +172,23 @@ def test_a_precursor_that_is_no_positive_number_is_missing_with_a_warning(tmp_pa
     assert text == "nan" or "is not a positive number" in found.warnings[0]
 
 
+@pytest.mark.parametrize("text", ["15, 30 or 45", "2000 eV", "35 scaled by m/z", "35 NCE"])
+def test_an_energy_that_cannot_be_used_is_missing_with_a_warning(tmp_path, text):
+    found = one(tmp_path, f"COLLISION_ENERGY={text}")
+
+    assert found.collision_energy_ev is None
+    assert found.warnings == (
+        f"collision energy {text!r} is not one energy in eV and counts as missing",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.0", "N/A", "unknown", "ramp"])
+def test_an_energy_that_is_not_given_is_missing_and_nothing_is_said(tmp_path, text):
+    found = one(tmp_path, f"COLLISION_ENERGY={text}")
+
+    assert (found.collision_energy_ev, found.warnings) == (None, ())
+
+
 @pytest.mark.parametrize(
     ("fields", "formula"),
     [
