@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -26,7 +25,7 @@ def run(*arguments, text=""):
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
-def test_help_loads_nothing_heavy_and_answers_at_once():
+def test_help_loads_nothing_heavy():
     program = (
         "import sys\n"
         "from duallgd_cli.__main__ import main\n"
@@ -37,15 +36,12 @@ def test_help_loads_nothing_heavy_and_answers_at_once():
         "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
     )
 
-    started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    took = time.perf_counter() - started
 
     assert done.returncode == 0, done.stderr
     assert "predict" in done.stdout
-    assert took < 2  # 0.2 s alone; tests may share the machine
 
 
 @pytest.mark.parametrize("name", [command.name for command in commands.app.registered_commands])
