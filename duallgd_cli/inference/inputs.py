@@ -131,7 +131,8 @@ def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSour
     """Where formulas come from: a table, one formula for all, or a field of each spectrum.
 
     Raises:
-        UsageError: More than one of them is asked for, or the table has no usable columns.
+        UsageError: More than one of them is asked for, the one formula is none, or the table has no
+            usable columns.
         MissingInputError: There is no such table.
         UnreadableError: The table is empty or no text.
     """
@@ -142,13 +143,13 @@ def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSour
             ("--formula", settings.formula),
             ("--formula-col", settings.formula_column),
         )
-        if given
+        if given is not None
     ]
     if len(asked) > 1:
         raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
     if table is not None:
         return TableFormulas(str(table), settings.limits)
-    if settings.formula:
+    if settings.formula is not None:
         _require_formula(settings.formula)
         return FixedFormula(settings.formula, settings.limits)
     return FieldFormulas(settings.formula_column, settings.limits)

@@ -151,6 +151,7 @@ def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spect
         (["{spectra}", "--formula", "C9H8O4", "--formulas", "{formulas}"], 2, "exclude"),
         (["{spectra}", "--formulas", "absent.csv"], 66, "absent.csv"),
         (["{spectra}", "--formula", "Foo"], 2, "--formula: 'Foo' is not a molecular formula"),
+        (["{spectra}", "--formula", ""], 2, "--formula: "),
         (["{spectra}", "--steps", "501"], 2, "steps must be 1 to 500, not 501"),
         (["{spectra}", "--threads", "0"], 2, "threads must be at least 1"),
         (["{spectra}", "--top-k", "0"], 2, "top_k must be at least 1"),

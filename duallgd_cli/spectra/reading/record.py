@@ -123,7 +123,10 @@ def _unread_energy(text: str, energy_ev: float | None) -> tuple[str, ...]:
     """What to say of an energy that is given and cannot be used; 0 and words mean that none is."""
     if energy_ev is not None or of.number(text) == 0 or not re.search(r"\d", text):
         return ()
-    return (f"collision energy {text!r} is not one energy in eV and counts as missing",)
+    return (
+        f"collision energy {text!r} gives no one value in eV and counts as missing; "
+        "write it like 35 eV",
+    )
 
 
 def _impossible_peaks(record: Record) -> tuple[str, ...]:

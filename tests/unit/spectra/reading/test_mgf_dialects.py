@@ -178,7 +178,8 @@ def test_an_energy_that_cannot_be_used_is_missing_with_a_warning(tmp_path, text)
 
     assert found.collision_energy_ev is None
     assert found.warnings == (
-        f"collision energy {text!r} is not one energy in eV and counts as missing",
+        f"collision energy {text!r} gives no one value in eV and counts as missing; "
+        "write it like 35 eV",
     )
 
 
