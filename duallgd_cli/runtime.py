@@ -53,7 +53,7 @@ class Runtime:
         device: The torch device that holds the network.
         autocast: Lower precision of the network's matrix products, or None for float32 throughout.
         compile: Whether `optimise` compiles.
-        threads: CPU threads of one operation.
+        threads: CPU threads.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
     """
@@ -119,6 +119,11 @@ class Runtime:
 
         compiled: Callable[P, R] = torch.compile(function, dynamic=False)
         return compiled
+
+    @property
+    def chunks_at_once(self) -> int:
+        """Chunks of samples drawn side by side: one for each thread of a CPU, one on a GPU."""
+        return self.threads if self.device.type == "cpu" else 1
 
     @property
     def records(self) -> bool:

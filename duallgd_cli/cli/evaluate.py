@@ -24,8 +24,7 @@ EPILOG = """
 reference --atom-order truth` (the authors' weights by the authors' rules)
 
 With --shard 2/8 a run predicts its part. When all are done, the same command with --resume instead
-of --shard joins and scores them. On a CPU two shards with --threads 1 each use two cores better
-than one run with two threads.
+of --shard joins and scores them.
 """
 
 _WHAT, _SCORING, _LEAKAGE = "What is scored", "Scoring", "Training data"

@@ -43,7 +43,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
-_CPU_PAIRS: Final = 4_096
+_CPU_PAIRS: Final = 8_192
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,8 @@ class ModelGenerator:
         n_pairs = n_atoms * (n_atoms - 1) // 2
         task = sampling_task(process, settings, seed, n_pairs, device)
         chunk = chunk_size(n_pairs, settings, device)
-        return draw_in_chunks(partial(self._denoiser, context), task, chunk, check)
+        denoiser_of = partial(self._denoiser, context)
+        return draw_in_chunks(denoiser_of, task, chunk, check, self.runtime.chunks_at_once)
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.records:

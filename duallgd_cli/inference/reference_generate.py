@@ -126,7 +126,8 @@ class ReferenceGenerator:
         task = sampling_task(process, settings, seed, n_pairs, device, drawn)
         chunk = samples_at_once(n_pairs, settings, device, PAIR_COST)
         denoiser_of = partial(self._denoiser, known, condition.float())
-        return draw_in_chunks(denoiser_of, task, chunk, deadline.check)
+        at_once = self.runtime.chunks_at_once
+        return draw_in_chunks(denoiser_of, task, chunk, deadline.check, at_once)
 
     def _denoiser(self, known: AtomsOfGraphs, condition: Tensor, samples: int) -> Denoise:
         del samples  # takes any number

@@ -99,7 +99,8 @@ class ReferenceJobs:
             return denoise
 
         def run() -> Tensor:
-            return draw_in_chunks(denoiser_of, task, at_once, lambda: None)[0].bond_class
+            beside = self.runtime.chunks_at_once
+            return draw_in_chunks(denoiser_of, task, at_once, lambda: None, beside)[0].bond_class
 
         return Job(run, self.model, at_once)
 

@@ -1,5 +1,6 @@
 """The trained network behind the generator's seam: honest, chunked, timed."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -96,6 +97,36 @@ def test_chunks_change_no_sample(generator, monkeypatch):
 
         np.testing.assert_array_equal(parts.bond_class, whole.bond_class)
         np.testing.assert_allclose(parts.log_likelihood, whole.log_likelihood, rtol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [2, 16])
+def test_threads_beside_each_other_draw_the_same(generator, model, monkeypatch, threads):
+    monkeypatch.setattr("duallgd_cli.inference.generate.chunk_size", lambda *_: 2)
+    alone = generator.generate(annotated(), SETTINGS, seed=1)
+    beside = ModelGenerator(model, replace(cpu(), threads=threads))
+
+    drawn = beside.generate(annotated(), SETTINGS, seed=1)
+
+    np.testing.assert_array_equal(drawn.bond_class, alone.bond_class)
+    np.testing.assert_array_equal(drawn.log_likelihood, alone.log_likelihood)
+    np.testing.assert_array_equal(drawn.bond_log_prob, alone.bond_log_prob)
+
+
+def test_time_that_runs_out_in_one_thread_stops_all(model, monkeypatch):
+    monkeypatch.setattr("duallgd_cli.inference.generate.chunk_size", lambda *_: 1)
+    begun = []
+
+    def out_of_time():
+        begun.append(time.monotonic())
+        if len(begun) > 3:
+            raise OutOfTimeError
+
+    beside = ModelGenerator(model, replace(cpu(), threads=2))
+    fingerprint = torch.full((4096,), 0.01)
+
+    with pytest.raises(OutOfTimeError):
+        beside.draw(FORMULA, fingerprint, replace(SETTINGS, samples=50), 1, out_of_time)
+    assert len(begun) < 50
 
 
 def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, monkeypatch):
@@ -216,6 +247,16 @@ def test_chunks_follow_from_size_and_settings_and_fit_the_memory(n_heavy, device
     assert 1 <= chunk <= 100
     assert chunk == 1 or chunk * n_pairs * BYTES_PER_PAIR <= 64 * (1 << 20)
     assert chunk == chunk_size(n_pairs, settings, torch.device(device))
+
+
+@pytest.mark.parametrize("samples", [1, 7, 100, 101])
+def test_chunks_differ_by_less_than_their_number(samples):
+    settings = SamplingSettings(samples=samples)
+
+    chunk = chunk_size(435, settings, CPU)
+
+    chunks = -(-samples // chunk)
+    assert chunk * chunks - samples < chunks
 
 
 def test_more_memory_is_used_on_cuda_and_not_on_a_cpu():
