@@ -24,7 +24,7 @@ from duallgd_cli.errors import DuallgdError, InterruptedRunError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.training.distributed import Group
 from duallgd_cli.training.interrupt import interruptible
-from duallgd_cli.training.optimiser import adamw, learning_rate, update_average
+from duallgd_cli.training.optimiser import learning_rate, optimisers, update_average
 from duallgd_cli.training.prefetch import Source, batches
 from duallgd_cli.training.settings import TrainingSettings
 from duallgd_cli.training.state import load_state, save_state
@@ -134,10 +134,10 @@ class _Run:
         self.device = next(model.parameters()).device
         workers = settings.data.workers
         self.workers = hooks.workers if workers is None else workers
-        self.optimiser = adamw(model, settings.optimiser)
+        self.optimisers = optimisers(model, settings.optimiser)
         self.average = {n: p.detach().clone() for n, p in model.named_parameters()}
         self.progress = load_state(
-            out / "state.safetensors", model, self.optimiser, self.average, settings
+            out / "state.safetensors", model, self.optimisers, self.average, settings
         )
         self.started = time.perf_counter()
         # Figures of each step: on the device until somebody reads them, for reading waits for it.
@@ -163,19 +163,21 @@ class _Run:
         progress = self.progress
         batch = next(made)
         rate = learning_rate(progress.step, self.settings.steps, self.settings.optimiser)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
         # Dropout draws from torch's global generator: seeded by step, a resumed run draws the same.
         torch.manual_seed(self._step_seed())
         with self.hooks.autocast():
             summed, count = stage.loss(self.model, batch)
         n_samples = summed.detach().new_full((), batch.n_samples)
         total, number, samples = self.group.sum(summed, count, n_samples)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         (summed / number).backward()
         self.group.sum_gradients(self.model)
         norm = clip_grad_norm_(self.model.parameters(), self.settings.optimiser.clip)
-        self.optimiser.step()
+        for optimiser in self.optimisers:
+            optimiser.step()
         update_average(self.average, self.model, self.settings.optimiser.ema, progress.step)
         self.pending.append(torch.stack([total / number, norm.double(), number, samples]))
         progress.step += 1
@@ -264,7 +266,7 @@ class _Run:
         record = self.hooks.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
         checkpoint = Checkpoint(self.model.settings, tensors, record)
         if not self.group.rank:
-            state = (self.model, self.optimiser, self.average, self.settings, progress)
+            state = (self.model, self.optimisers, self.average, self.settings, progress)
             save_state(self.out / "state.safetensors", *state)
             save(self.out / "model.safetensors", checkpoint, torch.float16)
             _log.info("saved step %d in %s", progress.step, self.out)

@@ -1,26 +1,47 @@
-"""AdamW, its learning rate, and the moving average of the weights."""
+"""AdamW or Muon, their learning rate, and the moving average of the weights.
+
+Muon: K. Jordan and others, 2024, kellerjordan.github.io/posts/muon.
+"""
 
 import math
+from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from duallgd_cli.training.settings import OptimiserSettings
 
+_NARROW: Final = 16
 
-def adamw(module: nn.Module, settings: OptimiserSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on the matrices of linear layers alone."""
+Optimisers = tuple[torch.optim.Optimizer, ...]
+
+
+def optimisers(module: nn.Module, settings: OptimiserSettings) -> Optimisers:
+    """What updates the parameters, each of them once; weight decay is on matrices alone."""
     decayed = {
         f"{name}.weight" for name, part in module.named_modules() if isinstance(part, nn.Linear)
     }
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for n, p in named if n in decayed], "weight_decay": settings.weight_decay},
-        {"params": [p for n, p in named if n not in decayed], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        groups, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True
+    matrices = [p for n, p in named if n in decayed]
+    rest = [p for n, p in named if n not in decayed]
+    if settings.matrices == "adamw":
+        return (_adamw(settings, (matrices, settings.weight_decay), (rest, 0.0)),)
+    # An orthogonal step makes little sense where one side holds a handful of numbers.
+    narrow = [p for p in matrices if min(p.shape) < _NARROW]
+    wide = [p for p in matrices if min(p.shape) >= _NARROW]
+    muon = torch.optim.Muon(
+        wide,
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        adjust_lr_fn="match_rms_adamw",  # one learning rate does for both
     )
+    return muon, _adamw(settings, (narrow, settings.weight_decay), (rest, 0.0))
+
+
+def _adamw(settings: OptimiserSettings, *groups: tuple[list[nn.Parameter], float]) -> AdamW:
+    chosen = [{"params": parameters, "weight_decay": decay} for parameters, decay in groups]
+    return AdamW(chosen, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True)
 
 
 def learning_rate(step: int, steps: int, settings: OptimiserSettings) -> float:

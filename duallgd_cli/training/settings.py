@@ -8,9 +8,10 @@ from duallgd_cli.config import require
 
 @dataclass(frozen=True, slots=True)
 class OptimiserSettings:
-    """AdamW with a one-cycle learning rate.
+    """AdamW, or Muon and AdamW, with a one-cycle learning rate.
 
     Attributes:
+        matrices: What updates the matrices of linear maps; AdamW updates all else.
         learning_rate: At its peak.
         warmup_share: Share of the steps in which the rate rises.
         final_share: Rate at the end, as a share of the peak.
@@ -20,6 +21,7 @@ class OptimiserSettings:
         ema: Decay of the moving average of the weights, which is what gets saved as the model.
     """
 
+    matrices: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = 1e-3
     warmup_share: float = 0.05
     final_share: float = 0.01

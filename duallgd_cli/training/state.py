@@ -1,6 +1,7 @@
 """The state a run resumes from, in one safetensors file."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 
 from duallgd_cli.config import dump
 from duallgd_cli.errors import UsageError
+from duallgd_cli.training.optimiser import Optimisers
 from duallgd_cli.training.settings import TrainingSettings
 
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Progress:
 def save_state(
     path: Path,
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimisers: Optimisers,
     average: dict[str, Tensor],
     settings: TrainingSettings,
     progress: Progress,
@@ -45,9 +47,9 @@ def save_state(
     """Write weights, moments and average; the file is replaced only when complete."""
     tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
     tensors |= {f"average/{name}": value for name, value in average.items()}
-    for name, parameter in model.named_parameters():
-        for moment, value in optimiser.state.get(parameter, {}).items():
-            tensors[f"{moment}/{name}"] = value
+    for name, parameter, optimiser in _owned(model, optimisers):
+        moments = optimiser.state.get(parameter, {})
+        tensors |= {f"{moment}/{name}": value for moment, value in moments.items()}
     metadata = {
         "progress": json.dumps(asdict(progress)),
         "settings": json.dumps(dump(settings), sort_keys=True),
@@ -61,7 +63,7 @@ def save_state(
 def load_state(
     path: Path,
     model: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    optimisers: Optimisers,
     average: dict[str, Tensor],
     settings: TrainingSettings,
 ) -> Progress:
@@ -89,10 +91,21 @@ def load_state(
         for name, parameter in model.named_parameters():
             parameter.copy_(stream.get_tensor(f"model/{name}"))
             average[name].copy_(stream.get_tensor(f"average/{name}"))
+        for name, parameter, optimiser in _owned(model, optimisers):
             optimiser.state[parameter] = _moments(stream, name, parameter)
     if "progress" not in metadata:  # as written before samples were counted
         return Progress(int(metadata["step"]), float(metadata["seconds"]))
     return Progress(**json.loads(metadata["progress"]))
+
+
+def _owned(
+    model: nn.Module, optimisers: Optimisers
+) -> Iterator[tuple[str, nn.Parameter, torch.optim.Optimizer]]:
+    """Parameters by name, with what updates them."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            yield from ((names[p], p, optimiser) for p in group["params"])
 
 
 def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from duallgd_cli.diffusion.sampler import Noise
 from duallgd_cli.inference.generate import ModelGenerator, chunk_size, for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.training.decoder import DecoderStage
-from duallgd_cli.training.optimiser import adamw
+from duallgd_cli.training.optimiser import optimisers
 from duallgd_cli.training.prefetch import batches
 from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import (
@@ -179,7 +179,7 @@ def test_a_training_step_lowers_the_loss(precision):
     settings = TrainingSettings(data=TrainingData(pairs_per_batch=400))
     stage = DecoderStage(made_molecules(40), settings)
     model = on(CUDA).train()
-    optimiser = adamw(model, OptimiserSettings(learning_rate=3e-3))
+    (optimiser,) = optimisers(model, OptimiserSettings(learning_rate=3e-3))
     lower = torch.autocast("cuda", torch.bfloat16) if precision == "bfloat16" else nullcontext()
     batch = next(batches(stage, 0, CUDA))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from duallgd_cli.training.compiled import compile_layers
-from duallgd_cli.training.optimiser import adamw, update_average
+from duallgd_cli.training.optimiser import optimisers, update_average
 from duallgd_cli.training.prefetch import batches
 from duallgd_cli.training.settings import OptimiserSettings
 from tests.made_training import decoder_stage, figures, made_settings, run, small_model, state
@@ -52,7 +52,7 @@ def test_processes_that_make_batches_change_nothing_and_a_run_resumes(tmp_path):
 def test_a_step_waits_for_nothing():
     settings = made_settings()
     stage, model = decoder_stage(settings), small_model().to(CUDA).train()
-    optimiser = adamw(model, OptimiserSettings())
+    (optimiser,) = optimisers(model, OptimiserSettings())
     average = {n: p.detach().clone() for n, p in model.named_parameters()}
 
     def step(batch):

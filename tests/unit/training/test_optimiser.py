@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.training.optimiser import adamw, learning_rate, update_average
+from duallgd_cli.training.optimiser import learning_rate, optimisers, update_average
 from duallgd_cli.training.settings import OptimiserSettings
-from tests.made_training import small_model
+from tests.made_training import made_settings, run, small_model, state
 
+MUON = OptimiserSettings(matrices="muon", learning_rate=3e-3)
 SETTINGS = OptimiserSettings(learning_rate=1e-3, warmup_share=0.1, final_share=0.01)
 
 
@@ -40,7 +41,8 @@ def test_without_warm_up_the_first_step_has_the_peak_rate():
 
 def test_only_the_matrices_of_linear_layers_decay():
     model = small_model()
-    decayed, kept = adamw(model, OptimiserSettings(weight_decay=0.1)).param_groups
+    (adamw,) = optimisers(model, OptimiserSettings(weight_decay=0.1))
+    decayed, kept = adamw.param_groups
 
     assert decayed["weight_decay"] == 0.1
     assert kept["weight_decay"] == 0
@@ -53,15 +55,46 @@ def test_only_the_matrices_of_linear_layers_decay():
     assert len(decayed["params"]) + len(kept["params"]) == len(names)
 
 
-def test_frozen_parameters_are_not_optimised():
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_every_parameter_but_the_frozen_is_optimised_once(matrices):
     model = small_model()
     for parameter in model.encoder.parameters():
         parameter.requires_grad_(False)
 
-    chosen = [p for group in adamw(model, SETTINGS).param_groups for p in group["params"]]
+    chosen = optimisers(model, OptimiserSettings(matrices=matrices))
 
-    own = {id(p) for p in model.denoiser.parameters()}
-    assert {id(p) for p in chosen} == own
+    groups = [group for optimiser in chosen for group in optimiser.param_groups]
+    own = sorted(id(p) for p in model.denoiser.parameters())
+    assert sorted(id(p) for group in groups for p in group["params"]) == own
+
+
+def test_muon_takes_the_wide_matrices_and_steps_them_orthogonally():
+    model = small_model()
+    muon, _ = optimisers(model, OptimiserSettings(matrices="muon", weight_decay=0.0))
+    (group,) = muon.param_groups
+    before = [p.detach().clone() for p in group["params"]]
+    for parameter in group["params"]:
+        parameter.grad = torch.randn_like(parameter)
+
+    muon.step()
+
+    for old, new in zip(before, group["params"], strict=True):
+        assert min(new.shape) >= 16
+        values = torch.linalg.svdvals((new - old).detach())
+        assert float(values.max() / values.min()) < 3  # Newton and Schulz's five steps are rough
+
+
+def test_a_run_with_muon_resumes_to_the_same_numbers(tmp_path):
+    settings = made_settings(optimiser=MUON)
+    run(tmp_path / "whole", settings)
+    run(tmp_path / "parts", settings, stop_after=7)
+    run(tmp_path / "parts", settings)
+
+    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
+
+    assert whole.keys() == parts.keys()
+    assert any(name.startswith("momentum_buffer/") for name in whole)
+    assert not [name for name in whole if not torch.equal(whole[name], parts[name])]
 
 
 def test_the_decay_of_the_average_grows_from_a_tenth():
