@@ -1,9 +1,10 @@
 """Drawing all samples of one hypothesis with a denoiser, in chunks, in time and in memory."""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,12 +138,12 @@ def draw_in_chunks(
     """
     samples = task.noise.samples
 
-    def draw(rows: slice) -> Samples:
+    def draw(rows: slice, check: Callable[[], None] = check) -> Samples:
         return sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu()
 
     if at_once > 1:
-        starts = range(0, samples, chunk)
-        return _side_by_side(draw, [slice(n, min(n + chunk, samples)) for n in starts], at_once), ()
+        chunks = [slice(n, min(n + chunk, samples)) for n in range(0, samples, chunk)]
+        return _side_by_side(draw, chunks, check, at_once), ()
     parts: list[Samples] = []
     notes: list[str] = []
     done = 0
@@ -161,21 +162,31 @@ def draw_in_chunks(
 
 
 def _side_by_side(
-    draw: Callable[[slice], Samples], chunks: Sequence[slice], at_once: int
+    draw: Callable[[slice, Callable[[], None]], Samples],
+    chunks: Sequence[slice],
+    check: Callable[[], None],
+    at_once: int,
 ) -> Samples:
     """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
 
     Two threads on one product took longer than one; on two chunks they take half the time.
     """
+    stopped = threading.Event()
+
+    def check_all() -> None:
+        if stopped.is_set():
+            raise CancelledError
+        check()
 
     def draw_alone(rows: slice) -> Samples:
         torch.set_num_threads(1)  # holds for the products of this Python thread
         with torch.inference_mode():
-            return draw(rows)
+            return draw(rows, check_all)
 
     with ThreadPoolExecutor(at_once, "draw") as pool:
         drawn = [pool.submit(draw_alone, rows) for rows in chunks]
         try:
             return Samples.join([part.result() for part in drawn])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # after an error or Ctrl-C
+        finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)

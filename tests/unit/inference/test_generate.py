@@ -1,6 +1,5 @@
 """The trained network behind the generator's seam: honest, chunked, timed."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -112,21 +111,22 @@ def test_threads_beside_each_other_draw_the_same(generator, model, monkeypatch, 
     np.testing.assert_array_equal(drawn.bond_log_prob, alone.bond_log_prob)
 
 
-def test_time_that_runs_out_in_one_thread_stops_all(model, monkeypatch):
+@pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
+def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
     monkeypatch.setattr("duallgd_cli.inference.generate.chunk_size", lambda *_: 1)
-    begun = []
+    evaluations = []
 
-    def out_of_time():
-        begun.append(time.monotonic())
-        if len(begun) > 3:
-            raise OutOfTimeError
+    def stop_once():
+        evaluations.append(None)
+        if len(evaluations) == 3:
+            raise error
 
     beside = ModelGenerator(model, replace(cpu(), threads=2))
-    fingerprint = torch.full((4096,), 0.01)
+    many = replace(SETTINGS, samples=50)
 
-    with pytest.raises(OutOfTimeError):
-        beside.draw(FORMULA, fingerprint, replace(SETTINGS, samples=50), 1, out_of_time)
-    assert len(begun) < 50
+    with pytest.raises(error):
+        beside.draw(FORMULA, torch.full((4096,), 0.01), many, 1, stop_once)
+    assert len(evaluations) < 50
 
 
 def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, monkeypatch):
