@@ -25,6 +25,7 @@ from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.distributed import Group, process_group
 from duallgd_cli.training.encoder import EncoderStage
 from duallgd_cli.training.joint import JointStage
+from duallgd_cli.training.lineage import lineage
 from duallgd_cli.training.loop import Hooks, Limit, Stage, train
 from duallgd_cli.training.prefetch import default_workers
 from duallgd_cli.training.settings import TrainingSettings
@@ -184,7 +185,7 @@ def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) 
         "training": dump(request.settings.training),
         "atom_order": request.atom_order,
         "data": {name: _source(path) for name, path in folders.items() if path is not None},
-        "init": origin,
+        **lineage(origin),
     }
 
 

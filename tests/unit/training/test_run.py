@@ -106,7 +106,7 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
             torch.testing.assert_close(tensor, expected[name], atol=1e-6, rtol=1e-6)
     assert made.settings.memory_bits == 20
     for part, stage in (("encoder", "encoder"), ("denoiser", "decoder")):
-        inherited = made.record["init"][part]
+        inherited = made.record["ancestors"][made.record["init"][part]]
         assert inherited["training"]["stage"] == stage
         assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
 

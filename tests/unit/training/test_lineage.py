@@ -1,0 +1,50 @@
+"""Records of what weights stem from."""
+
+import json
+
+from duallgd_cli.training.lineage import lineage
+
+
+def descendant(parent, step):
+    """The record of a run whose two parts both start from `parent`."""
+    return {"step": step, **lineage({"denoiser": parent, "encoder": parent})}
+
+
+def test_parts_that_start_from_one_file_share_its_record():
+    child = descendant({"step": 7}, 1)
+
+    assert child["init"]["denoiser"] == child["init"]["encoder"]
+    assert child["ancestors"] == {child["init"]["encoder"]: {"step": 7, "init": {}}}
+
+
+def test_a_chain_grows_by_one_record_a_run():
+    record, sizes = {"step": 0}, []
+    for step in range(1, 12):
+        record = descendant(record, step)
+        sizes.append(len(json.dumps(record)))
+
+    assert len(record["ancestors"]) == 11
+    assert sizes[-1] - sizes[-2] < 1.1 * (sizes[2] - sizes[1])
+
+
+def test_every_ancestor_can_be_followed_to_its_start():
+    newest = descendant(descendant({"step": 0}, 1), 2)
+
+    parent = newest["ancestors"][newest["init"]["denoiser"]]
+    grandparent = newest["ancestors"][parent["init"]["encoder"]]
+
+    assert (parent["step"], grandparent["step"]) == (1, 0)
+
+
+def test_older_files_hold_whole_records_which_are_kept_once():
+    old = {"step": 0, "init": {}}
+    middle = {"step": 1, "init": {"denoiser": old, "encoder": old}}
+    newest = {"step": 2, "init": {"denoiser": middle, "encoder": middle}}
+
+    found = lineage({"denoiser": newest})
+
+    assert sorted(record["step"] for record in found["ancestors"].values()) == [0, 1, 2]
+
+
+def test_a_run_from_nothing_has_no_ancestors():
+    assert lineage({}) == {"init": {}, "ancestors": {}}
