@@ -53,7 +53,7 @@ class Runtime:
         device: The torch device that holds the network.
         autocast: Lower precision of the network's matrix products, or None for float32 throughout.
         compile: Whether `optimise` compiles.
-        threads: CPU threads.
+        threads: CPU threads of one operation, or of as many chunks of samples side by side.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
     """
