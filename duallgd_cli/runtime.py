@@ -31,7 +31,13 @@ COMPILE_CHOICES: Final = ("auto", "on", "off")
 
 # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
 # barriers made a 10-atom forward pass 100 times slower.
-_QUIET_OPENMP: Final = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+# numpy's own products are small: its threads would only take cores from those that draw.
+_QUIET_THREADS: Final = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "KMP_BLOCKTIME": "0",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
@@ -191,7 +197,7 @@ def prepare_environment() -> None:
 
     Has its effect only before torch is imported, so the command line calls it first of all.
     """
-    for name, value in _QUIET_OPENMP.items():
+    for name, value in _QUIET_THREADS.items():
         os.environ.setdefault(name, value)
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
-from duallgd_cli.data.simulation import N_INPUTS, Ion, Simulator
-from duallgd_cli.model.fragment_model import SHIFTS, FragmentModel
+from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.model.fragment_model import FragmentModel
 from tests.made_prepared import structures_folder
 
 ORBITRAP, QTOF = 1, 2
@@ -19,7 +20,7 @@ def ion(adduct="[M+H]+", energy_ev=20.0, instrument=ORBITRAP):
 def model_of(log_odds, shift=None):
     """A network that gives every fragment these log-odds, at one hydrogen shift or at all."""
     torch.manual_seed(1)
-    model = FragmentModel(N_INPUTS, width=8)
+    model = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
     column = slice(None) if shift is None else SHIFTS.index(shift)
     with torch.no_grad():
         model.presence.bias.fill_(-50)

@@ -18,7 +18,8 @@ set -euo pipefail
 data=$1 runs=$2
 export OMP_WAIT_POLICY=PASSIVE
 one_core=(--device cpu --precision bfloat16 --threads 1)
-log=(--set training.log_every=50)
+# AdamW but for the fifth part, which has Muon for the matrices.
+log=(--set training.log_every=50 --set training.optimiser.matrices=adamw)
 small=(--set training.data.max_atoms=40 --set training.data.pairs_per_batch=8000)
 
 [ -f "$runs/structures/manifest.json" ] || duallgd data structures "$data/structures/structures.tsv.xz" -o "$runs/structures"
@@ -94,10 +95,13 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
 
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes
-cp weights/duallgd.train.hashes "$runs/joint5/model.train.hashes"
+cp weights/duallgd.train.hashes "$runs/asking.train.hashes"
 
-# Ranking and confidence are fitted on 200 molecules of fold val, one spectrum each.
-duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --limit 200 --drop-leaked \
-  --no-mces --no-rivals --weights "$runs/joint5/model.safetensors" -o "$runs/val5"
-duallgd calibrate "$runs/joint5/model.safetensors" --run "$runs/val5/predictions.csv" --truth "$runs/val5/truth.tsv" \
+# Sixth part: the network of the fifth, and what candidates are asked with besides it.
+duallgd weights evidence "$runs/joint5/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
+
+# Ranking and confidence are fitted on fold val, one spectrum a molecule.
+duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
+  --no-mces --no-rivals --weights "$runs/asking.safetensors" -o "$runs/val6"
+duallgd calibrate "$runs/asking.safetensors" --run "$runs/val6/predictions.csv" --truth "$runs/val6/truth.tsv" \
   -o weights/duallgd.safetensors

@@ -92,6 +92,8 @@ VARIANTS: Final = (
     Variant("no-positions", "no positions", ("model.variant=no-positions",)),
     Variant("full-positions", "positions that do not fade", _ALWAYS),
     Variant("random-labels", "random labels", ("training.data.shuffle_share=1.0",)),
+    Variant("mixed-labels", "half of the labels random", ("training.data.shuffle_share=0.5",)),
+    Variant("muon", "Muon for the matrices", ("training.optimiser.matrices=muon",)),
 )
 BY_NAME: Final = {variant.name: variant for variant in VARIANTS}
 

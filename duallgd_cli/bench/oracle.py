@@ -4,7 +4,7 @@ It knows the answer, so its candidates are a bound and never a result.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -60,7 +60,7 @@ class TrueFingerprints(ModelGenerator):
         bits: Set Morgan bits of the true molecule, by spectrum.
     """
 
-    bits: Mapping[str, NDArray[np.uint16]]
+    bits: Mapping[str, NDArray[np.uint16]] = field(default_factory=dict)
 
     def fingerprint(self, annotated: HasHypothesis) -> Tensor:
         """Zeros and ones of the true molecule, float32 (4096,)."""
@@ -99,7 +99,7 @@ def true_fingerprint_predictions(
     bits = {truth.spectrum_id: network_fingerprint(truth.smiles) for truth in truths}
     knowing = replace(
         model,
-        generator=TrueFingerprints(generator.model, generator.runtime, bits),
+        generator=TrueFingerprints(generator.model, generator.runtime, generator.evidence, bits),
         name=f"{model.name} with true fingerprints",
     )
     output = folder / OUTPUT

@@ -1,6 +1,7 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
+Tensors named ``evidence.*`` are no part of the network. Metadata
+keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
 ``ranking`` (how candidates are scored and calibrated).
 """
 
@@ -23,6 +24,7 @@ from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
 _READABLE: Final = 0o644
+_EVIDENCE: Final = "evidence."
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +36,15 @@ class Checkpoint:
         tensors: Parameters and persistent buffers by name.
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
+        evidence: What candidates are asked with besides, by name; see `inference.evidence`. It
+            fits the data, not the network, and most files hold none.
     """
 
     settings: ModelSettings
     tensors: dict[str, Tensor]
     record: dict[str, Any] = field(default_factory=dict)
     ranking: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, Tensor] = field(default_factory=dict)
 
     def build(self) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.
@@ -68,7 +73,7 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
     }
     tensors = {
         name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
-        for name, t in checkpoint.tensors.items()
+        for name, t in [*checkpoint.tensors.items(), *_prefixed(checkpoint.evidence)]
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -111,7 +116,12 @@ def load(path: Path) -> Checkpoint:
     except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-    return Checkpoint(settings, floats, *values[1:])
+    evidence = {n.removeprefix(_EVIDENCE): floats.pop(n) for n in list(floats) if _EVIDENCE in n}
+    return Checkpoint(settings, floats, values[1], values[2], evidence)
+
+
+def _prefixed(evidence: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    return [(_EVIDENCE + name, tensor) for name, tensor in evidence.items()]
 
 
 def sha256(path: Path) -> str:

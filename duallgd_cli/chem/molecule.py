@@ -6,7 +6,7 @@ the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
 from duallgd_cli.chem.skeleton import Skeleton, bonds_of
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
+
+# For rooms that pass molecules on without looking into them.
+Mol: TypeAlias = Chem.Mol
 
 _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 _AROMATIC_ORDER: Final = 1.5

@@ -33,7 +33,8 @@ def calibrate(
         f"top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
         err=True,
     )
-    for name, part in (("each candidate", held.candidates), ("first ten", held.first_ten)):
+    parts = ("each candidate", "first candidate", "first ten")
+    for name, part in zip(parts, (held.candidates, held.first, held.first_ten), strict=True):
         typer.echo(
             f"{name}: Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f}), "
             f"calibration error {part.calibration_error:.4f}",

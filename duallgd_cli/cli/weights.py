@@ -22,6 +22,11 @@ NARROW_EPILOG: Final = (
     "Example: `duallgd weights narrow runs/decoder/model.safetensors --pair-feed 3 "
     "-o runs/narrow.safetensors`, then train on with `--init-denoiser`"
 )
+EVIDENCE_EPILOG: Final = (
+    "Example: `duallgd weights evidence runs/joint/model.safetensors --structures "
+    "prepared/structures --spectra prepared/massbank -o runs/asking.safetensors`, then predict "
+    "molecules of fold val with it and fit the ranking by `duallgd calibrate`"
+)
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
 
@@ -87,6 +92,41 @@ def hashes(
     listed = TrainingHashes.of(keys)
     listed.write(output)
     typer.echo(f"{len(listed)} molecules in {output}", err=True)
+
+
+@app.command("evidence", epilog=EVIDENCE_EPILOG)
+def evidence(
+    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+    structures: Annotated[
+        Path, typer.Option(help="Folder made by 'duallgd data structures': familiar parts.")
+    ],
+    spectra: Annotated[
+        Path, typer.Option(help="Folder made by 'duallgd data spectra': which fragments show.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    steps: Annotated[int, typer.Option(min=1, help="Of fitting the fragment model.")] = 2500,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+) -> None:
+    """Add what candidates are asked with: how familiar their parts are, which peaks they explain.
+
+    Both are learnt from fold train. The network stays as it is. Its ranking is dropped: until
+    'duallgd calibrate' fits another, the answers are recorded and count for nothing.
+    """
+    from dataclasses import replace
+
+    from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.prepared import load_molecules, load_spectra
+    from duallgd_cli.training.evidence import fit_evidence
+
+    checkpoint = weights_format.load(weights)
+    known, measured = load_molecules(structures), load_spectra(spectra)
+    with counting("steps of the fragment model") as advance:
+        tensors, fitted = fit_evidence(known, measured, steps, seed, advance)
+    record = {**checkpoint.record, "evidence": fitted}
+    asking = replace(checkpoint, evidence=tensors, record=record, ranking={})
+    weights_format.save(output, asking)
+    typer.echo(f"wrote {output}: {fitted}", err=True)
 
 
 @app.command("narrow", epilog=NARROW_EPILOG)

@@ -24,6 +24,8 @@ _OXYGEN: Final = 2
 _GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
 _ATOM_FEATURES: Final = 10
 _SIZE_SCALE: Final = 30
+# Any numbers whose sums and differences tell sets apart.
+_KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 N_CUT_FEATURES: Final = 2 * _ATOM_FEATURES + 10
 
 
@@ -45,10 +47,20 @@ class Fragments:
 
 
 @dataclass(frozen=True, eq=False)
-class _Graph:
+class MolecularGraph:
+    """Heavy atoms, their bonds and the number of hydrogens.
+
+    Attributes:
+        element: Of each atom, int64 (N,).
+        pair: Atoms of each bond, int64 (b, 2).
+        kind: Class of each bond, 1 to 4, int64 (b,).
+        hydrogens: Of the whole molecule.
+    """
+
     element: NDArray[np.int64]
     pair: NDArray[np.int64]
     kind: NDArray[np.int64]
+    hydrogens: int
 
     @property
     def to_hetero(self) -> NDArray[np.bool_]:
@@ -81,20 +93,29 @@ def fragments(
         n_triples: Triples of cuts, cheap ones more often.
     """
     start, stop = molecules.bond_offset[molecule : molecule + 2]
-    graph = _Graph(
-        molecules.atom_class(molecule),
-        molecules.bond_pair[start:stop].astype(np.int64),
-        molecules.bond_type[start:stop].astype(np.int64),
-    )
+    pair, kind = molecules.bond_pair[start:stop], molecules.bond_type[start:stop]
+    element, hydrogens = molecules.atom_class(molecule), molecules.atom_counts[molecule, HYDROGEN]
+    graph = MolecularGraph(element, pair.astype(np.int64), kind.astype(np.int64), int(hydrogens))
+    return fragments_of(graph, generator, n_pairs, n_triples)
+
+
+def fragments_of(
+    graph: MolecularGraph,
+    generator: np.random.Generator,
+    n_pairs: int = 500,
+    n_triples: int = 150,
+) -> Fragments:
+    """Fragments of one molecule; see `fragments`."""
     inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples))
-    hydrogens = _hydrogens(graph, float(molecules.atom_counts[molecule, HYDROGEN]))
+    hydrogens = _hydrogens(graph)
     atoms = np.zeros((len(graph.element), N_ELEMENTS), np.float32)
     atoms[np.arange(len(atoms)), graph.element] = 1
     atoms[:, HYDROGEN] = hydrogens
     counts = np.rint(inside.astype(np.float32) @ atoms)
     cost, cuts = _described(graph, inside)
     order = np.argsort(cost, kind="stable")
-    _, first, same = np.unique(counts[order], axis=0, return_index=True, return_counts=True)
+    key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
+    _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
     shared = np.log(same[by_cost]).astype(np.float32)
@@ -102,7 +123,7 @@ def fragments(
 
 
 def _cut_sets(
-    graph: _Graph, generator: np.random.Generator, n_pairs: int, n_triples: int
+    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int, n_triples: int
 ) -> NDArray[np.int64]:
     """Bonds of each cut set, (X, 3); smaller sets repeat a bond."""
     b, cost = len(graph.pair), graph.cost
@@ -116,37 +137,90 @@ def _cut_sets(
     return np.concatenate(sets)
 
 
-def _atom_sets(graph: _Graph, cut: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Atoms of each distinct fragment, and of the whole molecule, bool (C, N)."""
-    n, x = len(graph.element), np.arange(len(cut))
-    kept = np.ones((len(cut), len(graph.pair)), np.float32)
-    kept[x[:, None], cut] = 0
-    joined = np.zeros((len(cut), n, n), np.float32)
-    joined[:, graph.pair[:, 0], graph.pair[:, 1]] = kept
-    joined += joined.transpose(0, 2, 1) + np.eye(n, dtype=np.float32)
-    for _ in range(int(np.ceil(np.log2(max(n, 2))))):
-        joined = np.minimum(joined @ joined, 1)
-    ends = graph.pair[cut].reshape(len(cut), -1)  # of all bonds of a set, (X, 6)
-    inside = joined[x[:, None], ends].reshape(-1, n).astype(bool)
+def _atom_sets(graph: MolecularGraph, cut: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Atoms of each distinct fragment, and of the whole molecule, bool (C, N).
+
+    Bonds part a molecule only as bridges, pairs or triples that do so together. Which do is read
+    off one spanning tree: every bond gets the set of ring closures that it lies under, as a random
+    number, and bonds whose numbers add up to nothing (in the field of two) part it. The side of an
+    atom is the parity of the cut bonds between it and the root.
+    """
+    n = len(graph.element)
+    under, closures = _spanning_tree(graph)
+    cut = np.sort(cut, 1)
+    a, b, c = closures[cut].T
+    first, second = cut[:, 0] != cut[:, 1], cut[:, 1] != cut[:, 2]
+    pairs = [(a == b) & first & (a > 0), (b == c) & second & (b > 0), (a == c) & (a > 0)]
+    pairs[2] &= cut[:, 0] != cut[:, 2]
+    bridges = [a == 0, b == 0, c == 0]
+    triple = (a ^ b ^ c == 0) & ~np.logical_or.reduce([*bridges, *pairs])
+    parting = np.logical_or.reduce([*bridges, *pairs, triple])
+    cut, ways = cut[parting], [way[parting] for way in (*bridges, *pairs, triple)]
+    bonds = ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2))
+    side = np.zeros((len(cut), n), np.uint8)
+    for number, (way, of) in enumerate(zip(ways, bonds, strict=True)):
+        parity = np.bitwise_xor.reduce(under[cut[:, of]], axis=1)
+        side |= (parity & way[:, None]).astype(np.uint8) << number
+    ends = graph.pair[cut].reshape(len(cut), 6)  # of all bonds of a set
+    inside = (side[:, None] == np.take_along_axis(side, ends, 1)[..., None]).reshape(-1, n)
     inside = np.concatenate([inside, np.ones((1, n), bool)])
-    _, first = np.unique(np.packbits(inside, axis=1), axis=0, return_index=True)
-    distinct: NDArray[np.bool_] = inside[first]
+    distinct: NDArray[np.bool_] = inside[_first_of_each(inside.astype(np.int64) @ _KEY[:n])]
     return distinct
 
 
-def _hydrogens(graph: _Graph, total: float) -> NDArray[np.float32]:
+def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Atoms below each bond, (b, N), none for ring closures; and closures that it lies under, (b,).
+
+    The closures are a random number: 0 for a bridge, and equal for two bonds that only together
+    part the molecule.
+    """
+    n, b = len(graph.element), len(graph.pair)
+    neighbours: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for bond, (low, high) in enumerate(graph.pair.tolist()):
+        neighbours[low].append((high, bond))
+        neighbours[high].append((low, bond))
+    parent, order, closing = [-1] * n, [0], set(range(b))
+    seen = [True] + [False] * (n - 1)
+    for atom in order:  # grows while it is walked
+        for other, bond in neighbours[atom]:
+            if not seen[other]:
+                seen[other], parent[other] = True, bond
+                order.append(other)
+                closing.remove(bond)
+    closures = np.zeros(b, np.int64)
+    closures[list(closing)] = _KEY[: len(closing)]
+    under, below = np.zeros((b, n), bool), np.eye(n, dtype=bool)
+    over = np.zeros(n, np.int64)
+    for bond in closing:
+        over[graph.pair[bond]] ^= closures[bond]
+    for atom in reversed(order[1:]):
+        bond = parent[atom]
+        low, high = graph.pair[bond]
+        above = high if low == atom else low
+        under[bond], closures[bond] = below[atom], over[atom]
+        below[above] |= below[atom]
+        over[above] ^= over[atom]
+    return under, closures
+
+
+def _first_of_each(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each distinct key stands first, in the order of the keys."""
+    return np.unique(key, return_index=True)[1]
+
+
+def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
     """Of each atom, (N,), by its valence; charges and [nH] are not visible here and are shared."""
     used = np.zeros(len(graph.element), np.float32)
     np.add.at(used, graph.pair.ravel(), _ORDER[graph.kind].repeat(2))
     free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
     if not free.any():
         free = np.ones_like(free)  # nothing says where they are
-    scaled: NDArray[np.float32] = (free * (total / float(free.sum()))).astype(np.float32)
+    scaled: NDArray[np.float32] = (free * (graph.hydrogens / float(free.sum()))).astype(np.float32)
     return scaled
 
 
 def _described(
-    graph: _Graph, inside: NDArray[np.bool_]
+    graph: MolecularGraph, inside: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cost of each fragment (C,), and what its cuts look like but for the last column."""
     n, (low, high) = len(graph.element), graph.pair.T
@@ -164,7 +238,7 @@ def _described(
     return cost, np.column_stack(columns).astype(np.float32)
 
 
-def _atom_kinds(graph: _Graph) -> NDArray[np.float32]:
+def _atom_kinds(graph: MolecularGraph) -> NDArray[np.float32]:
     """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
     element, pair, kind = graph.element, graph.pair, graph.kind
     n = len(element)

@@ -12,9 +12,8 @@ from duallgd_cli.chem.adduct import ADDUCTS, parent_formula
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoders.peaks import PeakBatch
-from duallgd_cli.spectra.types import AnnotatedSpectrum
+from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum
 
-INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 MAX_ROWS: Final = 64
 _NOISE_PPM: Final = 1.0
 _ENERGY_DROP: Final = 0.2

@@ -31,9 +31,8 @@ from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
-INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 ON_HOLDOUT: Final = "on the hold-out list"
 _CHUNK: Final = 500  # records a process takes at a time
 _PRECURSOR_DA: Final = 0.02

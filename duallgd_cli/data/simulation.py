@@ -3,40 +3,26 @@
 Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for the
 hundreds of thousands of structures without a spectrum. A fragment model fitted on the measured
 ones can: it says how likely each fragment is a peak at this energy, and how intense.
-C fragments, K peaks.
+K peaks.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_ELEMENTS, N_HEAVY
-from duallgd_cli.data.fragmentation import N_CUT_FEATURES, Fragments, fragments
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
+from duallgd_cli.data.fragment_rows import CARRIED, SHIFTS, Ion, fragment_features
+from duallgd_cli.data.fragmentation import Fragments, fragments
 from duallgd_cli.data.peaks import MAX_ROWS, PeakRows
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.encoders.formula_transformer import (
-    N_COUNT_FEATURES,
-    N_INSTRUMENTS,
-    count_features,
-)
-from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, SHIFTS, FragmentModel
+from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 
-# Ions that are simulated, and the hydrogens that carry their charge.
-CARRIED: Final = {
-    BY_NAME[name].index: hydrogens
-    for name, hydrogens in (("[M+H]+", 1), ("[M-H]-", -1), ("[M]+", 0))
-}
 _PROTONATED: Final = BY_NAME["[M+H]+"].index
 _CATION: Final = PERMANENT_CATION.index
-_N_ION_FEATURES: Final = len(ADDUCTS) + N_INSTRUMENTS + 2
-N_INPUTS: Final = 2 * N_ELEMENTS * N_COUNT_FEATURES + N_CUT_FEATURES + _N_ION_FEATURES
-_ENERGY_SCALE_EV: Final = 50.0
-_SHIFT_COST: Final = 0.4
 # Of one spectrum's chances together: some spectra are recorded down to their faintest peaks. The
 # logarithm of how many peaks were annotated varies by 1.2 on fold train, by 0.6 without this.
 _CHANCE_SPREAD: Final = 1.1
@@ -48,78 +34,12 @@ _PPM_SPREAD: Final = 2.5
 _STRANGE_PEAKS: Final = 1.5
 _STRANGE_LOG_INTENSITY: Final = (-3.0, 1.0)
 _FAINTEST: Final = -7.0
-# Any numbers that tell combinations of heavy atoms apart.
-_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
-
-
-@dataclass(frozen=True, slots=True)
-class Ion:
-    """What is measured, apart from the structure.
-
-    Attributes:
-        adduct: Index into `ADDUCTS`, a key of `CARRIED`.
-        instrument: Index into `data.peaks.INSTRUMENTS`.
-        energy_ev: Collision energy, NaN if not known.
-    """
-
-    adduct: int
-    instrument: int
-    energy_ev: float
-
-
-def fragment_features(found: Fragments, ion: Ion) -> Tensor:
-    """Rows for the fragment model, float32 (C, N_INPUTS)."""
-    counts = torch.from_numpy(found.counts)
-    about = torch.zeros(_N_ION_FEATURES)
-    about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
-    if not np.isnan(ion.energy_ev):
-        about[-2], about[-1] = ion.energy_ev / _ENERGY_SCALE_EV, 1
-    parts = [
-        count_features(counts),
-        count_features(counts[:1] - counts),
-        torch.from_numpy(found.cuts),
-        about.expand(len(counts), -1),
-    ]
-    return torch.cat(parts, 1)
 
 
 def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
     """m/z of ions of one charge, (K,), from their atoms, (K, N_ELEMENTS), and charge, 1 or -1."""
     mz: NDArray[np.float64] = counts @ np.asarray(MASSES_DA) - charge * ELECTRON_MASS_DA
     return mz
-
-
-def measured_intensity(
-    found: Fragments,
-    ion: Ion,
-    subformula: NDArray[np.integer],
-    intensity: NDArray[np.floating],
-) -> NDArray[np.float32]:
-    """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
-
-    A sub-formula goes to the fragment of those heavy atoms that is cheapest to cut out and to bring
-    to its number of hydrogens; one that fits no fragment is left out.
-
-    Args:
-        found: Fragments of the true structure.
-        ion: As measured.
-        subformula: Of the peak rows, (K, N_ELEMENTS).
-        intensity: Likewise, (K,).
-    """
-    own = found.counts[:, :N_HEAVY].astype(np.int64) @ _KEY
-    peak = subformula[:, :N_HEAVY].astype(np.int64) @ _KEY
-    k, c = np.nonzero(peak[:, None] == own)
-    carried = found.counts[c, HYDROGEN] + CARRIED[ion.adduct]
-    shift = subformula[k, HYDROGEN].astype(np.int64) - carried.astype(np.int64)
-    reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
-    k, c, shift = k[reached], c[reached], shift[reached]
-    by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
-    _, first = np.unique(k[by_cost], return_index=True)
-    chosen = by_cost[first]
-    result = np.zeros((len(own), len(SHIFTS)), np.float32)
-    place = (c[chosen], shift[chosen] - SHIFTS[0])
-    np.maximum.at(result, place, intensity[k[chosen]].astype(np.float32))
-    return result
 
 
 class Simulator:
@@ -151,7 +71,7 @@ class Simulator:
         ion = _ion_of(molecules, molecule, drawn)
         found = fragments(molecules, molecule, generator)
         with torch.inference_mode():
-            presence, mean = self.model(fragment_features(found, ion))
+            presence, mean = self.model(torch.from_numpy(fragment_features(found, ion)))
         chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))
         row, column = np.nonzero(generator.random(chance.shape) < chance)
         counts = found.counts[row].copy()

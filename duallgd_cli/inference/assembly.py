@@ -6,7 +6,7 @@ S samples, M pairs. The same matrix is assembled once, however often it was draw
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
-from duallgd_cli.chem.molecule import Assembled, assemble
+from duallgd_cli.chem.molecule import Assembled, Mol, assemble, disassemble
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.errors import MoleculeError
+from duallgd_cli.inference.evidence import Evidence, Witness
 from duallgd_cli.inference.generation import Generated, OutOfTimeError
 from duallgd_cli.inference.prediction import Structure, Tallies
 
@@ -31,23 +32,26 @@ class Matrices:
         formula: All molecules have it.
         bond_class: int8 (U, M).
         bond_log_prob: float16 (U, M, 5) of one sample of each matrix, or None: no repair.
+        witness: Asks each molecule about the spectrum, or None.
         timeout_s: Seconds the work may take, or None.
     """
 
     formula: Formula
     bond_class: NDArray[np.int8]
     bond_log_prob: NDArray[np.float16] | None
+    witness: Witness | None = None
     timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A molecule by name, with its set Morgan bits (n_on,)."""
+    """A molecule by name, with its set Morgan bits (n_on,) and what speaks for it, if asked."""
 
     smiles: str
     inchi: str
     inchikey: str
     bits: NDArray[np.uint16]
+    evidence: Evidence | None = None
 
     @property
     def block(self) -> str:
@@ -116,7 +120,8 @@ def distinct(formula: Formula, generated: Generated) -> tuple[Matrices, NDArray[
         generated.bond_class, axis=0, return_index=True, return_inverse=True
     )
     log_prob = generated.bond_log_prob
-    matrices = Matrices(formula, unique, None if log_prob is None else log_prob[first])
+    kept = None if log_prob is None else log_prob[first]
+    matrices = Matrices(formula, unique, kept, generated.witness)
     return matrices, inverse.reshape(-1)
 
 
@@ -142,7 +147,7 @@ def read_matrices(matrices: Matrices) -> list[Reading]:
         OutOfTimeError: `matrices.timeout_s` passed; looked at before each matrix.
     """
     started = time.monotonic()
-    reader = _Reader(matrices.formula)
+    reader = _Reader(matrices.formula, matrices.witness)
     readings = []
     for place, bond_class in enumerate(matrices.bond_class):
         passed = time.monotonic() - started
@@ -223,8 +228,9 @@ class _Reader:
     Naming takes longer than assembling, and the same molecule is drawn with many atom labellings.
     """
 
-    def __init__(self, formula: Formula) -> None:
+    def __init__(self, formula: Formula, witness: Witness | None) -> None:
         self._formula = formula
+        self._witness = witness
         self._named: dict[str, Named] = {}
 
     def read(self, bond_class: NDArray[np.int8]) -> Reading:
@@ -254,9 +260,18 @@ class _Reader:
             if smiles not in self._named:
                 inchi = identity.inchi(mol)
                 bits = identity.fingerprint(mol)
-                self._named[smiles] = Named(smiles, inchi, identity.inchikey_of(inchi), bits)
+                key = identity.inchikey_of(inchi)
+                self._named[smiles] = Named(smiles, inchi, key, bits, self._asked(mol, bits))
             found.append(self._named[smiles])
         return tuple(found)
+
+    def _asked(self, mol: Mol, bits: NDArray[np.uint16]) -> Evidence | None:
+        if self._witness is None:
+            return None
+        try:
+            return self._witness.ask(disassemble(mol), bits)
+        except MoleculeError:  # no matrix of bonds would be read as this one
+            return None
 
 
 def _by_block(molecules: Sequence[Named]) -> list[Named]:
@@ -281,4 +296,5 @@ def _structure(tally: _Tally, fingerprint: NDArray[np.float32] | None) -> Struct
         log_likelihood=tally.mean_log_likelihood(),
         fingerprint_log_likelihood=agreement[0],
         fingerprint_tanimoto=agreement[1],
+        **({} if molecule.evidence is None else asdict(molecule.evidence)),
     )

@@ -1,14 +1,15 @@
 """Fitting the ranking model: weights of the score, then probabilities, on spectra of known truth.
 
-The weights maximise the likelihood that the right candidate is drawn from the softmax of the scores
-(a conditional logit over the spectra whose candidates hold the truth), shrunk towards the weights
-one starts from by an amount that cross-validation chooses. The two calibrations are Platt's: a
-logistic curve of two parameters with smoothed targets. Folds are by molecule. C candidates of one
-spectrum, F features, B spectra, X observations.
+The weights maximise the likelihood that candidates are drawn from the softmax of the scores in
+proportion to how alike the truth they are, steeply so that the right one outweighs all others where
+it is there; where it is not, a spectrum counts little. They are shrunk towards the weights one
+starts from by an amount that cross-validation chooses. Whether the truth is among the
+candidates is a logistic regression with Platt's smoothed targets. Folds are by molecule. C
+candidates of one spectrum, F features, B spectra, X observations.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,9 +23,9 @@ from duallgd_cli.inference.ranking import (
     RankingModel,
     candidate_confidence,
     described,
+    heavy_atoms,
+    presence_features,
     sigmoid,
-    top10_confidence,
-    top10_log_odds,
 )
 from duallgd_cli.inference.reliability import Reliability, reliability
 
@@ -34,6 +35,11 @@ _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _NEWTON_STEPS: Final = 50
 _CONVERGED: Final = 1e-9
 _LEAST: Final = 1e-12
+_RIDGE: Final = 1.0
+# Chosen by cross-validation on fold val, where the right molecule first and likeness pull apart.
+_TEMPERATURE: Final = 0.05
+_WITHOUT_TRUTH: Final = 0.05
+_NEVER_THE_SAME: Final = 0.95  # equal bits are not yet an equal molecule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +51,31 @@ class ScoredCase:
         is_right: Which candidate is right, bool (C,); at most one, often none.
         keys: InChIKeys, for ties, (C,).
         molecule: InChIKey first block of the truth; its spectra stay in one fold.
+        n_heavy: Heavy atoms of the molecule.
+        likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); all 0 where only the key
+            of the truth is known.
     """
 
     features: Array
     is_right: NDArray[np.bool_]
     keys: tuple[str, ...]
     molecule: str
+    n_heavy: int
+    likeness: Array
+
+    @property
+    def wanted(self) -> Array:
+        """Share that each candidate should have, (C,), summing to 1; all 0 without a hint."""
+        if not self.likeness.any():
+            return self.is_right.astype(np.float64)
+        alike = np.where(self.is_right, 1.0, np.minimum(self.likeness, _NEVER_THE_SAME))
+        share = np.exp((alike - alike.max()) / _TEMPERATURE)
+        return np.asarray(share / share.sum())
+
+    @property
+    def weight(self) -> float:
+        """What the spectrum counts for in the fit of the weights."""
+        return 1.0 if self.is_right.any() else _WITHOUT_TRUTH
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,15 +84,17 @@ class _Stack:
 
     Attributes:
         features: float64 (X, F).
-        is_right: bool (X,).
+        wanted: Share that each should have, float64 (X,).
         starts: Row of each spectrum's first candidate, (B,).
         owner: Spectrum of each row, (X,).
+        weight: Of each spectrum, (B,).
     """
 
     features: Array
-    is_right: NDArray[np.bool_]
+    wanted: Array
     starts: NDArray[np.int64]
     owner: NDArray[np.int64]
+    weight: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +116,16 @@ class Validation:
     first_ten: Reliability
 
 
-def scored_case(case: Case, truth: str, model: RankingModel) -> ScoredCase:
+def scored_case(
+    case: Case, truth: str, model: RankingModel, alike: Mapping[str, float] | None = None
+) -> ScoredCase:
     """Features of a predicted case; molecules under several hypotheses count once, at their best.
 
     Args:
         case: As predicted, all structures included.
         truth: InChIKey of the right structure, or its first block.
         model: Its `alternative_weight` enters the features, its weights choose the best hypothesis.
+        alike: Similarity of candidates to the truth by InChIKey, if it is known.
     """
     best: dict[str, tuple[float, str, tuple[float, ...]]] = {}
     for structure, _, features in described(case.outcomes, model):
@@ -109,6 +139,8 @@ def scored_case(case: Case, truth: str, model: RankingModel) -> ScoredCase:
         is_right=np.array([block == truth[:14] for block in blocks], dtype=np.bool_),
         keys=tuple(best[block][1] for block in blocks),
         molecule=truth[:14],
+        n_heavy=heavy_atoms(case),
+        likeness=np.array([(alike or {}).get(best[block][1], 0.0) for block in blocks]),
     )
 
 
@@ -117,8 +149,8 @@ def fit_ranking(
 ) -> RankingModel:
     """Fit the weights of the score; calibration is left as it is in `start`.
 
-    Spectra whose candidates do not hold the truth say nothing about ranking. Without any that do,
-    `start` is returned.
+    Spectra of which no candidate is right, nor known to be like the truth, say nothing. Without any
+    others `start` is returned.
 
     Args:
         cases: Spectra with the truth.
@@ -126,7 +158,7 @@ def fit_ranking(
         folds: Of the cross-validation that chooses how far.
     """
     model = start or RankingModel()
-    useful = [case for case in cases if case.is_right.any()]
+    useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
     held_out = _split(useful, folds)
@@ -146,19 +178,41 @@ def fit_ranking(
 
 
 def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> RankingModel:
-    """Fit both calibrations for the weights that the model has."""
-    scores = [_sorted_scores(case, model) for case in cases if len(case.keys)]
-    if not scores:
+    """Fit sharpness and the chance that the truth is among the candidates, for given weights."""
+    told = [case for case in cases if len(case.keys)]
+    if not told:
         return model
-    slope, intercept = platt(
-        np.concatenate([score for score, _ in scores]),
-        np.concatenate([is_right for _, is_right in scores]),
+    model = replace(model, n_spectra=len(cases), sharpness=_sharpness(told, model))
+    scored = [_sorted_scores(case, model) for case in told]
+    features = [
+        presence_features(model.sharpness * score, case.n_heavy)
+        for case, (score, _) in zip(told, scored, strict=True)
+    ]
+    drawn = np.array([bool(is_right.any()) for _, is_right in scored])
+    present, score, lead, atoms = logistic(np.array(features), drawn).tolist()
+    return replace(
+        model,
+        present=present,
+        present_score=score,
+        present_lead=lead,
+        present_atoms=atoms,
     )
-    model = replace(model, slope=slope, intercept=intercept, n_spectra=len(cases))
-    odds = [top10_log_odds(candidate_confidence(score, model)) for score, _ in scores]
-    found = [bool(is_right[:FIRST].any()) for _, is_right in scores]
-    slope, intercept = platt(np.array(odds), np.array(found))
-    return replace(model, top10_slope=slope, top10_intercept=intercept)
+
+
+def _sharpness(cases: Sequence[ScoredCase], model: RankingModel) -> float:
+    """Factor of the scores under whose softmax the right candidates are likeliest."""
+    right = [
+        replace(
+            case,
+            features=(case.features @ model.weights)[:, None],
+            likeness=np.zeros_like(case.likeness),
+        )
+        for case in cases
+        if case.is_right.any()
+    ]
+    if not right:
+        return model.sharpness
+    return max(0.0, float(_fit_weights(right, np.ones(1), _RIDGE)[0]))
 
 
 def fit(cases: Sequence[ScoredCase], start: RankingModel | None = None) -> RankingModel:
@@ -183,10 +237,10 @@ def cross_validate(
         model = fit(rest, start)
         for case in fold:
             score, is_right = _sorted_scores(case, model)
-            confidence = candidate_confidence(score, model)
+            confidence = candidate_confidence(score, case.n_heavy, model)
             confidences.append(confidence)
             rights.append(is_right)
-            tens.append(top10_confidence(confidence, model))
+            tens.append(float(confidence[:FIRST].sum()))
             hits.append(bool(is_right[:FIRST].any()))
     first = [confidence[0] if confidence.size else 0.0 for confidence in confidences]
     first_right = [bool(is_right[:1].any()) for is_right in rights]
@@ -199,30 +253,29 @@ def cross_validate(
     )
 
 
-def platt(scores: Array, is_right: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and intercept of the log-odds of being right, by Platt's method.
+def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
+    """Weights of a logistic regression, (K,), slightly shrunk but for the first.
 
-    Targets are smoothed, so that few or no right observations give finite values. A slope below 0
-    would turn the ranking round and becomes 0.
+    Targets are smoothed as Platt's, so that few or no events give finite values.
 
     Args:
-        scores: Shape (X,), X at least 1.
-        is_right: Shape (X,).
+        told: Observations, (X, K), X at least 1; the first column is 1.
+        happened: Shape (X,).
     """
-    n_right = int(is_right.sum())
-    n_wrong = is_right.size - n_right
-    target = np.where(is_right, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
+    n_right = int(happened.sum())
+    n_wrong = happened.size - n_right
+    target = np.where(happened, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
+    centre, spread = told.mean(axis=0), told.std(axis=0)
+    varies = spread > _LEAST
+    centre[0], unit = 0.0, np.where(varies, spread, 1.0)
+    design = np.where(varies, (told - centre) / unit, 0.0)
+    design[:, 0] = 1.0
     base = float(target.mean())
-    flat = float(np.log(base) - np.log1p(-base))
-    spread = float(scores.std())
-    if spread < _LEAST:
-        return 0.0, flat
-    centre = float(scores.mean())
-    design = np.stack([(scores - centre) / spread, np.ones_like(scores)], axis=1)  # (X, 2)
-    slope, intercept = _logistic(design, target, np.array([0.0, flat]))
-    if slope <= 0:
-        return 0.0, flat
-    return float(slope / spread), float(intercept - slope * centre / spread)
+    start = np.zeros(told.shape[1])
+    start[0] = np.log(base) - np.log1p(-base)
+    weights = _logistic(design, target, start) / unit
+    weights[0] -= np.dot(weights[1:], centre[1:])
+    return np.asarray(weights)
 
 
 def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
@@ -255,9 +308,10 @@ def _stack(cases: Sequence[ScoredCase]) -> _Stack:
     counts = np.array([len(case.keys) for case in cases])
     return _Stack(
         features=np.concatenate([case.features for case in cases]),
-        is_right=np.concatenate([case.is_right for case in cases]),
+        wanted=np.concatenate([case.wanted for case in cases]),
         starts=np.concatenate([[0], np.cumsum(counts)[:-1]]),
         owner=np.repeat(np.arange(len(cases)), counts),
+        weight=np.array([case.weight for case in cases]),
     )
 
 
@@ -269,9 +323,10 @@ def _log_softmax(scores: Array, stack: _Stack) -> Array:
 
 
 def _loss(weights: Array, cases: Sequence[ScoredCase]) -> float:
-    """Negative log-likelihood of the right candidates."""
+    """Negative log-likelihood of the candidates that are wanted."""
     stack = _stack(cases)
-    return -float(_log_softmax(stack.features @ weights, stack)[stack.is_right].sum())
+    log_share = _log_softmax(stack.features @ weights, stack)
+    return -float((stack.weight[stack.owner] * stack.wanted * log_share).sum())
 
 
 def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -> Array:
@@ -285,13 +340,16 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
     varies = scale > _LEAST
     unit = np.where(varies, scale, 1.0)
     x = stack.features / unit  # (X, F)
-    truth = x[stack.is_right].sum(axis=0)
+    weight = stack.weight[stack.owner]
+    truth = (weight * stack.wanted) @ x
     z, z0 = centre * unit, centre * unit
     for _ in range(_NEWTON_STEPS):
-        expected = np.exp(_log_softmax(x @ z, stack))[:, None] * x  # (X, F)
-        mean = np.add.reduceat(expected, stack.starts)  # (B, F)
-        gradient = shrinkage * (z - z0) + mean.sum(axis=0) - truth
-        hessian = shrinkage * np.eye(len(z)) + expected.T @ x - mean.T @ mean
+        share = np.exp(_log_softmax(x @ z, stack))[:, None]
+        expected = weight[:, None] * share * x  # (X, F)
+        mean = np.add.reduceat(share * x, stack.starts)  # (B, F)
+        gradient = shrinkage * (z - z0) + expected.sum(axis=0) - truth
+        weighted = stack.weight[:, None] * mean
+        hessian = shrinkage * np.eye(len(z)) + expected.T @ x - weighted.T @ mean
         step = np.linalg.solve(hessian, gradient)
         # The objective is steep only far out: a bounded step keeps Newton from overshooting there.
         step *= min(1.0, 5.0 / max(float(np.abs(step).max()), _LEAST))
@@ -302,14 +360,19 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
 
 
 def _logistic(design: Array, target: Array, start: Array) -> Array:
-    """Newton's method on the cross entropy with soft targets, with step halving; design (X, 2)."""
-    weights, value = start, _cross_entropy(design, target, start)
+    """Newton's method on the penalised cross entropy, with step halving; design (X, K)."""
+    penalty = np.full(len(start), _RIDGE)
+    penalty[0] = _LEAST
+    weights, value = start, _cross_entropy(design, target, start, penalty)
     for _ in range(_NEWTON_STEPS):
         p = sigmoid(design @ weights)
-        gradient = design.T @ (p - target)
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + _LEAST * np.eye(design.shape[1])
+        gradient = design.T @ (p - target) + penalty * weights
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.diag(penalty)
         step = np.linalg.solve(hessian, gradient)
-        while (after := _cross_entropy(design, target, weights - step)) > value + _CONVERGED:
+        for _ in range(_NEWTON_STEPS):
+            after = _cross_entropy(design, target, weights - step, penalty)
+            if after <= value + _CONVERGED:
+                break
             step = step / 2
         weights, value = weights - step, after
         if float(np.abs(step).max()) < _CONVERGED:
@@ -317,6 +380,7 @@ def _logistic(design: Array, target: Array, start: Array) -> Array:
     return weights
 
 
-def _cross_entropy(design: Array, target: Array, weights: Array) -> float:
+def _cross_entropy(design: Array, target: Array, weights: Array, penalty: Array) -> float:
     logits = design @ weights
-    return float(np.sum(np.logaddexp(0.0, logits) - target * logits))
+    entropy = np.sum(np.logaddexp(0.0, logits) - target * logits)
+    return float(entropy + 0.5 * np.sum(penalty * weights**2))

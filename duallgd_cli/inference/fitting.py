@@ -5,9 +5,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from duallgd_cli.checkpoint.format import load, save, sha256
+from duallgd_cli.chem import identity
 from duallgd_cli.config import dump
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.inference.calibration import (
@@ -18,6 +20,7 @@ from duallgd_cli.inference.calibration import (
     scored_case,
 )
 from duallgd_cli.inference.finished import FinishedRun, journals_of
+from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.ranking import RankingModel
 
 
@@ -42,7 +45,8 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
     Args:
         weights: The weights that made the run.
         run: Its output or journal, such as ``predictions.csv`` of ``duallgd evaluate``.
-        truth: Table with identifier and inchikey, one row for each spectrum of the run, in order.
+        truth: Table with identifier and inchikey, one row for each spectrum of the run, in order;
+            with a column smiles, candidates that are like the truth count a little too.
         out: Where to write the weights with the fit; stored in 16 bit.
 
     Raises:
@@ -53,7 +57,7 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
     finished = FinishedRun(journals_of([run]))
     if finished.header.model.get("sha256") != sha256(weights):
         raise UsageError(f"{run} was predicted with other weights than {weights}; predict again")
-    cases = _scored(finished, _keys(truth))
+    cases = _scored(finished, _truths(truth))
     ranking = fit(cases)
     validation = cross_validate(cases)
     fitted = replace(
@@ -65,25 +69,39 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
     return Fitted(ranking, validation, len(cases))
 
 
-def _scored(run: FinishedRun, keys: list[str]) -> list[ScoredCase]:
+def _scored(run: FinishedRun, truths: list[dict[str, str]]) -> list[ScoredCase]:
     placed = list(run.in_input_order())
-    if len(placed) != len(keys):
-        raise UsageError(f"the run has {len(placed)} spectra, the truth {len(keys)} rows")
+    if len(placed) != len(truths):
+        raise UsageError(f"the run has {len(placed)} spectra, the truth {len(truths)} rows")
     return [
-        scored_case(case, key, RankingModel())
-        for (case, place), key in zip(placed, keys, strict=True)
+        scored_case(case, truth["inchikey"], RankingModel(), _alike(case, truth.get("smiles", "")))
+        for (case, place), truth in zip(placed, truths, strict=True)
         if place == 0
     ]
 
 
-def _keys(truth: Path) -> list[str]:
-    if not truth.is_file():
-        raise MissingInputError(f"truth {truth} does not exist")
-    with truth.open(encoding="utf-8", newline="") as stream:
+def _alike(case: Case, truth: str) -> dict[str, float]:
+    """Tanimoto similarity of each candidate to the truth, by InChIKey; nothing if it is unknown."""
+    if not truth:
+        return {}
+    bits = identity.fingerprint(identity.parse_smiles(truth))
+    structures = [one for outcome in case.outcomes for one in outcome.structures]
+    alike = {}
+    for one in structures:
+        own = identity.fingerprint(identity.parse_smiles(one.smiles))
+        shared = len(np.intersect1d(own, bits, assume_unique=True))
+        alike[one.inchikey] = shared / max(1, len(own) + len(bits) - shared)
+    return alike
+
+
+def _truths(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        raise MissingInputError(f"truth {path} does not exist")
+    with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t")
         if "inchikey" not in (rows.fieldnames or ()):
-            raise UsageError(f"truth {truth} has no column inchikey")
-        return [row["inchikey"] for row in rows]
+            raise UsageError(f"truth {path} has no column inchikey")
+        return list(rows)
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

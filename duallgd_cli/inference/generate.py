@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from duallgd_cli.checkpoint.format import Checkpoint, sha256
 from duallgd_cli.checkpoint.format import load as load_checkpoint
-from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.checkpoint.reference import is_reference
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.sampler import Denoise, Samples
+from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
 from duallgd_cli.inference.drawing import (
@@ -30,6 +31,7 @@ from duallgd_cli.inference.drawing import (
     samples_at_once,
     sampling_task,
 )
+from duallgd_cli.inference.evidence import EvidenceModel, Witness
 from duallgd_cli.inference.generation import Generated, LoadedModel
 from duallgd_cli.inference.ranking import RankingModel
 from duallgd_cli.inference.recorded import RecordedDenoiser
@@ -53,10 +55,12 @@ class ModelGenerator:
     Attributes:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
+        evidence: What molecules are asked with, or None.
     """
 
     model: DualLGD
     runtime: Runtime
+    evidence: EvidenceModel | None = None
     _recorded: RecordedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +81,7 @@ class ModelGenerator:
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
+            witness=None if self.evidence is None else Witness.of(self.evidence, annotated),
             notes=notes,
         )
 
@@ -153,14 +158,30 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     checkpoint = load_checkpoint(path)
     model = for_inference(checkpoint.build(), runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime),
-        ranking=parse(RankingModel, checkpoint.ranking),
+        generator=ModelGenerator(model, runtime, _evidence(checkpoint)),
+        ranking=_ranking(checkpoint, path),
         name=path.name,
         sha256=sha256(path),
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
     )
+
+
+def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
+    try:
+        return parse(RankingModel, checkpoint.ranking)
+    except ConfigError as error:
+        raise WeightsError(
+            f"the ranking in weights {path} is of another version ({error}); take the weights that "
+            "come with this one, or run 'duallgd weights evidence' and 'duallgd calibrate'"
+        ) from None
+
+
+def _evidence(checkpoint: Checkpoint) -> EvidenceModel | None:
+    if not checkpoint.evidence:
+        return None
+    return EvidenceModel.of({name: t.numpy() for name, t in checkpoint.evidence.items()})
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:

@@ -65,6 +65,10 @@ class Structure:
         fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
             over bits; None without predicted probabilities.
         fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
+        familiarity: See `inference.evidence.Evidence`; None where the weights hold no evidence
+            model, or it cannot be asked about this molecule.
+        peaks_found: Likewise.
+        peaks_missed: Likewise.
     """
 
     smiles: str
@@ -76,6 +80,9 @@ class Structure:
     log_likelihood: float
     fingerprint_log_likelihood: float | None = None
     fingerprint_tanimoto: float | None = None
+    familiarity: float | None = None
+    peaks_found: float | None = None
+    peaks_missed: float | None = None
 
     @property
     def block(self) -> str:

@@ -3,8 +3,8 @@
 Molecules are the same when the first blocks of their InChIKeys are. A candidate's score is a
 linear combination of the features in `FEATURES`, read as the logarithm of a weight: the same
 molecule under two hypotheses gets the log of the summed weights. Ties are broken by InChIKey, never
-by order.
-C candidates of one spectrum, F features.
+by order. A candidate's confidence is its share of all weights, times the probability that the right
+molecule was drawn at all. C candidates of one spectrum, F features.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,17 @@ FEATURES: Final = (
     "fingerprint_tanimoto",
     "log_prior",
     "repaired_share",
+    "familiarity",
+    "peaks_found",
+    "peaks_missed",
 )
 FIRST: Final = 10
-_MOST_CERTAIN: Final = 1 - 1e-6
+_FURTHEST_LEAD: Final = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class RankingModel:
-    """Weights of the score and two two-parameter calibrations; fitted values live in a checkpoint.
+    """Weights of the score, and of its calibration; fitted values live in a checkpoint.
 
     The defaults are neutral and unfitted: frequency among the samples, helped by agreement with the
     predicted fingerprint, and deliberately low probabilities.
@@ -44,12 +47,16 @@ class RankingModel:
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
+        familiarity: Weight of `inference.evidence.Evidence.familiarity`.
+        peaks_found: Weight of its log-likelihood of explained peaks, less that of the molecule of
+            the hypothesis which explains most.
+        peaks_missed: Weight of its log-likelihood of absent peaks, less the highest likewise.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
-        slope: Of the log-odds that a candidate is right, per unit of score.
-        intercept: Of the same log-odds at score 0.
-        top10_slope: Of the log-odds that one of the first ten is right, per unit of the log-odds of
-            their summed confidence.
-        top10_intercept: Of the same log-odds at even odds.
+        sharpness: Of scores before the softmax that shares come from.
+        present: Log-odds, but for what follows, that the right molecule is among the candidates.
+        present_score: Weight there of the highest score.
+        present_lead: Weight there of the log-odds of the first candidate's share.
+        present_atoms: Weight there of the number of heavy atoms.
         n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
     """
 
@@ -59,17 +66,20 @@ class RankingModel:
     fingerprint_tanimoto: float = 5.0
     log_prior: float = 1.0
     repaired_share: float = -0.5
+    familiarity: float = 0.0
+    peaks_found: float = 0.0
+    peaks_missed: float = 0.0
     alternative_weight: float = 0.5
-    slope: float = 1.0
-    intercept: float = -5.0
-    top10_slope: float = 1.0
-    top10_intercept: float = 0.0
+    sharpness: float = 1.0
+    present: float = -2.0
+    present_score: float = 0.0
+    present_lead: float = 0.0
+    present_atoms: float = 0.0
     n_spectra: int = 0
 
     def __post_init__(self) -> None:
+        require(self.sharpness >= 0, f"sharpness must not be negative: {self.sharpness}")
         require(0 < self.alternative_weight <= 1, "alternative_weight must be above 0, at most 1")
-        require(self.slope >= 0, f"slope must not be negative: {self.slope}")
-        require(self.top10_slope >= 0, f"top10_slope must not be negative: {self.top10_slope}")
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -90,12 +100,12 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
     merged = [_merge(same) for same in by_block.values()]
     merged.sort(key=lambda candidate: (-candidate.score, candidate.inchikey))
     scores = np.array([candidate.score for candidate in merged])
-    confidence = candidate_confidence(scores, model)
+    confidence = candidate_confidence(scores, heavy_atoms(case), model)
     candidates = tuple(
         replace(candidate, rank=position + 1, confidence=float(confidence[position]))
         for position, candidate in enumerate(merged)
     )
-    return candidates, top10_confidence(confidence, model)
+    return candidates, float(confidence[:FIRST].sum())
 
 
 def described(
@@ -105,29 +115,45 @@ def described(
     priors = np.array([outcome.log_prior for outcome in outcomes])
     log_shares = priors - _log_sum_exp(priors) if priors.size else priors
     for outcome, log_prior in zip(outcomes, log_shares, strict=True):
-        for structure in outcome.structures:
-            yield structure, outcome, _features(structure, outcome, float(log_prior), model)
+        evidence = _evidence(outcome.structures)
+        for structure, said in zip(outcome.structures, evidence, strict=True):
+            own = _features(structure, outcome, float(log_prior), model)
+            yield structure, outcome, (*own, *said)
 
 
-def candidate_confidence(scores: NDArray[np.float64], model: RankingModel) -> NDArray[np.float64]:
-    """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most."""
-    probability = sigmoid(model.slope * scores + model.intercept)
-    return probability / max(1.0, float(probability.sum()))
+def candidate_confidence(
+    scores: NDArray[np.float64], n_heavy: int, model: RankingModel
+) -> NDArray[np.float64]:
+    """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most.
+
+    Args:
+        scores: Best first, (C,).
+        n_heavy: Heavy atoms of the molecule.
+        model: Weights.
+    """
+    if not scores.size:
+        return scores
+    weights = [model.present, model.present_score, model.present_lead, model.present_atoms]
+    sharp = model.sharpness * scores
+    present = sigmoid(np.dot(presence_features(sharp, n_heavy), weights))
+    return np.asarray(present * np.exp(sharp - _log_sum_exp(sharp)))
 
 
-def top10_confidence(confidence: NDArray[np.float64], model: RankingModel) -> float:
-    """Probability that one of the first ten is right; `confidence` (C,) is sorted, best first."""
-    if not confidence.size:
-        return 0.0
-    odds = top10_log_odds(confidence)
-    calibrated = float(sigmoid(np.array(model.top10_slope * odds + model.top10_intercept)))
-    return max(calibrated, float(confidence[0]))
+def presence_features(scores: NDArray[np.float64], n_heavy: int) -> NDArray[np.float64]:
+    """What says whether the right molecule is among the candidates, (4,): see `RankingModel`.
+
+    Args:
+        scores: Sharpened, best first, (C,), C at least 1.
+        n_heavy: Heavy atoms of the molecule.
+    """
+    others = _log_sum_exp(scores[1:]) if scores.size > 1 else -np.inf
+    lead = np.clip(scores[0] - others, -_FURTHEST_LEAD, _FURTHEST_LEAD)
+    return np.array([1.0, scores[0], lead, n_heavy])
 
 
-def top10_log_odds(confidence: NDArray[np.float64]) -> float:
-    """Log-odds of the summed confidence of the first ten, finite at both ends."""
-    total = float(np.clip(confidence[:FIRST].sum(), 1 - _MOST_CERTAIN, _MOST_CERTAIN))
-    return float(np.log(total) - np.log1p(-total))
+def heavy_atoms(case: Case) -> int:
+    """Of the largest molecule among the candidates, 0 without any."""
+    return max((outcome.n_heavy for outcome in case.outcomes if outcome.structures), default=0)
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -148,6 +174,22 @@ def _features(
         log_prior,
         structure.repaired / max(1, structure.samples),
     )
+
+
+def _evidence(structures: Sequence[Structure]) -> list[list[float]]:
+    """Familiarity, and peaks found and missed next to the best of these; (C, 3).
+
+    A molecule that could not be asked counts like the worst that could.
+    """
+    said = [(one.familiarity, one.peaks_found, one.peaks_missed) for one in structures]
+    values = np.array(said, np.float64).reshape(-1, 3)
+    asked = ~np.isnan(values)
+    if not asked.any():
+        return np.zeros_like(values).tolist()
+    worst = np.where(asked, values, np.inf).min(0)
+    values = np.where(asked, values, worst)
+    values[:, 1:] -= values[:, 1:].max(0)
+    return values.tolist()
 
 
 def _candidate(

@@ -1,7 +1,7 @@
 """Fragment model: which fragments of a structure a spectrometer shows, and how intense.
 
 A perceptron on each fragment apart, for every number of hydrogens that it may have gained or lost.
-Intensities are relative to the base peak. X fragments.
+Intensities are relative to the base peak. X fragments, H numbers of hydrogens.
 """
 
 from typing import Final
@@ -9,8 +9,6 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-# Hydrogens of the fragment ion beyond those that its atoms had and those that carry the charge.
-SHIFTS: Final = tuple(range(-5, 6))
 # Standard deviation of log intensities about their mean, as measured on fold train.
 LOG_INTENSITY_SPREAD: Final = 1.6
 _RARE: Final = -5.0
@@ -22,26 +20,29 @@ class FragmentModel(nn.Module):
 
     Args:
         n_inputs: Features of a fragment.
+        n_shifts: H.
         width: Of both hidden layers.
         dropout: Before the last layer.
     """
 
-    def __init__(self, n_inputs: int, width: int = 192, dropout: float = 0.1) -> None:
+    def __init__(
+        self, n_inputs: int, n_shifts: int, width: int = 192, dropout: float = 0.1
+    ) -> None:
         super().__init__()
         self.hidden = nn.Sequential(
             nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
         )
         self.dropout = nn.Dropout(dropout)
-        self.presence = nn.Linear(width, len(SHIFTS))
-        self.intensity = nn.Linear(width, len(SHIFTS))
+        self.presence = nn.Linear(width, n_shifts)
+        self.intensity = nn.Linear(width, n_shifts)
         nn.init.zeros_(self.presence.weight)
         nn.init.constant_(self.presence.bias, _RARE)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-odds of a peak, and the mean of its log intensity, both (X, len(SHIFTS)).
+        """Log-odds of a peak, and the mean of its log intensity, both (X, H).
 
         Args:
-            features: As `data.simulation.fragment_features` makes them, (X, n_inputs).
+            features: As `data.fragment_rows.fragment_features` makes them, (X, n_inputs).
         """
         hidden = self.dropout(self.hidden(features))
         return self.presence(hidden), self.intensity(hidden)
@@ -53,7 +54,7 @@ def fragment_loss(model: FragmentModel, features: Tensor, intensity: Tensor) -> 
     Args:
         model: To judge.
         features: (X, n_inputs).
-        intensity: Measured, 0 where there is no peak, (X, len(SHIFTS)).
+        intensity: Measured, 0 where there is no peak, (X, H).
     """
     presence, mean = model(features)
     there = (intensity > 0).float()
@@ -65,6 +66,6 @@ def fragment_loss(model: FragmentModel, features: Tensor, intensity: Tensor) -> 
 
 @torch.inference_mode()
 def expected_intensity(model: FragmentModel, features: Tensor) -> Tensor:
-    """Square root of intensity times the chance of a peak, (X, len(SHIFTS)), for comparisons."""
+    """Square root of intensity times the chance of a peak, (X, H), for comparisons."""
     presence, mean = model(features)
     return torch.sigmoid(presence) * torch.exp(mean.clamp_max(0) / 2)

@@ -5,12 +5,16 @@ Letters: P peaks, K annotated peaks. Arrays are never changed after construction
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.formula import Formula
+
+# Instruments by their index in prepared data and in the networks; "" is unknown.
+INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 
 
 @dataclass(frozen=True, slots=True)

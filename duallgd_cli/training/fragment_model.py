@@ -12,16 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.data.fragmentation import Fragments, fragments
-from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
-from duallgd_cli.data.simulation import (
+from duallgd_cli.data.fragment_rows import (
     CARRIED,
     N_INPUTS,
+    SHIFTS,
     Ion,
-    Simulator,
     fragment_features,
     measured_intensity,
 )
+from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
+from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
 from duallgd_cli.training.encoder import by_molecule
@@ -51,7 +52,8 @@ class MeasuredSpectrum:
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Features and intensities."""
-        return fragment_features(self.found, self.ion), torch.from_numpy(self.intensity)
+        features = fragment_features(self.found, self.ion)
+        return torch.from_numpy(features), torch.from_numpy(self.intensity)
 
 
 def fit_simulator(
@@ -59,6 +61,8 @@ def fit_simulator(
     steps: int = 2500,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
+    *,
+    width: int = 192,
 ) -> tuple[Simulator, dict[str, object]]:
     """Fit a fragment model on fold train and judge it on fold val.
 
@@ -67,6 +71,7 @@ def fit_simulator(
         steps: Optimiser steps.
         seed: Of everything random.
         advance: Told each step, for a progress display.
+        width: Of the fragment model.
 
     Returns:
         A simulator that draws the ions and energies of fold train, molecules alike, and what to
@@ -83,7 +88,7 @@ def fit_simulator(
         raise UnreadableError("the prepared spectra hold none of fold train that can be simulated")
     weight = np.array([one.weight for one in train])
     weight /= weight.sum()
-    model = FragmentModel(N_INPUTS)
+    model = FragmentModel(N_INPUTS, len(SHIFTS), width)
     optimiser = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _LEARNING_RATE, total_steps=steps + 1)
     for _ in range(steps):

@@ -21,7 +21,7 @@ class OptimiserSettings:
         ema: Decay of the moving average of the weights, which is what gets saved as the model.
     """
 
-    matrices: Literal["adamw", "muon"] = "adamw"
+    matrices: Literal["adamw", "muon"] = "muon"
     learning_rate: float = 1e-3
     warmup_share: float = 0.05
     final_share: float = 0.01

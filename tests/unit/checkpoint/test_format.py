@@ -41,6 +41,17 @@ def path(tmp_path, checkpoint):
     return path
 
 
+def test_evidence_comes_back_beside_the_network(path, checkpoint):
+    evidence = {"log_prevalence": torch.arange(4.0), "presence.bias": torch.ones(2)}
+    save(path, replace(checkpoint, evidence=evidence))
+
+    got = load(path)
+
+    assert got.evidence.keys() == evidence.keys()
+    assert torch.equal(got.evidence["log_prevalence"], evidence["log_prevalence"])
+    got.build()  # no tensor is left over
+
+
 def metadata_of(path):
     with safe_open(path, framework="pt") as stream:
         return stream.metadata()

@@ -9,14 +9,14 @@ from duallgd_cli.inference.calibration import (
     fit,
     fit_calibration,
     fit_ranking,
-    platt,
+    logistic,
     scored_case,
 )
 from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.ranking import FEATURES, RankingModel, sigmoid
 from tests.unit.inference.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def synthetic(count, seed=0, present=1.0, n_candidates=20):
@@ -35,7 +35,9 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
         if rng.random() < present:
             is_right[rng.choice(n_candidates, p=chance)] = True
         keys = tuple(f"{place:014d}" for place in range(n_candidates))
-        cases.append(ScoredCase(features, is_right, keys, f"M{number // 3:013d}"))
+        cases.append(
+            ScoredCase(features, is_right, keys, f"M{number // 3:013d}", 20, np.zeros(n_candidates))
+        )
     return cases
 
 
@@ -77,6 +79,40 @@ def test_the_order_of_the_spectra_does_not_matter():
     assert fit(cases).weights == pytest.approx(fit(cases[::-1]).weights, rel=1e-6)
 
 
+def test_a_right_candidate_outweighs_all_that_are_like_it():
+    likeness = np.array([0.9, 1.0, 0.3])
+    right = ScoredCase(np.zeros((3, 9)), np.arange(3) == 1, ("a", "b", "c"), "M", 20, likeness)
+    wrong = replace(right, is_right=np.zeros(3, bool))
+
+    assert right.wanted.sum() == pytest.approx(1)
+    assert right.wanted[1] > 0.8
+    assert wrong.wanted[1] < 0.8  # equal bits, another molecule
+    assert right.weight > 10 * wrong.weight
+    assert not replace(wrong, likeness=np.zeros(3)).wanted.any()
+
+
+def test_candidates_like_the_truth_teach_where_it_is_absent():
+    rng = np.random.default_rng(0)
+    hopeless = [replace(case, is_right=np.zeros_like(case.is_right)) for case in synthetic(300)]
+    alike = [replace(one, likeness=0.3 + 0.5 * one.features[:, 3]) for one in hopeless]
+    noise = [replace(one, likeness=rng.uniform(0.3, 0.6, 20)) for one in hopeless]
+
+    fitted, unmoved = fit_ranking(alike), fit_ranking(noise)
+
+    assert fitted.fingerprint_tanimoto > unmoved.fingerprint_tanimoto + 1
+
+
+def test_sharpness_undoes_a_change_of_units():
+    cases = synthetic(500)
+    model = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
+    double = replace(model, **dict(zip(FEATURES, 2 * TRUE, strict=True)))
+
+    one, half = (fit_calibration(cases, given).sharpness for given in (model, double))
+
+    assert one == pytest.approx(1.0, abs=0.1)
+    assert half == pytest.approx(0.5, abs=0.1)
+
+
 def test_few_spectra_stay_near_the_start():
     start = RankingModel()
 
@@ -85,19 +121,19 @@ def test_few_spectra_stay_near_the_start():
     assert np.abs(model.weights - start.weights).max() < 1.5
 
 
-def test_platt_finds_a_known_logistic_curve():
+def test_a_known_logistic_curve_is_found():
     rng = np.random.default_rng(0)
     scores = rng.normal(-3, 2, 40_000)
-    is_right = rng.random(scores.size) < sigmoid(1.3 * scores - 0.5)
+    happened = rng.random(scores.size) < sigmoid(1.3 * scores - 0.5)
 
-    slope, intercept = platt(scores, is_right)
+    intercept, slope = logistic(np.stack([np.ones_like(scores), scores], 1), happened)
 
     assert slope == pytest.approx(1.3, abs=0.06)
     assert intercept == pytest.approx(-0.5, abs=0.12)
 
 
 @pytest.mark.parametrize(
-    ("scores", "is_right"),
+    ("scores", "happened"),
     [
         ([0.0, 1.0, 2.0], [False, False, False]),
         ([0.0, 1.0, 2.0], [True, True, True]),
@@ -106,18 +142,15 @@ def test_platt_finds_a_known_logistic_curve():
         ([5.0], [True]),
     ],
 )
-def test_platt_is_finite_on_degenerate_data(scores, is_right):
-    slope, intercept = platt(np.array(scores), np.array(is_right))
+def test_a_logistic_curve_is_finite_on_degenerate_data(scores, happened):
+    told = np.stack([np.ones(len(scores)), scores], 1)
 
-    assert np.isfinite([slope, intercept]).all()
-    assert slope >= 0
+    weights = logistic(told, np.array(happened))
 
-
-def test_platt_never_turns_the_ranking_round():
-    slope, intercept = platt(np.array([0.0, 0.1, 1.0, 1.1]), np.array([True, True, False, False]))
-
-    assert slope == 0
-    assert sigmoid(np.array(intercept)) == pytest.approx(0.5)
+    chance = sigmoid(told @ weights)
+    assert np.isfinite(weights).all()
+    assert ((chance > 0) & (chance < 1)).all()
+    assert (np.diff(chance) >= -1e-9).all()
 
 
 def test_calibrated_confidence_is_reliable_on_unseen_spectra():
@@ -134,7 +167,7 @@ def test_calibrated_confidence_is_reliable_on_unseen_spectra():
 
 
 def test_a_spectrum_without_candidates_counts_as_wrong():
-    empty = ScoredCase(np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY")
+    empty = ScoredCase(np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY", 0, np.zeros(0))
     cases = synthetic(30)
 
     with_empty, without = cross_validate([*cases, *[empty] * 30]), cross_validate(cases)

@@ -1,17 +1,13 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from duallgd_cli import config
-from duallgd_cli.errors import ConfigError
 from duallgd_cli.inference.prediction import Case, Outcome, Structure, Tallies
 from duallgd_cli.inference.ranking import (
     FEATURES,
     RankingModel,
     candidate_confidence,
     rank,
-    top10_confidence,
 )
 
 
@@ -121,29 +117,50 @@ def test_a_case_without_structures_has_no_candidates():
     assert rank(Case(0, (), (Outcome(status="timeout"),)), RankingModel()) == ((), 0.0)
 
 
-def test_confidence_falls_with_rank_and_never_sums_above_one():
-    eager = RankingModel(slope=1.0, intercept=5.0)
-    scores = np.array([0.0, -1.0, -2.0, -3.0])
+def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
+    scores = np.log([0.6, 0.3, 0.1])
 
-    confidence = candidate_confidence(scores, eager)
+    certain = candidate_confidence(scores, 20, RankingModel(present=50.0))
+    even = candidate_confidence(scores, 20, RankingModel(present=0.0))
 
-    assert (np.diff(confidence) < 0).all()
-    assert confidence.sum() == pytest.approx(1)
-
-
-def test_ten_hold_the_right_one_at_least_as_likely_as_the_first_alone():
-    confidence = np.array([0.4, 0.1, 0.05])
-
-    assert top10_confidence(confidence, RankingModel()) == pytest.approx(0.55)
-    assert top10_confidence(confidence, RankingModel(top10_intercept=-9.0)) == 0.4
+    np.testing.assert_allclose(certain, [0.6, 0.3, 0.1])
+    np.testing.assert_allclose(even, [0.3, 0.15, 0.05])
 
 
-def test_probabilities_stay_within_bounds_at_both_ends():
-    for intercept in (-800.0, 800.0):
-        model = RankingModel(intercept=intercept, top10_intercept=intercept)
-        confidence = candidate_confidence(np.array([0.0, -1.0]), model)
-        assert np.isfinite(confidence).all()
-        assert 0 <= top10_confidence(confidence, model) <= 1
+@pytest.mark.parametrize(
+    ("weight", "more", "less"),
+    [
+        ("present_score", ([1.0, 0.0], 20), ([0.0, -1.0], 20)),
+        ("present_lead", ([0.0, -5.0], 20), ([0.0, -0.1], 20)),
+        ("present_atoms", ([0.0, -1.0], 30), ([0.0, -1.0], 10)),
+    ],
+)
+def test_what_says_that_the_right_one_was_drawn(weight, more, less):
+    model = RankingModel(present=-3.0, **{weight: 0.5})
+
+    def total(scores, n_heavy):
+        return candidate_confidence(np.array(scores), n_heavy, model).sum()
+
+    assert total(*more) > total(*less)
+
+
+def test_the_first_ten_have_the_sum_of_their_confidence():
+    twelve = outcome(*(structure(name) for name in "ABCDEFGHIJKL"))
+
+    candidates, first_ten = rank(Case(0, (), (twelve,)), RankingModel())
+
+    assert first_ten == pytest.approx(sum(one.confidence for one in candidates[:10]))
+
+
+@pytest.mark.parametrize("scores", [[0.0, -1.0], [0.0], [700.0, -700.0]])
+@pytest.mark.parametrize("weight", [-800.0, 800.0])
+def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
+    model = RankingModel(present=weight, present_lead=weight)
+
+    confidence = candidate_confidence(np.array(scores), 20, model)
+
+    assert np.isfinite(confidence).all()
+    assert 0 <= confidence.sum() <= 1 + 1e-12
 
 
 def test_the_model_is_kept_as_plain_values():
@@ -152,6 +169,25 @@ def test_the_model_is_kept_as_plain_values():
     assert config.parse(RankingModel, config.dump(model)) == model
 
 
-def test_a_calibration_that_would_turn_the_ranking_round_is_refused():
-    with pytest.raises(ConfigError, match="slope must not be negative"):
-        replace(RankingModel(), slope=-1.0)
+def test_peaks_count_next_to_the_best_of_the_hypothesis():
+    asked = [
+        structure("A", familiarity=-3.0, peaks_found=10.0, peaks_missed=-8.0),
+        structure("B", familiarity=-4.0, peaks_found=4.0, peaks_missed=-6.0),
+        structure("C"),  # could not be asked: like the worst
+    ]
+    model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
+
+    ranked, _ = rank(Case(0, (), (outcome(*asked),)), model)
+
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-3:]] for one in ranked}
+    assert said == {"A": [-3, 0, -2], "B": [-4, -6, 0], "C": [-4, -6, -2]}
+    assert [one.smiles for one in ranked] == ["A", "B", "C"]
+
+
+def test_weights_without_evidence_rank_as_before():
+    silent = (structure("A", 3), structure("B", 50))
+    model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
+
+    assert rank(Case(0, (), (outcome(*silent),)), model) == rank(
+        Case(0, (), (outcome(*silent),)), RankingModel()
+    )

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from duallgd_cli.data.fragment_rows import SHIFTS
 from duallgd_cli.model.fragment_model import (
     LOG_INTENSITY_SPREAD,
-    SHIFTS,
     FragmentModel,
     expected_intensity,
     fragment_loss,
@@ -19,7 +19,7 @@ N_INPUTS = 7
 @pytest.fixture
 def model():
     torch.manual_seed(1)
-    made = FragmentModel(N_INPUTS, width=12).eval()
+    made = FragmentModel(N_INPUTS, len(SHIFTS), width=12).eval()
     torch.nn.init.normal_(made.presence.weight)
     return made
 
@@ -30,7 +30,7 @@ def features(n, seed=1):
 
 @torch.no_grad()
 def test_before_it_is_fitted_every_fragment_is_rare_and_alike():
-    presence, _ = FragmentModel(N_INPUTS)(features(5))
+    presence, _ = FragmentModel(N_INPUTS, len(SHIFTS))(features(5))
 
     assert presence.shape == (5, len(SHIFTS))
     assert len(presence.unique()) == 1
@@ -94,7 +94,7 @@ def test_what_is_expected_is_the_chance_times_the_root_of_the_intensity(model):
 @torch.no_grad()
 def test_dropout_works_while_training_alone():
     torch.manual_seed(1)
-    model = FragmentModel(N_INPUTS, dropout=0.5)
+    model = FragmentModel(N_INPUTS, len(SHIFTS), dropout=0.5)
 
     assert not torch.equal(model(features(3))[1], model(features(3))[1])
     model.eval()

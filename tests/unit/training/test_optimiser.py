@@ -41,7 +41,7 @@ def test_without_warm_up_the_first_step_has_the_peak_rate():
 
 def test_only_the_matrices_of_linear_layers_decay():
     model = small_model()
-    (adamw,) = optimisers(model, OptimiserSettings(weight_decay=0.1))
+    (adamw,) = optimisers(model, OptimiserSettings(matrices="adamw", weight_decay=0.1))
     decayed, kept = adamw.param_groups
 
     assert decayed["weight_decay"] == 0.1

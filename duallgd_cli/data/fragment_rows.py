@@ -1,0 +1,96 @@
+"""Fragments of a structure as rows of numbers, and the measured peaks that each of them explains.
+
+Plain arrays without a network, for processes that only assemble. C fragments, K peaks.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
+from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS, N_HEAVY
+from duallgd_cli.data.fragmentation import N_CUT_FEATURES, Fragments
+from duallgd_cli.spectra.types import INSTRUMENTS
+
+# Ions whose fragments are understood, and the hydrogens that carry their charge.
+CARRIED: Final = {
+    BY_NAME[name].index: hydrogens
+    for name, hydrogens in (("[M+H]+", 1), ("[M-H]-", -1), ("[M]+", 0))
+}
+# Hydrogens of the fragment ion beyond those that its atoms had and those that carry the charge.
+SHIFTS: Final = tuple(range(-5, 6))
+# Counts as a ramp over thresholds, so that one linear layer can tell small counts apart.
+_RAMP: Final = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0], np.float32)
+_COUNT_SCALE: Final = 20
+_N_ION_FEATURES: Final = len(ADDUCTS) + len(INSTRUMENTS) + 2
+N_INPUTS: Final = 2 * N_ELEMENTS * (len(_RAMP) + 1) + N_CUT_FEATURES + _N_ION_FEATURES
+_ENERGY_SCALE_EV: Final = 50.0
+_SHIFT_COST: Final = 0.4
+# Any numbers that tell combinations of heavy atoms apart.
+_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
+
+
+@dataclass(frozen=True, slots=True)
+class Ion:
+    """What is measured, apart from the structure.
+
+    Attributes:
+        adduct: Index into `ADDUCTS`, a key of `CARRIED`.
+        instrument: Index into `spectra.types.INSTRUMENTS`.
+        energy_ev: Collision energy, NaN if not known.
+    """
+
+    adduct: int
+    instrument: int
+    energy_ev: float
+
+
+def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
+    """Rows for the fragment model, float32 (C, N_INPUTS)."""
+    about = np.zeros(_N_ION_FEATURES, np.float32)
+    about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
+    if not np.isnan(ion.energy_ev):
+        about[-2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
+    lost = found.counts[:1] - found.counts
+    about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
+    return np.concatenate([_ramps(found.counts), _ramps(lost), found.cuts, about], 1)
+
+
+def measured_intensity(
+    found: Fragments,
+    ion: Ion,
+    subformula: NDArray[np.integer],
+    intensity: NDArray[np.floating],
+) -> NDArray[np.float32]:
+    """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
+
+    A sub-formula goes to the fragment of those heavy atoms that is cheapest to cut out and to bring
+    to its number of hydrogens; one that fits no fragment is left out.
+
+    Args:
+        found: Fragments of a structure.
+        ion: As measured.
+        subformula: Of the peak rows, (K, N_ELEMENTS).
+        intensity: Likewise, (K,).
+    """
+    own = found.counts[:, :N_HEAVY].astype(np.int64) @ _KEY
+    peak = subformula[:, :N_HEAVY].astype(np.int64) @ _KEY
+    k, c = np.nonzero(peak[:, None] == own)
+    carried = found.counts[c, HYDROGEN] + CARRIED[ion.adduct]
+    shift = subformula[k, HYDROGEN].astype(np.int64) - carried.astype(np.int64)
+    reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
+    k, c, shift = k[reached], c[reached], shift[reached]
+    by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
+    _, first = np.unique(k[by_cost], return_index=True)
+    chosen = by_cost[first]
+    result = np.zeros((len(own), len(SHIFTS)), np.float32)
+    place = (c[chosen], shift[chosen] - SHIFTS[0])
+    np.maximum.at(result, place, intensity[k[chosen]].astype(np.float32))
+    return result
+
+
+def _ramps(counts: NDArray[np.float32]) -> NDArray[np.float32]:
+    ramps = np.minimum(counts[:, :, None] / _RAMP, 1).reshape(len(counts), -1)
+    return np.concatenate([ramps, counts / _COUNT_SCALE], 1)

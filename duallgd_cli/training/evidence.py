@@ -1,0 +1,56 @@
+"""Fitting what candidates are asked with besides the network; see `inference.evidence`."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.training.fragment_model import fit_simulator
+
+N_BITS = 4096
+# Narrower than what simulates spectra: it goes with every weights file and asks every candidate.
+_WIDTH = 96
+_UNUSED = "intensity."
+
+
+def fit_evidence(
+    structures: Molecules,
+    spectra: PreparedSpectra,
+    steps: int = 2500,
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Count bits and fit a fragment model, both on fold train.
+
+    Args:
+        structures: Whose bits are counted.
+        spectra: That the fragment model is fitted on.
+        steps: Of that fit.
+        seed: Likewise.
+        advance: Told each step.
+
+    Returns:
+        Tensors for a weights file, and what to keep on record.
+
+    Raises:
+        UnreadableError: Fold train of either is empty.
+    """
+    train = np.flatnonzero(structures.fold == FOLDS.index("train"))
+    if not len(train):
+        raise UnreadableError("the prepared structures hold none of fold train")
+    simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
+    fitted = simulator.model.state_dict()
+    tensors = {name: t for name, t in fitted.items() if not name.startswith(_UNUSED)}
+    tensors["log_prevalence"] = _log_prevalence(structures)
+    return tensors, {"structures": len(train), **record}
+
+
+def _log_prevalence(structures: Molecules) -> Tensor:
+    """Log share of the molecules of fold train that have each bit; (N_BITS,)."""
+    trained = structures.fold == FOLDS.index("train")
+    of_bit = np.repeat(trained, np.diff(structures.bit_offset))
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=N_BITS)
+    return torch.from_numpy(np.log((counts + 1) / (trained.sum() + 1))).float()
