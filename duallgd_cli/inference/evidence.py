@@ -8,18 +8,20 @@ that assemble need nothing else. C fragments, H hydrogen shifts, K peaks.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN
-from duallgd_cli.chem.molecule import Disassembled
 from duallgd_cli.chem.skeleton import bonds_of
 from duallgd_cli.data.fragment_rows import CARRIED, Ion, fragment_features, measured_intensity
 from duallgd_cli.data.fragmentation import MolecularGraph, fragments_of
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum
+
+if TYPE_CHECKING:  # it needs rdkit, which a network that only draws does without
+    from duallgd_cli.chem.molecule import Disassembled
 
 Floats = NDArray[np.float32]
 
@@ -120,7 +122,7 @@ class Witness:
             measured.append(_Measured(ion, subformula, intensity[same]))
         return cls(model, tuple(measured))
 
-    def ask(self, parts: Disassembled, bits: NDArray[np.uint16]) -> Evidence:
+    def ask(self, parts: "Disassembled", bits: NDArray[np.uint16]) -> Evidence:
         """What speaks for a molecule.
 
         Args:
