@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
@@ -21,7 +20,7 @@ from duallgd_cli.bench.suites.held_out import KnownStructure
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
-from duallgd_cli.inference.assembly import collect, distinct, read_matrices
+from duallgd_cli.inference.assembly import collect, distinct, read_matrices, tanimoto
 from duallgd_cli.inference.generate import ModelGenerator
 from duallgd_cli.inference.generation import Generated
 from duallgd_cli.inference.prediction import Structure
@@ -127,7 +126,7 @@ def finish(
     structures, tallies = collect(generated, readings, place)
     ranked = sorted(structures, key=_by_count)
     bits = {molecule.block: molecule.bits for one in readings for molecule in one.molecules}
-    like = [_tanimoto(bits[structure.block], known.bits) for structure in ranked]
+    like = [tanimoto(bits[structure.block], known.bits) for structure in ranked]
     right = [structure.block == known.block for structure in ranked]
     return Finished(
         top_1=float(any(right[:1])),
@@ -193,11 +192,6 @@ def _level(t: int, total: Tensor) -> NoiseLevel:
 
 def _by_count(structure: Structure) -> tuple[int, float, str]:
     return -structure.samples, -structure.log_likelihood, structure.inchikey
-
-
-def _tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
-    both = len(np.intersect1d(a, b, assume_unique=True))
-    return both / max(1, len(a) + len(b) - both)
 
 
 def _noise_seed(seed: int, block: str) -> int:

@@ -60,7 +60,7 @@ class TrueFingerprints(ModelGenerator):
         bits: Set Morgan bits of the true molecule, by spectrum.
     """
 
-    bits: Mapping[str, NDArray[np.uint16]] = field(default_factory=dict)
+    bits: Mapping[str, NDArray[np.uint16]] = field(kw_only=True)
 
     def fingerprint(self, annotated: HasHypothesis) -> Tensor:
         """Zeros and ones of the true molecule, float32 (4096,)."""
@@ -99,7 +99,9 @@ def true_fingerprint_predictions(
     bits = {truth.spectrum_id: network_fingerprint(truth.smiles) for truth in truths}
     knowing = replace(
         model,
-        generator=TrueFingerprints(generator.model, generator.runtime, generator.evidence, bits),
+        generator=TrueFingerprints(
+            generator.model, generator.runtime, generator.evidence, bits=bits
+        ),
         name=f"{model.name} with true fingerprints",
     )
     output = folder / OUTPUT

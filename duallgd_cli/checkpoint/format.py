@@ -1,8 +1,8 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Tensors named ``evidence.*`` are no part of the network. Metadata
-keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
-``ranking`` (how candidates are scored and calibrated).
+Tensors named ``evidence.*`` are no part of the network. Metadata keys: ``format_version``,
+``settings`` (of the network), ``record`` (how it was trained), ``ranking`` (how candidates are
+scored and calibrated).
 """
 
 import hashlib
@@ -71,9 +71,10 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
         "record": json.dumps(checkpoint.record),
         "ranking": json.dumps(checkpoint.ranking),
     }
+    evidence = {_EVIDENCE + name: t for name, t in checkpoint.evidence.items()}
     tensors = {
         name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
-        for name, t in [*checkpoint.tensors.items(), *_prefixed(checkpoint.evidence)]
+        for name, t in (checkpoint.tensors | evidence).items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -116,12 +117,9 @@ def load(path: Path) -> Checkpoint:
     except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-    evidence = {n.removeprefix(_EVIDENCE): floats.pop(n) for n in list(floats) if _EVIDENCE in n}
+    named = [name for name in floats if name.startswith(_EVIDENCE)]
+    evidence = {name.removeprefix(_EVIDENCE): floats.pop(name) for name in named}
     return Checkpoint(settings, floats, values[1], values[2], evidence)
-
-
-def _prefixed(evidence: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
-    return [(_EVIDENCE + name, tensor) for name, tensor in evidence.items()]
 
 
 def sha256(path: Path) -> str:

@@ -121,8 +121,9 @@ def evidence(
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
+    n_bits = checkpoint.settings.encoder.fingerprint_bits
     with counting("steps of the fragment model") as advance:
-        tensors, fitted = fit_evidence(known, measured, steps, seed, advance)
+        tensors, fitted = fit_evidence(known, measured, n_bits, steps, seed, advance)
     record = {**checkpoint.record, "evidence": fitted}
     asking = replace(checkpoint, evidence=tensors, record=record, ranking={})
     weights_format.save(output, asking)

@@ -24,6 +24,8 @@ _OXYGEN: Final = 2
 _GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
 _ATOM_FEATURES: Final = 10
 _SIZE_SCALE: Final = 30
+# Bonds of a cut set that may part a molecule together.
+_SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 N_CUT_FEATURES: Final = 2 * _ATOM_FEATURES + 10
@@ -76,36 +78,31 @@ class MolecularGraph:
         return (_COST[self.kind] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
 
 
-def fragments(
-    molecules: Molecules,
-    molecule: int,
-    generator: np.random.Generator,
-    n_pairs: int = 500,
-    n_triples: int = 150,
-) -> Fragments:
-    """Fragments of one prepared molecule.
-
-    Args:
-        molecules: Prepared molecules.
-        molecule: Row.
-        generator: Draws the triples.
-        n_pairs: Most pairs of cuts, cheapest first.
-        n_triples: Triples of cuts, cheap ones more often.
-    """
+def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
+    """One of the prepared molecules, by its row."""
     start, stop = molecules.bond_offset[molecule : molecule + 2]
-    pair, kind = molecules.bond_pair[start:stop], molecules.bond_type[start:stop]
-    element, hydrogens = molecules.atom_class(molecule), molecules.atom_counts[molecule, HYDROGEN]
-    graph = MolecularGraph(element, pair.astype(np.int64), kind.astype(np.int64), int(hydrogens))
-    return fragments_of(graph, generator, n_pairs, n_triples)
+    return MolecularGraph(
+        molecules.atom_class(molecule),
+        molecules.bond_pair[start:stop].astype(np.int64),
+        molecules.bond_type[start:stop].astype(np.int64),
+        int(molecules.atom_counts[molecule, HYDROGEN]),
+    )
 
 
-def fragments_of(
+def fragments(
     graph: MolecularGraph,
     generator: np.random.Generator,
     n_pairs: int = 500,
     n_triples: int = 150,
 ) -> Fragments:
-    """Fragments of one molecule; see `fragments`."""
+    """Fragments of one molecule.
+
+    Args:
+        graph: The molecule.
+        generator: Draws the triples.
+        n_pairs: Most pairs of cuts, cheapest first.
+        n_triples: Triples of cuts, cheap ones more often.
+    """
     inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples))
     hydrogens = _hydrogens(graph)
     atoms = np.zeros((len(graph.element), N_ELEMENTS), np.float32)
@@ -148,24 +145,26 @@ def _atom_sets(graph: MolecularGraph, cut: NDArray[np.int64]) -> NDArray[np.bool
     n = len(graph.element)
     under, closures = _spanning_tree(graph)
     cut = np.sort(cut, 1)
-    a, b, c = closures[cut].T
-    first, second = cut[:, 0] != cut[:, 1], cut[:, 1] != cut[:, 2]
-    pairs = [(a == b) & first & (a > 0), (b == c) & second & (b > 0), (a == c) & (a > 0)]
-    pairs[2] &= cut[:, 0] != cut[:, 2]
-    bridges = [a == 0, b == 0, c == 0]
-    triple = (a ^ b ^ c == 0) & ~np.logical_or.reduce([*bridges, *pairs])
-    parting = np.logical_or.reduce([*bridges, *pairs, triple])
-    cut, ways = cut[parting], [way[parting] for way in (*bridges, *pairs, triple)]
-    bonds = ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2))
+    ways = np.stack([_part(closures, cut[:, of]) for of in _SUBSETS])  # (7, X)
+    parting = ways.any(0)
+    cut, ways = cut[parting], ways[:, parting]
     side = np.zeros((len(cut), n), np.uint8)
-    for number, (way, of) in enumerate(zip(ways, bonds, strict=True)):
+    for number, (way, of) in enumerate(zip(ways, _SUBSETS, strict=True)):
         parity = np.bitwise_xor.reduce(under[cut[:, of]], axis=1)
         side |= (parity & way[:, None]).astype(np.uint8) << number
     ends = graph.pair[cut].reshape(len(cut), 6)  # of all bonds of a set
     inside = (side[:, None] == np.take_along_axis(side, ends, 1)[..., None]).reshape(-1, n)
     inside = np.concatenate([inside, np.ones((1, n), bool)])
-    distinct: NDArray[np.bool_] = inside[_first_of_each(inside.astype(np.int64) @ _KEY[:n])]
+    _, first = np.unique(inside.astype(np.int64) @ _KEY[:n], return_index=True)
+    distinct: NDArray[np.bool_] = inside[first]
     return distinct
+
+
+def _part(closures: NDArray[np.int64], bonds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether bonds (X, k), ascending, are distinct and together part the molecule, (X,)."""
+    distinct = (np.diff(bonds) > 0).all(1)
+    together: NDArray[np.bool_] = np.bitwise_xor.reduce(closures[bonds], axis=1) == 0
+    return together & distinct
 
 
 def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -201,11 +200,6 @@ def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np
         below[above] |= below[atom]
         over[above] ^= over[atom]
     return under, closures
-
-
-def _first_of_each(key: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each distinct key stands first, in the order of the keys."""
-    return np.unique(key, return_index=True)[1]
 
 
 def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:

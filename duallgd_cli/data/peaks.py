@@ -12,7 +12,7 @@ from duallgd_cli.chem.adduct import ADDUCTS, parent_formula
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoders.peaks import PeakBatch
-from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum
+from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 MAX_ROWS: Final = 64
 _NOISE_PPM: Final = 1.0
@@ -47,7 +47,6 @@ def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
     columns = (
         annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
     )  # fmt: skip
-    instrument = hypothesis.feature.first.instrument
     kept = _most_intense(annotated.intensity)
     return PeakRows(
         annotated.subformula[kept].astype(np.float32).reshape(-1, N_ELEMENTS),
@@ -55,7 +54,7 @@ def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
         annotated.carrier[kept].astype(np.int64),
         parent_formula(hypothesis.formula, hypothesis.adduct).array.astype(np.float32),
         hypothesis.adduct.index,
-        INSTRUMENTS.index(instrument) if instrument in INSTRUMENTS else 0,
+        instrument_index(hypothesis.feature.first.instrument),
     )
 
 

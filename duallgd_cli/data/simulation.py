@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.data.fragment_rows import CARRIED, SHIFTS, Ion, fragment_features
-from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
 from duallgd_cli.data.peaks import MAX_ROWS, PeakRows
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
@@ -69,7 +69,7 @@ class Simulator:
         place = np.searchsorted(self.share_up_to, generator.random(), side="right")
         drawn = self.ions[int(place)]
         ion = _ion_of(molecules, molecule, drawn)
-        found = fragments(molecules, molecule, generator)
+        found = fragments(graph_of(molecules, molecule), generator)
         with torch.inference_mode():
             presence, mean = self.model(torch.from_numpy(fragment_features(found, ion)))
         chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))

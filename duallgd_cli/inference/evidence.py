@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.skeleton import bonds_of
 from duallgd_cli.data.fragment_rows import CARRIED, Ion, fragment_features, measured_intensity
-from duallgd_cli.data.fragmentation import MolecularGraph, fragments_of
+from duallgd_cli.data.fragmentation import MolecularGraph, fragments
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum
+from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 if TYPE_CHECKING:  # it needs rdkit, which a network that only draws does without
     from duallgd_cli.chem.molecule import Disassembled
@@ -111,13 +111,12 @@ class Witness:
         bare = annotated.carrier == 0
         if adduct not in CARRIED or not bare.any():
             return cls(model, ())
-        instrument = annotated.hypothesis.feature.first.instrument
-        place = INSTRUMENTS.index(instrument) if instrument in INSTRUMENTS else 0
+        instrument = instrument_index(annotated.hypothesis.feature.first.instrument)
         energy = annotated.energy_ev[bare]
         measured = []
         for value in np.unique(energy):  # all that are not known count as one
             same = (energy == value) | (np.isnan(energy) & np.isnan(value))
-            ion = Ion(adduct, place, float(value))
+            ion = Ion(adduct, instrument, float(value))
             subformula, intensity = annotated.subformula[bare][same], annotated.intensity[bare]
             measured.append(_Measured(ion, subformula, intensity[same]))
         return cls(model, tuple(measured))
@@ -136,7 +135,7 @@ class Witness:
             return Evidence(familiarity, 0.0, 0.0)
         hydrogens = int(parts.formula.array[HYDROGEN])
         graph = MolecularGraph(parts.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
-        found = fragments_of(graph, np.random.default_rng(0))  # every molecule with the same luck
+        found = fragments(graph, np.random.default_rng(0))  # every molecule with the same luck
         sums = []
         for one in self.measured:
             log_odds = self.model.log_odds(fragment_features(found, one.ion))

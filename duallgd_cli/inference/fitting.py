@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from duallgd_cli.checkpoint.format import load, save, sha256
 from duallgd_cli.chem import identity
 from duallgd_cli.config import dump
-from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
+from duallgd_cli.inference.assembly import tanimoto
 from duallgd_cli.inference.calibration import (
     ScoredCase,
     Validation,
@@ -50,7 +52,8 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
         out: Where to write the weights with the fit; stored in 16 bit.
 
     Raises:
-        UsageError: The run was made with other weights, or the truth has another number of rows.
+        UsageError: The run was made with other weights, or the truth has another number of rows or
+            a SMILES that cannot be read.
         MissingInputError: A file does not exist.
     """
     checkpoint = load(weights)
@@ -84,14 +87,16 @@ def _alike(case: Case, truth: str) -> dict[str, float]:
     """Tanimoto similarity of each candidate to the truth, by InChIKey; nothing if it is unknown."""
     if not truth:
         return {}
-    bits = identity.fingerprint(identity.parse_smiles(truth))
+    try:
+        bits = _bits(truth)
+    except MoleculeError as error:
+        raise UsageError(f"the truth holds {truth!r} ({error}); mend or empty that cell") from None
     structures = [one for outcome in case.outcomes for one in outcome.structures]
-    alike = {}
-    for one in structures:
-        own = identity.fingerprint(identity.parse_smiles(one.smiles))
-        shared = len(np.intersect1d(own, bits, assume_unique=True))
-        alike[one.inchikey] = shared / max(1, len(own) + len(bits) - shared)
-    return alike
+    return {one.inchikey: tanimoto(_bits(one.smiles), bits) for one in structures}
+
+
+def _bits(smiles: str) -> NDArray[np.uint16]:
+    return identity.fingerprint(identity.parse_smiles(smiles))
 
 
 def _truths(path: Path) -> list[dict[str, str]]:

@@ -17,6 +17,11 @@ from duallgd_cli.chem.formula import Formula
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 
 
+def instrument_index(name: str) -> int:
+    """Index into `INSTRUMENTS`; that of unknown for one that is not listed."""
+    return INSTRUMENTS.index(name) if name in INSTRUMENTS else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a spectrum stands: the file as the user named it, and its 0-based place in it."""

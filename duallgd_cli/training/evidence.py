@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.training.fragment_model import fit_simulator
 
-N_BITS = 4096
 # Narrower than what simulates spectra: it goes with every weights file and asks every candidate.
 _WIDTH = 96
 _UNUSED = "intensity."
@@ -19,6 +19,7 @@ _UNUSED = "intensity."
 def fit_evidence(
     structures: Molecules,
     spectra: PreparedSpectra,
+    n_bits: int,
     steps: int = 2500,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
@@ -28,6 +29,7 @@ def fit_evidence(
     Args:
         structures: Whose bits are counted.
         spectra: That the fragment model is fitted on.
+        n_bits: Length of their fingerprints.
         steps: Of that fit.
         seed: Likewise.
         advance: Told each step.
@@ -38,19 +40,18 @@ def fit_evidence(
     Raises:
         UnreadableError: Fold train of either is empty.
     """
-    train = np.flatnonzero(structures.fold == FOLDS.index("train"))
-    if not len(train):
+    train = structures.fold == FOLDS.index("train")
+    if not train.any():
         raise UnreadableError("the prepared structures hold none of fold train")
     simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
     fitted = simulator.model.state_dict()
     tensors = {name: t for name, t in fitted.items() if not name.startswith(_UNUSED)}
-    tensors["log_prevalence"] = _log_prevalence(structures)
-    return tensors, {"structures": len(train), **record}
+    tensors["log_prevalence"] = _log_prevalence(structures, train, n_bits)
+    return tensors, {"structures": int(train.sum()), **record}
 
 
-def _log_prevalence(structures: Molecules) -> Tensor:
-    """Log share of the molecules of fold train that have each bit; (N_BITS,)."""
-    trained = structures.fold == FOLDS.index("train")
-    of_bit = np.repeat(trained, np.diff(structures.bit_offset))
-    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=N_BITS)
-    return torch.from_numpy(np.log((counts + 1) / (trained.sum() + 1))).float()
+def _log_prevalence(structures: Molecules, some: NDArray[np.bool_], n_bits: int) -> Tensor:
+    """Log share of some of the molecules that have each bit, none of it 0; (n_bits,)."""
+    of_bit = np.repeat(some, np.diff(structures.bit_offset))
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
+    return torch.from_numpy(np.log((counts + 1) / (some.sum() + 1))).float()

@@ -20,7 +20,7 @@ from duallgd_cli.data.fragment_rows import (
     fragment_features,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
 from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.errors import UnreadableError
@@ -117,7 +117,7 @@ def list_measured(
     for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
         if molecules.bond_offset[molecule] == molecules.bond_offset[molecule + 1]:
             continue
-        found = fragments(molecules, int(molecule), generator)
+        found = fragments(graph_of(molecules, int(molecule)), generator)
         ions = [ion_of(spectra, s) for s in own]
         measured = [_measured(spectra, s, found, ion) for s, ion in zip(own, ions, strict=True)]
         kept = [(i, m) for i, m in zip(ions, measured, strict=True) if m.any()]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.fragmentation import N_CUT_FEATURES, fragments
+from duallgd_cli.data.fragmentation import N_CUT_FEATURES, fragments, graph_of
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of
 
@@ -20,7 +20,8 @@ BOND_CLASSES, N_CUTS, SIZE = slice(20, 24), 26, 27
 
 
 def found_in(smiles, n_pairs=ALL, n_triples=0, seed=1):
-    return fragments(molecules_of(smiles), 0, np.random.default_rng(seed), n_pairs, n_triples)
+    graph = graph_of(molecules_of(smiles), 0)
+    return fragments(graph, np.random.default_rng(seed), n_pairs, n_triples)
 
 
 def formulas(found):
@@ -143,7 +144,7 @@ def test_the_cheapest_pairs_of_cuts_are_made_first():
 def test_rows_are_distinct_parts_by_ascending_cost(seed, n_pairs, n_triples):
     molecules = made_molecules(1, seed, smallest=2, largest=9)
 
-    found = fragments(molecules, 0, np.random.default_rng(seed), n_pairs, n_triples)
+    found = fragments(graph_of(molecules, 0), np.random.default_rng(seed), n_pairs, n_triples)
 
     np.testing.assert_array_equal(found.counts[0], molecules.atom_counts[0])
     assert len(np.unique(found.counts, axis=0)) == len(found.counts)
@@ -158,7 +159,7 @@ def test_rows_are_distinct_parts_by_ascending_cost(seed, n_pairs, n_triples):
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
 def test_cuts_say_how_many_bonds_of_which_class_were_cut(row):
-    found = fragments(molecules_of(), row, np.random.default_rng(1))
+    found = fragments(graph_of(molecules_of(), row), np.random.default_rng(1))
 
     assert not found.cuts[0, : N_CUTS + 1].any()
     assert found.cuts[0, SIZE] == 1

@@ -10,7 +10,6 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.peaks import (
-    INSTRUMENTS,
     MAX_ROWS,
     augment,
     from_annotated,
@@ -19,7 +18,14 @@ from duallgd_cli.data.peaks import (
 )
 from duallgd_cli.data.prepare_spectra import INSTRUMENTS as PREPARED_INSTRUMENTS
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
+from duallgd_cli.spectra.types import (
+    INSTRUMENTS,
+    AnnotatedSpectrum,
+    Feature,
+    Hypothesis,
+    Source,
+    Spectrum,
+)
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 
 FORMULAS = ("C9H8O4", "C9H8O4", "C9H8O4", "C8H10N4O2", "C2H5NO2", "C6H6O2", "C10H14N2")

@@ -13,7 +13,7 @@ from duallgd_cli.data.fragment_rows import (
     fragment_features,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.fragmentation import fragments, graph_of
 from duallgd_cli.data.peaks import MAX_ROWS
 from duallgd_cli.data.simulation import Simulator
 from tests.made_prepared import SMILES, molecules_of
@@ -36,7 +36,7 @@ def nothing_strange(monkeypatch):
 
 
 def found_in(smiles):
-    return fragments(molecules_of(smiles), 0, np.random.default_rng(1))
+    return fragments(graph_of(molecules_of(smiles), 0), np.random.default_rng(1))
 
 
 def measured(found, one, **intensities):
@@ -195,7 +195,7 @@ def test_a_molecule_becomes_no_ion_that_it_cannot_be(smiles, drawn):
 
 @pytest.mark.parametrize(("adduct", "shift"), [("[M+H]+", -1), ("[M-H]-", 1), ("[M+H]+", 0)])
 def test_peaks_are_the_fragments_that_the_model_names(nothing_strange, molecules, adduct, shift):
-    found = fragments(molecules, 0, np.random.default_rng(1))
+    found = fragments(graph_of(molecules, 0), np.random.default_rng(1))
     expected = found.counts.copy()
     expected[:, HYDROGEN] += simulation.CARRIED[BY_NAME[adduct].index] + shift
 
@@ -236,7 +236,7 @@ def test_peaks_that_are_no_fragment_are_few_and_faint(molecules):
 
 def test_the_brightest_peaks_are_kept(molecules):
     rows = simulator(log_odds=50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
-    every = fragments(molecules, ASPIRIN, np.random.default_rng(1))
+    every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
 
     assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
     assert len(rows.carrier) == MAX_ROWS

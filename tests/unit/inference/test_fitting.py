@@ -71,3 +71,24 @@ def test_a_truth_of_another_length_is_refused(tmp_path, weights, run):
 def test_an_absent_truth_is_named(tmp_path, weights, run):
     with pytest.raises(MissingInputError, match=r"none\.tsv does not exist"):
         fit_weights_file(weights, run, tmp_path / "none.tsv", tmp_path / "out.safetensors")
+
+
+def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
+    path = tmp_path / "known.tsv"
+    smiles = ("CC(N)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
+    rows = "".join(f"{key}\t{text}\n" for key, text in zip(KEYS, smiles, strict=True))
+    path.write_text("inchikey\tsmiles\n" + rows, "utf-8")
+
+    by_key = fit_weights_file(weights, run, truth(tmp_path), tmp_path / "a.safetensors")
+    alike = fit_weights_file(weights, run, path, tmp_path / "b.safetensors")
+
+    assert alike.n_spectra == by_key.n_spectra
+    assert alike.ranking != by_key.ranking
+
+
+def test_a_structure_of_the_truth_that_cannot_be_read_is_named(tmp_path, weights, run):
+    path = tmp_path / "odd.tsv"
+    path.write_text("inchikey\tsmiles\n" + "".join(f"{key}\tC1CC(\n" for key in KEYS), "utf-8")
+
+    with pytest.raises(UsageError, match=r"C1CC\(.*mend or empty that cell"):
+        fit_weights_file(weights, run, path, tmp_path / "out.safetensors")

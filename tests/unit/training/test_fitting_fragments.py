@@ -6,7 +6,7 @@ import torch
 
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.fragment_rows import SHIFTS, fragment_features, measured_intensity
-from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.fragmentation import fragments, graph_of
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.training.fragment_model import fit_simulator, ion_of, list_measured
 from tests.made_prepared import made_spectra, molecules_of
@@ -46,7 +46,7 @@ def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
     simulator, _ = of_acids
 
     molecules = molecules_of(UNSEEN)
-    found = fragments(molecules, 0, np.random.default_rng(1))
+    found = fragments(graph_of(molecules, 0), np.random.default_rng(1))
     with torch.no_grad():
         presence, mean = simulator.model(torch.from_numpy(fragment_features(found, ion())))
     row, column = divmod(int(presence.argmax()), len(SHIFTS))
