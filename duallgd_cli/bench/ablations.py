@@ -44,16 +44,23 @@ class Variant:
         title: In tables.
         changes: Dotted assignments, as after ``--set``.
         paper: The paper's row, or None where it has none.
+        kekule: Whether it is trained and judged without aromatic bonds; see `data.kekule_forms`.
     """
 
     name: str
     title: str
     changes: tuple[str, ...] = ()
     paper: Published | None = None
+    kekule: bool = False
 
 
 # Positions that are seen in full, or not at all, at every step t from 1 to T.
 _ALWAYS: Final = ("model.denoiser.fade_from=-1", "model.denoiser.fade_to=0")
+_NARROW: Final = (
+    "model.denoiser.atom_width=128",
+    "model.denoiser.pair_width=48",
+    "model.denoiser.cross_width=48",
+)
 
 VARIANTS: Final = (
     Variant("full", "full network", paper=Published(25.53, 33.75, 0.50, 0.58)),
@@ -93,6 +100,8 @@ VARIANTS: Final = (
     Variant("full-positions", "positions that do not fade", _ALWAYS),
     Variant("random-labels", "random labels", ("training.data.shuffle_share=1.0",)),
     Variant("mixed-labels", "half of the labels random", ("training.data.shuffle_share=0.5",)),
+    Variant("kekule", "Kekule forms for aromatic bonds", kekule=True),
+    Variant("narrow", "two thirds of the width", _NARROW),
     Variant("muon", "Muon for the matrices", ("training.optimiser.matrices=muon",)),
 )
 BY_NAME: Final = {variant.name: variant for variant in VARIANTS}
@@ -128,14 +137,33 @@ class AblationRequest:
         if unknown:
             raise UsageError(f"no variant {', '.join(unknown)}; variants are {', '.join(BY_NAME)}")
 
-    def arm(self, variant: Variant, marginal: tuple[float, ...]) -> Arm:
+    @property
+    def max_atoms(self) -> int:
+        """Of the molecules that are trained on and judged by."""
+        return self.settings.training.data.max_atoms
+
+    def data_of(self, variant: Variant) -> Path:
+        """Folder that a variant is trained on and judged by."""
+        return self.kekule_folder if variant.kekule else self.data
+
+    @property
+    def kekule_folder(self) -> Path:
+        """Where `data.kekule_forms` has written the molecules, for the variant that asks for it."""
+        return self.output / "kekule-forms"
+
+    def arm(self, variant: Variant) -> Arm:
         """The training of one variant."""
-        model = self.settings.model
-        process = replace(model.diffusion, marginal=marginal)
+        model, data = self.settings.model, self.data_of(variant)
+        process = replace(model.diffusion, marginal=bond_marginal(data, self.max_atoms))
         settings = replace(self.settings, model=replace(model, diffusion=process))
         settings = override(settings, list(variant.changes))
         init = {} if self.encoder is None else {"encoder": self.encoder}
-        return Arm(variant.name, variant.title, settings, self.data, init=init)
+        return Arm(variant.name, variant.title, settings, data, init=init)
+
+    def judging(self, variant: Variant) -> Judging:
+        """How it is judged."""
+        held_out = HeldOut(self.data_of(variant), limit=self.molecules, max_atoms=self.max_atoms)
+        return Judging((held_out,), self.sampling)
 
 
 @dataclass(frozen=True)
@@ -167,20 +195,23 @@ def run_ablations(
         watcher: Told how it goes.
 
     Raises:
-        MissingInputError: There are no prepared data.
+        MissingInputError: There are no prepared data, or none at `kekule_folder` that is needed.
         UsageError: Data without small enough molecules, or a folder of another study.
         InterruptedRunError: Ctrl-C; the same command goes on.
     """
-    max_atoms = request.settings.training.data.max_atoms
-    marginal = bond_marginal(request.data, max_atoms)
-    held_out = HeldOut(request.data, limit=request.molecules, max_atoms=max_atoms)
-    judging = Judging((held_out,), request.sampling)
-    held_out.structures()  # nothing is trained that could not be judged
+    chosen = [BY_NAME[name] for name in request.variants]
+    for variant in chosen:  # nothing is trained that could not be judged
+        request.judging(variant).held_out[0].structures()
     results = {}
-    for name in request.variants:
-        arm = request.arm(BY_NAME[name], marginal)
-        folder = request.output / name
-        results[name] = run_arm(arm, request.budget, judging, folder, runtime, watcher or Watcher())
+    for variant in chosen:
+        results[variant.name] = run_arm(
+            request.arm(variant),
+            request.budget,
+            request.judging(variant),
+            request.output / variant.name,
+            runtime,
+            watcher or Watcher(),
+        )
     return rows_of(results)
 
 
@@ -191,8 +222,8 @@ def rows_of(results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
         Row(
             BY_NAME[name],
             result,
-            estimates([_columns(result)]),
-            {} if full is None else estimates([_columns(result), _columns(full)]),
+            estimates([_columns(result, _blocks(result))]),
+            {} if full is None else _difference(result, full),
         )
         for name, result in results.items()
     ]
@@ -205,6 +236,20 @@ def estimates(sides: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, Estim
     return dict(zip(COLUMNS, independent(values.astype(np.float64)), strict=True))
 
 
-def _columns(result: Mapping[str, Any]) -> Mapping[str, Sequence[float]]:
-    columns: Mapping[str, Sequence[float]] = result["orders"]["formula"]["finished"]
-    return columns
+def _difference(result: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, Estimate]:
+    """Over the molecules that both were judged by: all, but for those without a Kekule form."""
+    shared = [block for block in _blocks(full) if block in set(_blocks(result))]
+    return estimates([_columns(result, shared), _columns(full, shared)])
+
+
+def _blocks(result: Mapping[str, Any]) -> list[str]:
+    blocks: list[str] = result["orders"]["formula"]["molecules"]
+    return blocks
+
+
+def _columns(result: Mapping[str, Any], blocks: Sequence[str]) -> dict[str, list[float]]:
+    """Figures of some molecules, by column."""
+    place = {block: row for row, block in enumerate(_blocks(result))}
+    finished: Mapping[str, Sequence[float]] = result["orders"]["formula"]["finished"]
+    rows = [place[block] for block in blocks]
+    return {name: [values[row] for row in rows] for name, values in finished.items()}

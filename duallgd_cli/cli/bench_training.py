@@ -144,6 +144,8 @@ def ablations(
         encoder=encoder,
     )
     runtime = Runtime.resolve(device=device, precision=precision, compile="off", threads=threads)
+    if any(study.BY_NAME[name].kekule for name in request.variants):
+        _kekule_forms(request)
     with _watching(quiet) as watcher:
         rows = study.run_ablations(request, runtime, watcher)
     known = _circumstances(request, runtime)
@@ -152,7 +154,9 @@ def ablations(
 
 def _orders(source: Path, out: Path, limit: int, max_atoms: int, molecules: int) -> None:
     """Derive the order of canonical SMILES, unless an earlier run did."""
-    if (out / "manifest.json").is_file():
+    from duallgd_cli.data.prepared import MANIFEST
+
+    if (out / MANIFEST).is_file():
         return
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
@@ -160,6 +164,19 @@ def _orders(source: Path, out: Path, limit: int, max_atoms: int, molecules: int)
     selection = OrderSelection(largest=max_atoms, limit=limit, held_out=molecules)
     with counting("molecules put together") as advance:
         prepare_orders(source, out, selection, advance)
+
+
+def _kekule_forms(request: "AblationRequest") -> None:
+    """Derive structures without aromatic bonds, unless an earlier run did."""
+    from duallgd_cli.data.prepared import MANIFEST
+
+    if (request.kekule_folder / MANIFEST).is_file():
+        return
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.kekule_forms import prepare_kekule_forms
+
+    with counting("molecules brought to a Kekule form") as advance:
+        prepare_kekule_forms(request.data, request.kekule_folder, request.max_atoms, advance)
 
 
 def _circumstances(request: "LeakRequest | AblationRequest", runtime: "Runtime") -> "Circumstances":

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_HEAVY
-from duallgd_cli.data.prepared import FOLDS, load_array, read_manifest, take, write
+from duallgd_cli.data.prepared import FOLDS, MANIFEST, load_array, read_manifest, take, write
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 PACK_VERSION: Final = 1
@@ -101,7 +101,7 @@ def unpack(path: Path, folder: Path) -> dict[str, object]:
     described: Any = manifest["arrays"]
     wrong = [name for name, digest in header["sha256"].items() if _digest(arrays[name]) != digest]
     if wrong or described.keys() != header["sha256"].keys():
-        (folder / "manifest.json").unlink()
+        (folder / MANIFEST).unlink()
         raise UnreadableError(f"{path} does not match its checksums ({wrong}); pack the data again")
     return manifest
 

@@ -24,6 +24,7 @@ FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
 _BLOCK: Final = 1 << 20
 
+MANIFEST: Final = "manifest.json"
 MOLECULE_ARRAYS: Final = (
     "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
     "bit_offset", "bits", "fold", "inchikey",
@@ -140,7 +141,7 @@ def write(
         The manifest.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    manifest_path = folder / "manifest.json"
+    manifest_path = folder / MANIFEST
     manifest_path.unlink(missing_ok=True)
     described = {}
     for name, values in arrays.items():
@@ -186,10 +187,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         MissingInputError: No manifest there.
         UnreadableError: Broken, or written by another format version.
     """
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     if not path.is_file():
         raise MissingInputError(
-            f"{folder} holds no prepared data (manifest.json is missing); "
+            f"{folder} holds no prepared data ({MANIFEST} is missing); "
             "make it with 'duallgd data structures' or 'duallgd data spectra'"
         )
     try:

@@ -5,6 +5,7 @@ Letters: N atoms, M pairs, S samples.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from duallgd_cli.data.prepared import FOLDS, Molecules, pair_index
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.settings import AtomOrder
+
+_DIGITS: Final = 6  # of a share
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,5 +139,5 @@ def bond_marginal(folder: Path, max_atoms: int) -> tuple[float, ...]:
     of_bond = np.repeat(fits, np.diff(molecules.bond_offset))
     counts = np.bincount(molecules.bond_type[of_bond], minlength=N_BOND_CLASSES).astype(float)
     counts[BOND_NONE] = (n * (n - 1) // 2).sum() - counts.sum()
-    share = np.maximum(counts, 1.0) / np.maximum(counts, 1.0).sum()  # none may be zero
-    return tuple(round(float(value), 6) for value in share)
+    share = (counts / counts.sum()).round(_DIGITS)
+    return tuple(float(max(value, 10**-_DIGITS)) for value in share)  # none may be zero

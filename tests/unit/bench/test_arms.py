@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from duallgd_cli.bench import arms
-from duallgd_cli.bench.ablations import BY_NAME, AblationRequest, run_ablations
+from duallgd_cli.bench.ablations import BY_NAME, AblationRequest, rows_of, run_ablations
 from duallgd_cli.bench.arms import Budget
 from duallgd_cli.bench.leak import LeakRequest, run_leak
 from duallgd_cli.checkpoint.format import load
+from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.kekule_forms import prepare_kekule_forms
 from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.ablations import SingleStreamLayer
@@ -75,7 +77,7 @@ def test_a_budget_buys_as_many_steps_as_fit(ablations, monkeypatch):
 
 
 def test_the_cost_of_a_step_is_measured_on_a_run_that_leaves_nothing(ablations, tmp_path):
-    arm = ablations.arm(BY_NAME["full"], (0.8, 0.1, 0.04, 0.02, 0.04))
+    arm = ablations.arm(BY_NAME["full"])
 
     cost = arms._seconds_per_step(arm, cpu())
 
@@ -139,11 +141,42 @@ def test_an_unknown_variant_is_refused_with_those_there_are(ablations):
 
 
 def test_every_variant_can_be_configured(ablations):
-    requests = [
-        ablations.arm(variant, (0.8, 0.1, 0.04, 0.02, 0.04)) for variant in BY_NAME.values()
-    ]
+    prepare_kekule_forms(ablations.data, ablations.kekule_folder, max_atoms=30)
+
+    requests = [ablations.arm(variant) for variant in BY_NAME.values()]
 
     assert len({json.dumps(str(request.settings)) for request in requests}) == len(BY_NAME)
+
+
+def test_a_variant_without_aromatic_bonds_is_judged_by_the_same_molecules(ablations):
+    prepare_kekule_forms(ablations.data, ablations.kekule_folder, max_atoms=30)
+
+    full, kekule = run_ablations(replace(ablations, variants=("full", "kekule")), cpu())
+
+    assert blocks_of(kekule) == blocks_of(full)
+    assert kekule.minus_full.keys() == full.estimates.keys()
+    trained = load(ablations.output / "kekule" / "model.safetensors")
+    assert trained.settings.diffusion.marginal[BOND_AROMATIC] < 1e-5
+
+
+def test_a_difference_is_over_the_molecules_that_both_were_judged_by(ablations):
+    prepare_kekule_forms(ablations.data, ablations.kekule_folder, max_atoms=30)
+    rows = run_ablations(replace(ablations, variants=("full", "kekule")), cpu())
+    results = {row.variant.name: json.loads(json.dumps(row.result)) for row in rows}
+    judged = results["kekule"]["orders"]["formula"]
+    judged["molecules"] = judged["molecules"][1:]
+    judged["finished"] = {name: values[1:] for name, values in judged["finished"].items()}
+
+    _, kekule = rows_of(results)
+
+    alone = results["full"]["orders"]["formula"]["finished"]
+    for name, difference in kekule.minus_full.items():
+        expected = kekule.estimates[name].mean - alone[name][1]
+        assert difference.mean == pytest.approx(expected)
+
+
+def blocks_of(row):
+    return row.result["orders"]["formula"]["molecules"]
 
 
 def test_checkpoints_take_an_encoder_along_so_that_they_predict_from_spectra(ablations):
