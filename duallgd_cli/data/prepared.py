@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
@@ -226,7 +226,18 @@ def load_molecules(folder: Path) -> Molecules:
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
-    """Memory-map the spectra of a prepared folder and their molecules; unfold the sub-formulas."""
+    """Memory-map the spectra of a prepared folder and their molecules; unfold the sub-formulas.
+
+    Raises:
+        MissingInputError: The folder holds no prepared data.
+        UsageError: It holds structures alone.
+        UnreadableError: An array is missing or broken.
+    """
+    kind = read_manifest(folder).get("kind")
+    if kind != "spectra":
+        raise UsageError(
+            f"{folder} holds {kind}, not spectra; prepare some with 'duallgd data spectra'"
+        )
     molecules = load_molecules(folder)
     arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.

@@ -143,15 +143,9 @@ def _freeze(model: DualLGD, stage: str) -> None:
 def _stage(request: TrainingRequest, group: Group) -> Stage:
     settings, ranks = request.settings.training, (group.rank, group.world_size)
     _refuse_unused(request)
-    kind = read_manifest(request.data).get("kind")
     if settings.stage == "decoder":
         molecules = load_in_order(request.data, request.atom_order, settings.seed)
         return DecoderStage(molecules, settings, *ranks)
-    if kind != "spectra":
-        raise UsageError(
-            f"stage {settings.stage} needs prepared spectra, {request.data} holds {kind}; "
-            "prepare some with 'duallgd data spectra'"
-        )
     spectra = load_spectra(request.data)
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":

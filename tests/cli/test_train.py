@@ -194,7 +194,7 @@ def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
     ("arguments", "code", "message"),
     [
         (["--data", "none"], 66, "none holds no prepared data"),
-        (["--data", "structures", "--stage", "joint"], 2, "stage joint needs prepared spectra"),
+        (["--data", "structures", "--stage", "joint"], 2, "holds structures, not spectra"),
         (["--data", "structures", "--stage", "last"], 2, "must be one of decoder, encoder, joint"),
         (["--data", "structures", "--simulated", "x"], 2, "leave --simulated out"),
         (

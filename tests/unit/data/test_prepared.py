@@ -15,7 +15,7 @@ from duallgd_cli.data.prepared import (
     read_manifest,
     verify,
 )
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 
 
@@ -126,3 +126,8 @@ def test_spectra_unfold_their_table_of_sub_formulas(tmp_path):
     np.testing.assert_array_equal(spectra.subformula, table[index])
     assert len(spectra) == len(spectra.spectrum_id) == 7
     assert spectra.peak_offset[-1] == len(spectra.mz)
+
+
+def test_structures_are_not_taken_for_spectra(folder):
+    with pytest.raises(UsageError, match=r"holds structures, not spectra.*duallgd data spectra"):
+        load_spectra(folder)
