@@ -81,6 +81,7 @@ def train(
         structures=structures,
         simulated=simulated,
         init={name: _weights(path) for name, path in init.items() if path is not None},
+        changes=tuple(change for change in overrides or () if change.strip().startswith("model.")),
         stop_after=stop_after,
         minutes=minutes,
     )

@@ -12,7 +12,7 @@ import torch
 
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
-from duallgd_cli.config import dump
+from duallgd_cli.config import dump, override
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError
@@ -54,7 +54,9 @@ class TrainingRequest:
         data: Prepared spectra (encoder, joint) or molecules (decoder).
         structures: Prepared structures beside spectra, for the joint stage, or None.
         simulated: Prepared simulated spectra beside measured ones, or None.
-        init: Weights to start from, part by part: ``encoder``, ``denoiser``.
+        init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
+            part go before those of `settings`.
+        changes: Dotted assignments such as ``model.denoiser.fade_to=0`` that hold for them, too.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
         atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
@@ -67,6 +69,7 @@ class TrainingRequest:
     structures: Path | None = None
     simulated: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
+    changes: tuple[str, ...] = ()
     stop_after: int | None = None
     minutes: float | None = None
     atom_order: AtomOrder = "formula"
@@ -120,6 +123,7 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             own["memory_bits"] = checkpoint.settings.memory_bits
             own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
+    settings = override(replace(request.settings, model=settings), request.changes).model
     model = build(settings)
     for name, checkpoint in parts.items():
         prefix = f"{name}."

@@ -179,12 +179,15 @@ def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
         ["--stage", "encoder", "--data", spectra, "--simulated", simulated, "-o", "encoder"],
         ["--stage", "joint", "--data", spectra, "--structures", structures,
          "--simulated", simulated, "-o", "joint",
-         "--init-denoiser", "decoder", "--init-encoder", "encoder/model.safetensors"],
+         "--init-denoiser", "decoder", "--init-encoder", "encoder/model.safetensors",
+         "--set", "model.denoiser.fade_to=250"],
     ):  # fmt: skip
         done = duallgd("train", *arguments, *TINY)
         assert done.code == 0, done.err
 
     assert "fp_tanimoto" in (tmp_path / "joint" / "metrics.jsonl").read_text()
+    fading = load(tmp_path / "joint" / "model.safetensors").settings.denoiser.fade_to
+    assert fading == 250  # what is set holds for the weights it starts from
     for stage in ("encoder", "joint"):
         data = load(tmp_path / stage / "model.safetensors").record["data"]
         assert data["simulated"]["kind"] == "spectra"

@@ -171,6 +171,29 @@ def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
         torch.testing.assert_close(made.tensors[name], tensor, atol=1e-5, rtol=1e-4)
 
 
+def test_what_is_set_for_the_network_holds_for_weights_to_start_from(tmp_path, structures):
+    trained(tmp_path / "first", structures, "decoder")
+    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
+    seen = ("model.denoiser.fade_from=-1", "model.denoiser.fade_to=0")
+
+    as_before = trained(tmp_path / "as-before", structures, "decoder", init=init)
+    changed = trained(tmp_path / "changed", structures, "decoder", init=init, changes=seen)
+
+    assert as_before.settings.denoiser.fade_to == 300
+    assert changed.settings.denoiser.fade_to == 0
+    assert changed.settings.denoiser.layers == 1  # the rest is that of the weights
+
+
+def test_sizes_cannot_be_set_for_weights_to_start_from(tmp_path, structures):
+    trained(tmp_path / "first", structures, "decoder")
+    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
+
+    with pytest.raises(WeightsError, match="shape"):
+        trained(
+            tmp_path, structures, "decoder", init=init, changes=("model.denoiser.pair_width=32",)
+        )
+
+
 @pytest.mark.parametrize("stage", ["encoder", "joint"])
 def test_structures_alone_do_not_make_an_encoder(tmp_path, structures, stage):
     with pytest.raises(UsageError, match="holds structures, not spectra"):
