@@ -67,7 +67,9 @@ steps_in() { # SECONDS RUN: how many steps of the tried run fit, a tenth kept fo
   python3 -c "import sys; print(max(50, int(0.9 * float(sys.argv[1]) / float(sys.argv[3]))))" "$1" $(rate "$2") 2> /dev/null
 }
 shared=(--device "$device" --precision bfloat16 --quiet --set training.data.bucket=8
-  --set training.data.max_atoms=40 ${EXTRA:-})
+  --set training.data.max_atoms=40
+  --set model.denoiser.fade_from=-1 --set model.denoiser.fade_to=0 # the shipped weights had fading positions
+  ${EXTRA:-})
 try() { # RUN OPTIONS...: sixty steps to be thrown away
   rm -rf "$1"
   timeout -k 10 120 python3 -m duallgd_cli train -o "$@" --set training.log_every=20 --stop-after 60 \

@@ -54,8 +54,8 @@ class Variant:
     kekule: bool = False
 
 
-# Positions that are seen in full, or not at all, at every step t from 1 to T.
-_ALWAYS: Final = ("model.denoiser.fade_from=-1", "model.denoiser.fade_to=0")
+# Positions that are seen while the noise is high, and not where chemistry is decided.
+_FADING: Final = ("model.denoiser.fade_from=100", "model.denoiser.fade_to=300")
 _NARROW: Final = (
     "model.denoiser.atom_width=128",
     "model.denoiser.pair_width=48",
@@ -97,7 +97,7 @@ VARIANTS: Final = (
     Variant("softmax", "exact softmax for FAVOR+", ("model.denoiser.pair_features=0",)),
     Variant("no-bit-attention", "without bit attention", ("model.variant=no-bit-attention",)),
     Variant("no-positions", "no positions", ("model.variant=no-positions",)),
-    Variant("full-positions", "positions that do not fade", _ALWAYS),
+    Variant("fading-positions", "positions that fade with the noise", _FADING),
     Variant("random-labels", "random labels", ("training.data.shuffle_share=1.0",)),
     Variant("mixed-labels", "half of the labels random", ("training.data.shuffle_share=0.5",)),
     Variant("kekule", "Kekule forms for aromatic bonds", kekule=True),

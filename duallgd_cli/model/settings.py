@@ -38,8 +38,8 @@ class DenoiserSettings:
         cross_width: Channels of the cross-attentions' queries, keys and values.
         pair_features: Random features R of FAVOR+ per head; 0 uses exact softmax.
         feature_seed: Seed of the random features.
-        fade_from: Step t at and below which positions are not seen.
-        fade_to: Step t at and above which positions are seen in full.
+        fade_from: Step t at and below which positions are not seen: with the defaults, never.
+        fade_to: Step t at and above which positions are seen in full: always.
         position_limit: Atoms of one element that get a position of their own.
     """
 
@@ -54,8 +54,8 @@ class DenoiserSettings:
     cross_width: int = 64
     pair_features: int = 16
     feature_seed: int = 20260701
-    fade_from: int = 100
-    fade_to: int = 300
+    fade_from: int = -1
+    fade_to: int = 0
     position_limit: int = 64
 
     def __post_init__(self) -> None:

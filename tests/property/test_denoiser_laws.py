@@ -28,8 +28,8 @@ FEW = settings(max_examples=15)
 
 
 @cache
-def denoiser(pair_features=8):
-    return stirred(small_settings(pair_features=pair_features)).denoiser
+def denoiser(pair_features=8, **fade):
+    return stirred(small_settings(pair_features=pair_features, **fade)).denoiser
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def test_without_positions_relabelled_atoms_give_relabelled_logits(pair_features
     known = condition([formula])
     bonds = noisy_bonds(known.atom_class.shape[1], seed=seed)
     order = within_elements(known.atom_class[0], seed)
-    net = denoiser(pair_features)
+    net = denoiser(pair_features, fade_from=FADE_FROM, fade_to=FADE_TO)
 
     plain = logits(bonds[None], t, known, net)[0]
     moved = logits(permuted(bonds, order)[None], t, known, net)[0]
@@ -69,13 +69,18 @@ def test_without_positions_relabelled_atoms_give_relabelled_logits(pair_features
     torch.testing.assert_close(moved, permuted(plain, order), atol=1e-4, rtol=1e-4)
 
 
-def test_with_positions_the_place_within_an_element_is_seen():
+@pytest.mark.parametrize(
+    ("fade", "t"), [({"fade_from": FADE_FROM, "fade_to": FADE_TO}, FADE_TO), ({}, 1), ({}, N_STEPS)]
+)
+def test_with_positions_the_place_within_an_element_is_seen(fade, t):
+    """By default at every step; where positions fade, while the noise is high."""
     known = condition(["C6H12O6"])
     bonds = noisy_bonds(12)
     order = torch.tensor([1, 0, *range(2, 12)])
+    net = denoiser(**fade)
 
-    plain = logits(bonds[None], FADE_TO, known)[0]
-    moved = logits(permuted(bonds, order)[None], FADE_TO, known)[0]
+    plain = logits(bonds[None], t, known, net)[0]
+    moved = logits(permuted(bonds, order)[None], t, known, net)[0]
 
     assert (moved - permuted(plain, order)).abs().max() > 1e-3
 

@@ -174,13 +174,13 @@ def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
 def test_what_is_set_for_the_network_holds_for_weights_to_start_from(tmp_path, structures):
     trained(tmp_path / "first", structures, "decoder")
     init = {"denoiser": tmp_path / "first" / "model.safetensors"}
-    seen = ("model.denoiser.fade_from=-1", "model.denoiser.fade_to=0")
+    fading = ("model.denoiser.fade_from=100", "model.denoiser.fade_to=300")
 
     as_before = trained(tmp_path / "as-before", structures, "decoder", init=init)
-    changed = trained(tmp_path / "changed", structures, "decoder", init=init, changes=seen)
+    changed = trained(tmp_path / "changed", structures, "decoder", init=init, changes=fading)
 
-    assert as_before.settings.denoiser.fade_to == 300
-    assert changed.settings.denoiser.fade_to == 0
+    assert as_before.settings.denoiser.fade_to == 0
+    assert changed.settings.denoiser.fade_to == 300
     assert changed.settings.denoiser.layers == 1  # the rest is that of the weights
 
 
