@@ -62,7 +62,7 @@ def test_options_choose_the_structures_and_the_seed(duallgd, prepared):
     [
         (["none", "--like", "spectra", "-o", "made"], 66, "none holds no prepared data"),
         (["structures", "--like", "none", "-o", "made"], 66, "none holds no prepared data"),
-        (["structures", "--like", "structures", "-o", "made"], 65, "molecule.npy is missing"),
+        (["structures", "--like", "structures", "-o", "made"], 2, "holds structures, not spectra"),
         (["structures", "--like", "spectra", "-o", "structures"], 2, "use another output folder"),
         (["structures", "--like", "spectra", "-o", "./spectra"], 2, "use another output folder"),
         (["structures", "--like", "spectra", "-o", "made", "--seed", "-1"], 2, "--seed"),
