@@ -19,7 +19,6 @@ from duallgd_cli.bench.report import sha256
 from duallgd_cli.bench.suites.held_out import HeldOut
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings, digest
-from duallgd_cli.data.prepared import MANIFEST
 from duallgd_cli.errors import UsageError
 from duallgd_cli.inference.generate import ModelGenerator
 from duallgd_cli.inference.writers import write_atomically
@@ -258,7 +257,7 @@ def _folders(judging: Judging) -> list[Path]:
 
 
 def _data_digest(folder: Path) -> str:
-    path = folder / MANIFEST
+    path = folder / "manifest.json"
     return sha256(path) if path.is_file() else "absent"
 
 
