@@ -375,7 +375,7 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
     for name in one:
         # Adam magnifies rounding where a gradient is nearly zero: moments, by the largest of each.
         if name.startswith("exp_avg/"):
-            atol = max(1e-6, 1e-3 * float(one[name].abs().max()))
+            atol = 1e-5 + 1e-2 * float(one[name].abs().max())
             torch.testing.assert_close(two[name], one[name], atol=atol, rtol=0)
 
 
