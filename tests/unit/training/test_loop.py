@@ -364,6 +364,7 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
         shutil.rmtree(tmp_path / "two", ignore_errors=True)
         codes = exit_codes_of_two_ranks(tmp_path / "two")
     assert codes == [0, 0]
+    torch.set_num_threads(2)  # as the two have together: the last bits of a sum depend on it
     settings = made_settings()
     run(tmp_path / "one", settings, stage=BothRanks(settings), stop_after=4)
 
@@ -373,10 +374,9 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
         assert two == pytest.approx(one, rel=1e-6 if name != "norm" else 1e-5)
     one, two = state(tmp_path / "one"), state(tmp_path / "two")
     for name in one:
-        # Adam magnifies rounding where a gradient is nearly zero: moments, by the largest of each.
+        # Adam magnifies rounding where a gradient is zero but for it, so moments are compared.
         if name.startswith("exp_avg/"):
-            atol = 1e-5 + 1e-2 * float(one[name].abs().max())
-            torch.testing.assert_close(two[name], one[name], atol=atol, rtol=0)
+            torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-4)
 
 
 def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
