@@ -107,15 +107,6 @@ def to_yaml(settings: object) -> str:
     return yaml.safe_dump(dump(settings), sort_keys=False, allow_unicode=True)
 
 
-def read_yaml(cls: type[S], path: Path) -> S:
-    """Settings from a YAML file.
-
-    Raises:
-        ConfigError: The file is missing, is not YAML, or holds a wrong setting.
-    """
-    return parse(cls, read_mapping(path))
-
-
 def read_mapping(path: Path) -> dict[str, Any]:
     """Plain values of a YAML file that holds one mapping, or nothing.
 

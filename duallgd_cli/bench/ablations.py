@@ -44,7 +44,8 @@ class Variant:
         title: In tables.
         changes: Dotted assignments, as after ``--set``.
         paper: The paper's row, or None where it has none.
-        kekule: Whether it is trained and judged without aromatic bonds; see `data.kekule_forms`.
+        kekule: Whether it is trained and judged without aromatic bonds, on what
+            `data.prepare_kekule_forms` makes.
     """
 
     name: str
@@ -148,7 +149,7 @@ class AblationRequest:
 
     @property
     def kekule_folder(self) -> Path:
-        """Where `data.kekule_forms` has written the molecules, for the variant that asks for it."""
+        """Where the molecules without aromatic bonds lie, for the variant that asks for them."""
         return self.output / "kekule-forms"
 
     def arm(self, variant: Variant) -> Arm:
@@ -238,7 +239,8 @@ def estimates(sides: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, Estim
 
 def _difference(result: Mapping[str, Any], full: Mapping[str, Any]) -> dict[str, Estimate]:
     """Over the molecules that both were judged by: all, but for those without a Kekule form."""
-    shared = [block for block in _blocks(full) if block in set(_blocks(result))]
+    own = set(_blocks(result))
+    shared = [block for block in _blocks(full) if block in own]
     return estimates([_columns(result, shared), _columns(full, shared)])
 
 

@@ -154,10 +154,6 @@ def ablations(
 
 def _orders(source: Path, out: Path, limit: int, max_atoms: int, molecules: int) -> None:
     """Derive the order of canonical SMILES, unless an earlier run did."""
-    from duallgd_cli.data.prepared import MANIFEST
-
-    if (out / MANIFEST).is_file():
-        return
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 
@@ -168,12 +164,8 @@ def _orders(source: Path, out: Path, limit: int, max_atoms: int, molecules: int)
 
 def _kekule_forms(request: "AblationRequest") -> None:
     """Derive structures without aromatic bonds, unless an earlier run did."""
-    from duallgd_cli.data.prepared import MANIFEST
-
-    if (request.kekule_folder / MANIFEST).is_file():
-        return
     from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.kekule_forms import prepare_kekule_forms
+    from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
 
     with counting("molecules brought to a Kekule form") as advance:
         prepare_kekule_forms(request.data, request.kekule_folder, request.max_atoms, advance)

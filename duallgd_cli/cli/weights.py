@@ -81,13 +81,13 @@ def hashes(
     ] = 100,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
-    from duallgd_cli.data.prepared import FOLDS, load_molecules
+    from duallgd_cli.data.prepared import load_molecules
     from duallgd_cli.evaluation.leakage import TrainingHashes
 
     keys: list[str] = []
     for folder in prepared:
         found = load_molecules(folder)
-        trained = (found.fold == FOLDS.index("train")) & (found.n_heavy <= max_atoms)
+        trained = found.in_folds("train") & (found.n_heavy <= max_atoms)
         keys += [key.decode("ascii") for key in found.inchikey[trained].tolist()]
     listed = TrainingHashes.of(keys)
     listed.write(output)

@@ -6,7 +6,7 @@ again, written as canonical SMILES and read back, as the authors' code does; nee
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +21,19 @@ from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_sm
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.data.atom_orders import SMILES_PLACE
 from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.data.prepared import FOLDS, Molecules, load_molecules, read_manifest, write
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    Molecules,
+    is_derived,
+    load_molecules,
+    origin,
+    read_manifest,
+    write,
+)
 from duallgd_cli.errors import DuallgdError, UnreadableError
 
 # Heavy elements of the authors' vocabulary; molecules with others are dropped, as they do.
 AUTHORS_ELEMENTS: Final = ("C", "O", "P", "N", "S", "Cl", "F")
-_TRAINED_FROM: Final = ("train", "dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ def prepare_orders(
 ) -> dict[str, object]:
     """Write a prepared folder of small molecules that knows the order of their canonical SMILES.
 
+    Nothing is done where an earlier run has written it.
+
     Args:
         source: Prepared structures or spectra; folds val and test are left alone.
         out: Folder to write; beside it, in ``NAME-blind``, the same without fingerprints.
@@ -68,8 +77,12 @@ def prepare_orders(
     Raises:
         MissingInputError: The source holds no prepared data.
         UnreadableError: No molecule of it can be used, or too few to hold some out.
+        UsageError: The folder holds what was made from other data or by another selection.
     """
     molecules = load_molecules(source)
+    made_from = origin(source, **asdict(selection))
+    if is_derived(out, made_from):
+        return read_manifest(out)
     rejected: Counter[str] = Counter()
     found: list[tuple[PreparedMolecule, NDArray[np.int64]]] = []
     for row in _rows(molecules, selection).tolist():
@@ -89,10 +102,10 @@ def prepare_orders(
     fold[: selection.held_out] = FOLDS.index("dev")  # the rows come in random order
     arrays = pack([molecule for molecule, _ in found], fold)
     arrays[SMILES_PLACE] = np.concatenate([place for _, place in found]).astype(np.uint8)
-    kept = read_manifest(source).get("source")
     record = {
         "kind": "structures",
-        "source": kept,
+        "source": read_manifest(source).get("source"),
+        "made_from": made_from,
         "molecules": len(found),
         "rejected": dict(rejected),
     }
@@ -104,7 +117,7 @@ def _rows(molecules: Molecules, selection: OrderSelection) -> NDArray[np.int64]:
     """Molecules to take, in random order."""
     n = molecules.n_heavy
     fits = (n >= max(2, selection.smallest)) & (n <= selection.largest)
-    fits &= np.isin(molecules.fold, [FOLDS.index(name) for name in _TRAINED_FROM])
+    fits &= molecules.in_folds("train", "dev")
     foreign = [place for place, symbol in enumerate(HEAVY) if symbol not in AUTHORS_ELEMENTS]
     fits &= ~molecules.atom_counts[:, foreign].any(1)
     generator = np.random.default_rng(selection.seed)

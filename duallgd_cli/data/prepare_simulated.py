@@ -99,7 +99,7 @@ def prepare_simulated(
 
 def _chosen(molecules: Molecules, selection: Selection) -> NDArray[np.int64]:
     """Rows of structures, ascending."""
-    train = molecules.fold == FOLDS.index("train")
+    train = molecules.in_folds("train")
     able = train & (molecules.n_heavy <= selection.max_atoms)
     rows = np.flatnonzero(able & (np.diff(molecules.bond_offset) > 0))
     if selection.limit is not None and selection.limit < len(rows):

@@ -87,6 +87,10 @@ class Molecules:
         n = int(self.n_heavy[molecule])
         return pair_index(pair[:, 0], pair[:, 1], n), self.bond_type[start:stop]
 
+    def in_folds(self, *names: str) -> NDArray[np.bool_]:
+        """Which molecules belong to one of these folds, (G,)."""
+        return np.isin(self.fold, [FOLDS.index(name) for name in names])
+
     def fingerprint_bits(self, molecule: int) -> NDArray[np.uint16]:
         """On-bits of one molecule's fingerprint, ascending."""
         return self.bits[self.bit_offset[molecule] : self.bit_offset[molecule + 1]]
@@ -158,6 +162,31 @@ def write(
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def origin(source: Path, **settings: object) -> dict[str, object]:
+    """What a folder that is derived from a prepared one keeps in its manifest as ``made_from``."""
+    return {"manifest_sha256": file_sha256(source / MANIFEST), **settings}
+
+
+def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:
+    """Whether a folder was derived as asked; False where nothing was yet.
+
+    Args:
+        folder: Of the derived data.
+        made_from: See `origin`.
+
+    Raises:
+        UsageError: It was derived from other data, or with other settings.
+    """
+    if not (folder / MANIFEST).is_file():
+        return False
+    if read_manifest(folder).get("made_from") != dict(made_from):
+        raise UsageError(
+            f"{folder} was made from other data or for other molecules; "
+            "use another output folder, or remove that one"
+        )
+    return True
 
 
 def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

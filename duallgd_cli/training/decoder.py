@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
-from duallgd_cli.data.prepared import FOLDS, Molecules
+from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
@@ -67,7 +67,7 @@ class DecoderStage:
     ) -> None:
         data = settings.data
         fits = (molecules.n_heavy <= data.max_atoms) & (molecules.n_heavy >= 2)
-        self.rows = np.flatnonzero(fits & (molecules.fold == FOLDS.index("train")))
+        self.rows = np.flatnonzero(fits & molecules.in_folds("train"))
         if not len(self.rows):
             raise UnreadableError("the prepared data hold no molecule of fold train")
         self.settings = settings
@@ -76,7 +76,7 @@ class DecoderStage:
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         noise = ConditionNoise(data.clean_share, data.false_bits)
         self.collator = MoleculeCollator(molecules, noise, data.shuffle_share)
-        held_out = (molecules.fold == FOLDS.index("dev")) | (molecules.fold == FOLDS.index("val"))
+        held_out = molecules.in_folds("dev", "val")
         generator = np.random.default_rng(settings.seed)
         chosen = np.flatnonzero(fits & held_out)
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.training.fragment_model import fit_simulator
 
@@ -40,7 +40,7 @@ def fit_evidence(
     Raises:
         UnreadableError: Fold train of either is empty.
     """
-    train = structures.fold == FOLDS.index("train")
+    train = structures.in_folds("train")
     if not train.any():
         raise UnreadableError("the prepared structures hold none of fold train")
     simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)

@@ -2,8 +2,9 @@
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from duallgd_cli.config import override, read_yaml
+from duallgd_cli.config import override, parse, read_mapping
 from duallgd_cli.errors import ConfigError
 from duallgd_cli.training.run import RunSettings
 
@@ -14,8 +15,17 @@ def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
     Raises:
         ConfigError: No such preset or file, or a wrong setting.
     """
-    settings = RunSettings() if config is None else _read(config)
-    return override(settings, overrides)
+    return override(parse(RunSettings, _read(config)), overrides)
+
+
+def said_of_model(config: str | None) -> dict[str, Any]:
+    """What a preset or a YAML file says of the network, which holds for weights to start from, too.
+
+    Raises:
+        ConfigError: No such preset or file.
+    """
+    said = _read(config).get("model")
+    return said if isinstance(said, dict) else {}
 
 
 def preset_names() -> list[str]:
@@ -24,10 +34,12 @@ def preset_names() -> list[str]:
     return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))
 
 
-def _read(config: str) -> RunSettings:
+def _read(config: str | None) -> dict[str, Any]:
+    if config is None:
+        return {}
     if Path(config).is_file():
-        return read_yaml(RunSettings, Path(config))
+        return read_mapping(Path(config))
     if config not in preset_names():
         known = ", ".join(preset_names())
         raise ConfigError(f"{config!r} is neither a YAML file nor a preset; presets are {known}")
-    return read_yaml(RunSettings, Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))
+    return read_mapping(Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
-from duallgd_cli.config import dump, override
+from duallgd_cli.config import dump, merge, override, parse
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError
@@ -36,7 +36,7 @@ class RunSettings:
     """What a preset or a YAML file of a run may hold.
 
     Attributes:
-        model: Sizes of the network; not used where weights to start from are given.
+        model: Sizes of the network; weights to start from bring their own.
         training: Stage, steps, batches, learning rate.
     """
 
@@ -56,7 +56,8 @@ class TrainingRequest:
         simulated: Prepared simulated spectra beside measured ones, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
             part go before those of `settings`.
-        changes: Dotted assignments such as ``model.denoiser.fade_to=0`` that hold for them, too.
+        said: What a YAML file says of ``model``, which holds for them, too.
+        changes: Dotted assignments such as ``model.denoiser.fade_to=0``, likewise.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
         atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
@@ -69,6 +70,7 @@ class TrainingRequest:
     structures: Path | None = None
     simulated: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
+    said: Mapping[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     stop_after: int | None = None
     minutes: float | None = None
@@ -123,6 +125,7 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             own["memory_bits"] = checkpoint.settings.memory_bits
             own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
+    settings = parse(ModelSettings, merge(dump(settings), request.said), "model.")
     settings = override(replace(request.settings, model=settings), request.changes).model
     model = build(settings)
     for name, checkpoint in parts.items():

@@ -76,3 +76,23 @@ def test_an_unknown_variant_is_a_usage_error(duallgd, structures):
 
     assert done.code == 2
     assert "no variant mine" in done.err
+
+
+@pytest.mark.parametrize(
+    ("study", "derived"),
+    [
+        (["leak", "--arms", "duallgd"], "study/data"),
+        (["ablations", "--variants", "kekule"], "study/kekule-forms"),
+    ],
+)
+def test_molecules_derived_from_other_data_are_not_taken_for_these(
+    duallgd, structures, tmp_path, study, derived
+):
+    pytest.importorskip("matplotlib", reason="needs the evaluate extra")
+    structures_folder(tmp_path / "others", *MADE[1:], "CCOCCN", fold=[0] * 6 + [3] * 2)
+
+    assert duallgd("bench", *study, "--data", structures, "-o", "study", *TINY).code == 0
+    other = duallgd("bench", *study, "--data", "others", "-o", "study", *TINY)
+
+    assert other.code == 2
+    assert f"{derived} was made from other data or for other molecules" in other.err

@@ -10,12 +10,12 @@ from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
 
-TINY = [
-    "--config", "tiny", "--device", "cpu", "--threads", "1",
-    "--set", "training.steps=4", "--set", "model.denoiser.layers=1",
+SHORT = [
+    "--device", "cpu", "--threads", "1", "--set", "training.steps=4",
     "--set", "training.log_every=2", "--set", "training.data.pairs_per_batch=200",
     "--set", "training.data.spectra_per_batch=4",
 ]  # fmt: skip
+TINY = ["--config", "tiny", "--set", "model.denoiser.layers=1", *SHORT]
 HELD_OUT = "BSYNRYMUTXBXSQ"  # aspirin
 
 
@@ -191,6 +191,21 @@ def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
     for stage in ("encoder", "joint"):
         data = load(tmp_path / stage / "model.safetensors").record["data"]
         assert data["simulated"]["kind"] == "spectra"
+
+
+def test_a_file_of_settings_holds_for_weights_to_start_from(duallgd, structures, tmp_path):
+    (tmp_path / "fade.yaml").write_text("model: {denoiser: {fade_from: 100, fade_to: 250}}")
+    (tmp_path / "deep.yaml").write_text("model: {denoiser: {layers: 3}}")
+    duallgd("train", "--data", structures, "-o", "first", *TINY)
+    on = ["train", "--data", structures, "--init-denoiser", "first"]
+
+    fading = duallgd(*on, "-o", "fading", "--config", "fade.yaml", *SHORT)
+    deeper = duallgd(*on, "-o", "deeper", "--config", "deep.yaml", *SHORT)
+
+    assert fading.code == 0, fading.err
+    settings = load(tmp_path / "fading" / "model.safetensors").settings.denoiser
+    assert (settings.fade_to, settings.layers) == (250, 1)
+    assert (deeper.code, len(deeper.err.splitlines())) == (69, 1)
 
 
 @pytest.mark.parametrize(

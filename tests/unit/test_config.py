@@ -47,14 +47,14 @@ def test_yaml_is_read_back_from_a_file(tmp_path):
     path = tmp_path / "settings.yaml"
     path.write_text(config.to_yaml(settings), encoding="utf-8")
 
-    assert config.read_yaml(Outer, path) == settings
+    assert parse(Outer, config.read_mapping(path)) == settings
 
 
 def test_an_empty_file_gives_the_defaults(tmp_path):
     path = tmp_path / "empty.yaml"
     path.write_text("# nothing\n")
 
-    assert config.read_yaml(Outer, path) == Outer()
+    assert parse(Outer, config.read_mapping(path)) == Outer()
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_a_broken_file_is_refused_in_one_sentence(tmp_path, text, message):
     path.write_text(text)
 
     with pytest.raises(ConfigError, match=message) as caught:
-        config.read_yaml(Outer, path)
+        parse(Outer, config.read_mapping(path))
 
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read settings .*absent\.yaml"):
-        config.read_yaml(Outer, tmp_path / "absent.yaml")
+        config.read_mapping(tmp_path / "absent.yaml")
 
 
 def test_numbers_without_a_dot_before_the_exponent_are_numbers():

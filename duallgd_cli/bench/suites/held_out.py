@@ -15,7 +15,7 @@ from duallgd_cli.chem.elements import BOND_NONE, N_BOND_CLASSES
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.atom_orders import OrderedMolecules, load_in_order
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.data.prepared import FOLDS, Molecules, pair_index
+from duallgd_cli.data.prepared import Molecules, pair_index
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.settings import AtomOrder
@@ -86,7 +86,7 @@ class HeldOut:
         """
         molecules = load_in_order(self.folder, self.order, self.seed)
         fits = (molecules.n_heavy >= 2) & (molecules.n_heavy <= self.max_atoms)
-        rows = np.flatnonzero(fits & (molecules.fold == FOLDS.index(self.fold)))
+        rows = np.flatnonzero(fits & molecules.in_folds(self.fold))
         if not len(rows):
             raise UsageError(
                 f"{self.folder} holds no molecule of fold {self.fold} with 2 to "
@@ -130,7 +130,7 @@ def bond_marginal(folder: Path, max_atoms: int) -> tuple[float, ...]:
     """
     molecules = load_in_order(folder, "formula")
     fits = (molecules.n_heavy >= 2) & (molecules.n_heavy <= max_atoms)
-    fits &= molecules.fold == FOLDS.index("train")
+    fits &= molecules.in_folds("train")
     n = molecules.n_heavy[fits]
     if not len(n):
         raise UsageError(

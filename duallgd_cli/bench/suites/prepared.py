@@ -93,7 +93,7 @@ def _rows(molecules: Molecules, fold: str, selection: Selection, folder: Path) -
     if fold not in FOLDS:
         raise UsageError(f"fold {fold!r} is unknown; choose one of {', '.join(FOLDS)}")
     fits = (molecules.n_heavy >= 2) & (molecules.n_heavy <= selection.max_atoms)
-    rows = np.flatnonzero(fits & (molecules.fold == FOLDS.index(fold)))
+    rows = np.flatnonzero(fits & molecules.in_folds(fold))
     if not len(rows):
         present = ", ".join(FOLDS[number] for number in np.unique(molecules.fold))
         raise UsageError(f"{folder} holds no molecule of fold {fold}; its folds are {present}")
@@ -101,7 +101,7 @@ def _rows(molecules: Molecules, fold: str, selection: Selection, folder: Path) -
 
 
 def _held_out(molecules: Molecules) -> str:
-    return "val" if np.any(molecules.fold == FOLDS.index("val")) else "dev"
+    return "val" if molecules.in_folds("val").any() else "dev"
 
 
 def _known(collator: MoleculeCollator, row: int, spectra: PreparedSpectra | None) -> KnownMolecule:

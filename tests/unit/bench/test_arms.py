@@ -13,7 +13,7 @@ from duallgd_cli.bench.leak import LeakRequest, run_leak
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.kekule_forms import prepare_kekule_forms
+from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
 from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.ablations import SingleStreamLayer

@@ -7,7 +7,6 @@ one. Needs no rdkit.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +15,16 @@ from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, H
 from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.skeleton import Skeleton
 from duallgd_cli.data.prepared import (
-    FOLDS,
     MOLECULE_ARRAYS,
     Molecules,
+    is_derived,
     load_molecules,
+    origin,
     read_manifest,
     take,
     write,
 )
 from duallgd_cli.errors import UnreadableError
-
-_TRAINED_FROM: Final = ("train", "dev")
 
 
 def prepare_kekule_forms(
@@ -35,7 +33,7 @@ def prepare_kekule_forms(
     max_atoms: int,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, object]:
-    """Write a prepared folder of the same molecules without aromatic bonds.
+    """Write a prepared folder of the same molecules without aromatic bonds, unless it is there.
 
     Args:
         source: Prepared structures; folds val and test are left alone.
@@ -49,10 +47,14 @@ def prepare_kekule_forms(
     Raises:
         MissingInputError: The source holds no prepared data.
         UnreadableError: No molecule of it can be used.
+        UsageError: The folder holds what was made from other data.
     """
     molecules = load_molecules(source)
-    wanted = np.isin(molecules.fold, [FOLDS.index(name) for name in _TRAINED_FROM])
-    rows = np.flatnonzero(wanted & (molecules.n_heavy <= max_atoms))
+    made_from = origin(source, max_atoms=max_atoms)
+    if is_derived(out, made_from):
+        return read_manifest(out)
+    fits = molecules.n_heavy <= max_atoms
+    rows = np.flatnonzero(fits & molecules.in_folds("train", "dev"))
     forms = []
     for row in rows.tolist():
         forms.append(kekule_form(molecules, row))
@@ -65,6 +67,7 @@ def prepare_kekule_forms(
     record = {
         "kind": "structures",
         "source": read_manifest(source).get("source"),
+        "made_from": made_from,
         "molecules": int(kept.sum()),
         "rejected": {"no Kekule form": int((~kept).sum())},
     }
