@@ -15,7 +15,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.config import dump, merge, override, parse
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import AtomOrder, ModelSettings
@@ -135,7 +135,13 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             for key, tensor in checkpoint.tensors.items()
             if key.startswith(prefix)
         }
-        load_strictly(model.get_submodule(name), own_tensors)
+        try:
+            load_strictly(model.get_submodule(name), own_tensors)
+        except WeightsError as error:
+            raise WeightsError(
+                f"the {name} of {request.init[name]} is not the one asked for: {error}; "
+                "leave its sizes out of --set and --config"
+            ) from None
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
 
 
