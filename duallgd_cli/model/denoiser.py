@@ -166,9 +166,9 @@ class Denoiser(nn.Module):
 
     def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
         """Pair tokens (equation 1), symmetric in the two atoms: their sum and their product."""
-        summed = endpoint_atoms(self.pair_sum(atoms), graph).sum(2)
-        product = endpoint_atoms(self.pair_product(atoms), graph).prod(2)
-        hidden = torch.cat([edges.to(summed.dtype), summed, product], -1)
+        low, high = endpoint_atoms(self.pair_sum(atoms), graph).unbind(2)
+        one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
+        hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
         return self.pair_start(self.pair_hidden.rectified(hidden))  # type: ignore[no-any-return]
 
     def _fade(self, t: Tensor) -> Tensor:

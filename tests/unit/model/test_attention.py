@@ -56,9 +56,11 @@ def test_favor_attention_approaches_softmax_as_features_grow():
     assert most < 0.05
 
 
-def test_favor_attention_is_its_formula_head_by_head():
-    query, key, value, mask = made()
-    drawn = features(16)
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_favor_attention_is_its_formula_head_by_head(dtype, near):
+    *given, mask = made()
+    query, key, value = (x.to(dtype).float() for x in given)
+    drawn = features(10)
     parts = []
     for head in range(HEADS):
         own = slice(head * WIDTH, (head + 1) * WIDTH)
@@ -70,14 +72,17 @@ def test_favor_attention_is_its_formula_head_by_head():
         weight = q_phi @ k_phi.transpose(1, 2)
         parts.append(weight @ value[..., own] / (weight.sum(-1, keepdim=True) + 1e-6))
 
-    got = favor_attention(query, key, value, mask, drawn)
+    got = favor_attention(*(x.to(dtype) for x in (query, key, value)), mask, drawn)
 
-    torch.testing.assert_close(got, torch.cat(parts, -1), atol=1e-5, rtol=1e-4)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.float(), torch.cat(parts, -1), atol=near, rtol=10 * near)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kernel", ["softmax", "favor"])
-def test_padded_tokens_change_nothing(kernel):
-    query, key, value, mask = made()
+def test_padded_tokens_change_nothing(kernel, dtype):
+    *given, mask = made()
+    query, key, value = (x.to(dtype) for x in given)
 
     def attend(query, key, value, mask):
         if kernel == "softmax":
@@ -85,16 +90,19 @@ def test_padded_tokens_change_nothing(kernel):
         return favor_attention(query, key, value, mask, features(16))
 
     whole = attend(query, key, value, mask)
-    noise = torch.where(mask[..., None], 0.0, 7.0)
+    noise = torch.where(mask[..., None], 0.0, 7.0).to(dtype)
     disturbed = attend(query, key + noise, value - noise, mask)
     alone = attend(query[1:, :5], key[1:, :5], value[1:, :5], mask[1:, :5])
 
     torch.testing.assert_close(disturbed[mask], whole[mask])
-    torch.testing.assert_close(alone[0], whole[1, :5], atol=1e-6, rtol=1e-5)
+    near = {torch.float32: 1e-6, torch.bfloat16: 0.02}[dtype]
+    torch.testing.assert_close(alone[0], whole[1, :5], atol=near, rtol=10 * near)
 
 
-def test_large_states_do_not_overflow_favor_attention():
-    query, key, value, mask = made(40.0)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_states_do_not_overflow_favor_attention(dtype):
+    *given, mask = made(40.0)
+    query, key, value = (x.to(dtype) for x in given)
 
     got = favor_attention(query, key, value, mask, features(16))
 
