@@ -40,34 +40,15 @@ def softmax_attention(
 
 
 def favor_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, features: Tensor
+    query_met: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
     r"""FAVOR+ attention with positive orthogonal random features, O(M R) per head.
 
     .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
 
-    Args:
-        query: (B, M, H D).
-        key: (B, M, H D).
-        value: (B, M, H D).
-        mask: Real tokens, bool (B, M).
-        features: Rows w of norm about sqrt(D), one set for each head, (H, R, D).
-
-    Returns:
-        (B, M, H D).
-    """
-    met = projection(features, value.dtype)
-    heads = len(features)
-    return favor_mix(linear(query, met), linear(key, met), key, value, mask, heads)
-
-
-def favor_mix(
-    query_met: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
-) -> Tensor:
-    r"""FAVOR+ attention of queries and keys that have met the random features already.
-
-    A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A key's exponent never
-    exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted there.
+    Queries and keys have met the random features already, so that a caller can make that a part of
+    its own linear maps. A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A
+    key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted.
 
     Args:
         query_met: w x of each query, (B, M, H R); see `projection`.
@@ -89,6 +70,7 @@ def favor_mix(
 def _mix_by_head(
     query_phi: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
+    """Heads in a dimension of their own."""
     above = key_met.unflatten(-1, (heads, -1)) - _half_norm(key, heads, 1).unsqueeze(-1)
     key_phi = torch.exp(above) * mask[..., None, None]  # (B, M, H, R)
     query, split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query_phi, value))
@@ -102,7 +84,7 @@ def _mix_by_head(
 def _mix_at_once(
     query_phi: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
-    """The same with all heads side by side, and zeros where heads would meet."""
+    """Heads side by side in the channels, and zeros where they would meet."""
     rows, width = key_met.shape[-1] // heads, key.shape[-1] // heads
     kind = (value.device, value.dtype)
     key_phi = torch.exp(key_met - _half_norm(key, heads, rows)) * mask[..., None]  # (B, M, H R)

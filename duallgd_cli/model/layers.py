@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from duallgd_cli.model.attention import (
-    favor_mix,
+    favor_attention,
     orthogonal_features,
     projection,
     softmax_attention,
@@ -151,7 +151,7 @@ class PairAttention(nn.Module):
             return self.out(softmax_attention(query, key, value, masks.pairs, self.heads))  # type: ignore[no-any-return]
         met = projection(self.features, self.qkv.weight.dtype)
         query_met, key, value = self._queries_met(normed, met)
-        mixed = favor_mix(query_met, linear(key, met), key, value, masks.pairs, self.heads)
+        mixed = favor_attention(query_met, linear(key, met), key, value, masks.pairs, self.heads)
         return self.out(mixed)  # type: ignore[no-any-return]
 
     def _queries_met(self, normed: Tensor, met: Tensor) -> tuple[Tensor, Tensor, Tensor]:

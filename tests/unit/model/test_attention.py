@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from duallgd_cli.model.attention import favor_attention, orthogonal_features, softmax_attention
+from duallgd_cli.model.attention import (
+    favor_attention,
+    orthogonal_features,
+    projection,
+    softmax_attention,
+)
+from duallgd_cli.model.linear import linear
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 
@@ -27,6 +33,11 @@ def written_out(query, key, value, mask):
     return torch.cat(parts, -1)
 
 
+def favor(query, key, value, mask, drawn):
+    met = projection(drawn, value.dtype)
+    return favor_attention(linear(query, met), linear(key, met), key, value, mask, len(drawn))
+
+
 def features(n_features, seed=3):
     generator = torch.Generator().manual_seed(seed)
     drawn = [orthogonal_features(n_features, WIDTH, generator) for _ in range(HEADS)]
@@ -47,7 +58,7 @@ def test_favor_attention_approaches_softmax_as_features_grow():
 
     def error(n_features):
         drawn = torch.randn(8, HEADS, n_features, WIDTH, generator=torch.Generator().manual_seed(3))
-        found = [favor_attention(query, key, value, mask, one) - exact for one in drawn]
+        found = [favor(query, key, value, mask, one) - exact for one in drawn]
         return float(torch.stack(found).abs().mean())
 
     few, more, most = error(16), error(256), error(4096)
@@ -72,7 +83,7 @@ def test_favor_attention_is_its_formula_head_by_head(dtype, near):
         weight = q_phi @ k_phi.transpose(1, 2)
         parts.append(weight @ value[..., own] / (weight.sum(-1, keepdim=True) + 1e-6))
 
-    got = favor_attention(*(x.to(dtype) for x in (query, key, value)), mask, drawn)
+    got = favor(*(x.to(dtype) for x in (query, key, value)), mask, drawn)
 
     assert got.dtype == dtype
     torch.testing.assert_close(got.float(), torch.cat(parts, -1), atol=near, rtol=10 * near)
@@ -87,7 +98,7 @@ def test_padded_tokens_change_nothing(kernel, dtype):
     def attend(query, key, value, mask):
         if kernel == "softmax":
             return softmax_attention(query, key, value, mask, HEADS)
-        return favor_attention(query, key, value, mask, features(16))
+        return favor(query, key, value, mask, features(16))
 
     whole = attend(query, key, value, mask)
     noise = torch.where(mask[..., None], 0.0, 7.0).to(dtype)
@@ -100,11 +111,11 @@ def test_padded_tokens_change_nothing(kernel, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_large_states_do_not_overflow_favor_attention(dtype):
+def test_large_states_do_not_overflow_favor(dtype):
     *given, mask = made(40.0)
     query, key, value = (x.to(dtype) for x in given)
 
-    got = favor_attention(query, key, value, mask, features(16))
+    got = favor(query, key, value, mask, features(16))
 
     assert got.isfinite().all()
 
