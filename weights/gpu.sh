@@ -68,7 +68,6 @@ steps_in() { # SECONDS RUN: how many steps of the tried run fit, a tenth kept fo
 }
 shared=(--device "$device" --precision bfloat16 --quiet --set training.data.bucket=8
   --set training.data.max_atoms=40
-  --set model.denoiser.fade_from=-1 --set model.denoiser.fade_to=0 # the shipped weights had fading positions
   ${EXTRA:-})
 try() { # RUN OPTIONS...: sixty steps to be thrown away
   rm -rf "$1"

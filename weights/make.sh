@@ -5,20 +5,21 @@
 #   weights/make.sh DATA RUNS
 #
 # DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz; RUNS gets prepared data and runs.
-# On the machine in the model card: about an hour to prepare, 10 hours to train, 20 minutes to predict for
+# On the machine in the model card: about an hour to prepare, 13 hours to train, 50 minutes to predict for
 # the fit of ranking and confidence.
 #
 # The stages of the first part were run by the code of the first release, whose fingerprints were
 # spoilt otherwise and whose encoder and pair layers were wider by default; both encoders of the
 # first two parts saw spectra simulated by a cruder model, that of the third part poorer ones, 3 % of
 # them of neutral molecules as [M]+. With today's code they give weights like those, not the same
-# ones. The fourth part was run as it stands here; only its denoiser stems from the others. So was the
-# fifth, but that it started from the shipped file of the fourth release; two runs were stopped by hand.
+# ones. The fourth part was run as it stands here; only its denoiser stems from the others. So were the
+# fifth and the seventh, but that each started from the shipped file of the release before; two runs of
+# the fifth were stopped by hand.
 set -euo pipefail
 data=$1 runs=$2
 export OMP_WAIT_POLICY=PASSIVE
 one_core=(--device cpu --precision bfloat16 --threads 1)
-# AdamW but for the fifth part, which has Muon for the matrices.
+# AdamW up to the fourth part, then Muon for the matrices.
 log=(--set training.log_every=50 --set training.optimiser.matrices=adamw)
 small=(--set training.data.max_atoms=40 --set training.data.pairs_per_batch=8000)
 
@@ -28,7 +29,8 @@ small=(--set training.data.max_atoms=40 --set training.data.pairs_per_batch=8000
   --limit 120000 --max-atoms 40
 
 # First part: a wide network. The decoder stopped at step 8,000 of its schedule; the joint stage annealed it.
-wide=(--set model.denoiser.pair_feed=4 --set model.encoder.summary=256 --set model.encoder.dropout=0.1)
+wide=(--set model.denoiser.pair_feed=4 --set model.encoder.summary=256 --set model.encoder.dropout=0.1
+  --set model.denoiser.fade_from=100 --set model.denoiser.fade_to=300) # positions faded up to the sixth part
 duallgd train --stage decoder --data "$runs/structures" -o "$runs/decoder" "${one_core[@]}" "${log[@]}" "${small[@]}" "${wide[@]}" \
   --stop-after 8000 --set training.steps=12500 --set training.validate_every=1500
 duallgd train --stage encoder --data "$runs/massbank" --simulated "$runs/simulated" -o "$runs/encoder" "${one_core[@]}" "${log[@]}" "${wide[@]}" \
@@ -93,15 +95,29 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.steps=1250 --set training.seed=5 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=5.0e-4 \
   --set training.validate_every=2000
 
+# Sixth part: no training; candidates asked for evidence, by the fifth's network.
+
+# Seventh part: a decoder that sees positions at every step, and the encoder of the fifth.
+duallgd train --stage decoder --data "$runs/structures" -o "$runs/decoder7" "${one_core[@]}" "${log[@]}" "${muon[@]}" \
+  --init-denoiser "$runs/joint5" --init-encoder "$runs/joint5" \
+  --set model.denoiser.fade_from=-1 --set model.denoiser.fade_to=0 \
+  --set training.data.max_atoms=40 --set training.data.pairs_per_batch=12000 \
+  --set training.steps=4000 --set training.seed=7 --set training.optimiser.learning_rate=7.0e-4 --set training.validate_every=400
+OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint --data "$runs/massbank" --structures "$runs/structures" \
+  --simulated "$runs/simulated5" -o "$runs/joint7" "${one_core[@]}" "${log[@]}" "${small[@]}" "${muon[@]}" \
+  --init-denoiser "$runs/decoder7" --init-encoder "$runs/encoder5" \
+  --set training.steps=1500 --set training.seed=7 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=5.0e-4 \
+  --set training.validate_every=2000
+
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes
 cp weights/duallgd.train.hashes "$runs/asking.train.hashes"
 
-# Sixth part: the network of the fifth, and what candidates are asked with besides it.
-duallgd weights evidence "$runs/joint5/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
+# What candidates are asked with, besides the network.
+duallgd weights evidence "$runs/joint7/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
 
 # Ranking and confidence are fitted on fold val, one spectrum a molecule.
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
-  --no-mces --no-rivals --weights "$runs/asking.safetensors" -o "$runs/val6"
-duallgd calibrate "$runs/asking.safetensors" --run "$runs/val6/predictions.csv" --truth "$runs/val6/truth.tsv" \
+  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val7"
+duallgd calibrate "$runs/asking.safetensors" --run "$runs/val7/predictions.csv" --truth "$runs/val7/truth.tsv" \
   -o weights/duallgd.safetensors
