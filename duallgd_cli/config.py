@@ -136,7 +136,16 @@ def override(settings: S, assignments: Sequence[str]) -> S:
     Raises:
         ConfigError: An assignment without ``=``, an unknown path or a wrong value.
     """
-    values = dump(settings)
+    return parse(type(settings), merge(dump(settings), assigned(assignments)))
+
+
+def assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    """Plain values that dotted assignments name, later ones over earlier ones.
+
+    Raises:
+        ConfigError: An assignment without ``=``, or a value that is not YAML.
+    """
+    values: dict[str, Any] = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
@@ -145,8 +154,14 @@ def override(settings: S, assignments: Sequence[str]) -> S:
             value = yaml.safe_load(text)
         except yaml.YAMLError:
             raise ConfigError(f"the value of override {assignment!r} is not YAML") from None
-        _assign(values, path.strip(), value)
-    return parse(type(settings), values)
+        values = merge(values, nested(path.strip(), value))
+    return values
+
+
+def nested(path: str, value: object) -> dict[str, Any]:
+    """A value under its dotted path: ``a.b`` and 1 are ``{"a": {"b": 1}}``."""
+    first, *others = path.split(".")
+    return {first: nested(".".join(others), value) if others else value}
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,21 +201,6 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _assign(values: dict[str, Any], path: str, value: object) -> None:
-    *parents, last = path.split(".")
-    node, done = values, ""
-    for name in parents:
-        below = node.get(name)
-        if name not in node:
-            raise ConfigError(_unknown(done + name, name, list(node)))
-        if not isinstance(below, dict):
-            raise ConfigError(f"setting {done}{name} has no field {path[len(done + name) + 1 :]}")
-        node, done = below, f"{done}{name}."
-    if last not in node:
-        raise ConfigError(_unknown(done + last, last, list(node)))
-    node[last] = value
-
-
 def _unknown(path: str, name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
@@ -235,6 +235,8 @@ def _convert_optional(arguments: tuple[object, ...], value: object, path: str) -
 
 
 def _convert_scalar(hint: type, value: object, path: str) -> object:
+    if isinstance(value, Mapping) and value:
+        raise ConfigError(f"setting {path} has no field {next(iter(value))}")
     if hint is float and isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text because it has no dot.
         try:

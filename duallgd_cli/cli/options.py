@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -133,12 +133,5 @@ def settings_of(
     values = config.read_mapping(file) if file is not None else {}
     for path, value in given.items():
         if value is not None:
-            values = config.merge(values, _nested(path, value))
-    return config.override(config.parse(cls, values), assignments)
-
-
-def _nested(path: str, value: object) -> dict[str, Any]:
-    """``sampling.steps`` and 5 as ``{"sampling": {"steps": 5}}``."""
-    for name in reversed(path.split(".")):
-        value = {name: value}
-    return value if isinstance(value, dict) else {}
+            values = config.merge(values, config.nested(path, value))
+    return config.parse(cls, config.merge(values, config.assigned(assignments)))

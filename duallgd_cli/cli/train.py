@@ -68,7 +68,7 @@ def train(
     """
     from duallgd_cli.cli.training_display import training_display
     from duallgd_cli.runtime import Runtime
-    from duallgd_cli.training.presets import run_settings, said_of_model
+    from duallgd_cli.training.presets import run_settings, said
     from duallgd_cli.training.run import TrainingRequest, run_training
 
     chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
@@ -81,8 +81,7 @@ def train(
         structures=structures,
         simulated=simulated,
         init={name: _weights(path) for name, path in init.items() if path is not None},
-        said=said_of_model(config),
-        changes=tuple(change for change in overrides or () if change.strip().startswith("model.")),
+        said=said(config, chosen).get("model", {}),
         stop_after=stop_after,
         minutes=minutes,
     )

@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from duallgd_cli.config import override, parse, read_mapping
+from duallgd_cli.config import assigned, merge, parse, read_mapping
 from duallgd_cli.errors import ConfigError
 from duallgd_cli.training.run import RunSettings
 
@@ -15,17 +15,16 @@ def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
     Raises:
         ConfigError: No such preset or file, or a wrong setting.
     """
-    return override(parse(RunSettings, _read(config)), overrides)
+    return parse(RunSettings, said(config, overrides))
 
 
-def said_of_model(config: str | None) -> dict[str, Any]:
-    """What a preset or a YAML file says of the network, which holds for weights to start from, too.
+def said(config: str | None, overrides: list[str]) -> dict[str, Any]:
+    """Plain values that a preset or a YAML file and dotted overrides name.
 
     Raises:
-        ConfigError: No such preset or file.
+        ConfigError: No such preset or file, or an override that cannot be read.
     """
-    said = _read(config).get("model")
-    return said if isinstance(said, dict) else {}
+    return merge(_read(config), assigned(overrides))
 
 
 def preset_names() -> list[str]:

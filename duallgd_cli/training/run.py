@@ -12,7 +12,7 @@ import torch
 
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
-from duallgd_cli.config import dump, merge, override, parse
+from duallgd_cli.config import dump, merge, parse
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
@@ -56,8 +56,8 @@ class TrainingRequest:
         simulated: Prepared simulated spectra beside measured ones, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
             part go before those of `settings`.
-        said: What a YAML file says of ``model``, which holds for them, too.
-        changes: Dotted assignments such as ``model.denoiser.fade_to=0``, likewise.
+        said: What was said of ``model``, such as ``{"denoiser": {"fade_to": 0}}``, which holds for
+            them, too.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
         atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
@@ -71,7 +71,6 @@ class TrainingRequest:
     simulated: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     said: Mapping[str, Any] = field(default_factory=dict)
-    changes: tuple[str, ...] = ()
     stop_after: int | None = None
     minutes: float | None = None
     atom_order: AtomOrder = "formula"
@@ -126,7 +125,6 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
     settings = parse(ModelSettings, merge(dump(settings), request.said), "model.")
-    settings = override(replace(request.settings, model=settings), request.changes).model
     model = build(settings)
     for name, checkpoint in parts.items():
         prefix = f"{name}."

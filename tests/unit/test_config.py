@@ -99,6 +99,8 @@ def test_overrides_are_applied_in_turn():
         ("denoiser.depth=3", r"unknown setting denoiser\.depth"),
         ("denoise.n_layers=3", r"unknown setting denoise; did you mean denoiser"),
         ("denoiser.rate.x=3", r"setting denoiser\.rate has no field x"),
+        ("denoiser.n_layers.=3", r"setting denoiser\.n_layers has no field"),
+        ("denoiser.n_layers={}", r"must be a whole number, not \{\}"),
         ("denoiser.n_layers=2.5", r"setting denoiser\.n_layers must be a whole number, not 2\.5"),
         ("denoiser.n_layers=true", r"must be a whole number, not True"),
         ("denoiser.rate=fast", r"setting denoiser\.rate must be a number, not 'fast'"),
@@ -121,6 +123,12 @@ def test_overrides_are_applied_in_turn():
 def test_a_wrong_override_says_what_is_wrong(assignment, message):
     with pytest.raises(ConfigError, match=message):
         override(Outer(), [assignment])
+
+
+def test_a_mapping_is_laid_over_what_was_there():
+    whole = override(Outer(), ["denoiser.rate=0.5", "denoiser={n_layers: 3}"]).denoiser
+
+    assert (whole.rate, whole.n_layers) == (0.5, 3)
 
 
 def test_merging_keeps_what_the_changes_do_not_name():

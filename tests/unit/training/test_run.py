@@ -174,10 +174,10 @@ def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
 def test_what_is_set_for_the_network_holds_for_weights_to_start_from(tmp_path, structures):
     trained(tmp_path / "first", structures, "decoder")
     init = {"denoiser": tmp_path / "first" / "model.safetensors"}
-    fading = ("model.denoiser.fade_from=100", "model.denoiser.fade_to=300")
+    fading = {"denoiser": {"fade_from": 100, "fade_to": 300}}
 
     as_before = trained(tmp_path / "as-before", structures, "decoder", init=init)
-    changed = trained(tmp_path / "changed", structures, "decoder", init=init, changes=fading)
+    changed = trained(tmp_path / "changed", structures, "decoder", init=init, said=fading)
 
     assert as_before.settings.denoiser.fade_to == 0
     assert changed.settings.denoiser.fade_to == 300
@@ -189,9 +189,7 @@ def test_sizes_cannot_be_set_for_weights_to_start_from(tmp_path, structures):
     init = {"denoiser": tmp_path / "first" / "model.safetensors"}
 
     with pytest.raises(WeightsError, match="shape"):
-        trained(
-            tmp_path, structures, "decoder", init=init, changes=("model.denoiser.pair_width=32",)
-        )
+        trained(tmp_path, structures, "decoder", init=init, said={"denoiser": {"pair_width": 32}})
 
 
 @pytest.mark.parametrize("stage", ["encoder", "joint"])
