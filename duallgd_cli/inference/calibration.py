@@ -20,10 +20,11 @@ from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.ranking import (
     FEATURES,
     FIRST,
+    PRESENCE,
+    Drawn,
     RankingModel,
     candidate_confidence,
     described,
-    heavy_atoms,
     presence_features,
     sigmoid,
 )
@@ -51,7 +52,7 @@ class ScoredCase:
         is_right: Which candidate is right, bool (C,); at most one, often none.
         keys: InChIKeys, for ties, (C,).
         molecule: InChIKey first block of the truth; its spectra stay in one fold.
-        n_heavy: Heavy atoms of the molecule.
+        drawn: What they come from.
         likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); all 0 where only the key
             of the truth is known.
     """
@@ -60,7 +61,7 @@ class ScoredCase:
     is_right: NDArray[np.bool_]
     keys: tuple[str, ...]
     molecule: str
-    n_heavy: int
+    drawn: Drawn
     likeness: Array
 
     @property
@@ -139,7 +140,7 @@ def scored_case(
         is_right=np.array([block == truth[:14] for block in blocks], dtype=np.bool_),
         keys=tuple(best[block][1] for block in blocks),
         molecule=truth[:14],
-        n_heavy=heavy_atoms(case),
+        drawn=Drawn.of(case, model),
         likeness=np.array([(alike or {}).get(best[block][1], 0.0) for block in blocks]),
     )
 
@@ -185,18 +186,12 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     model = replace(model, n_spectra=len(cases), sharpness=_sharpness(told, model))
     scored = [_sorted_scores(case, model) for case in told]
     features = [
-        presence_features(model.sharpness * score, case.n_heavy)
+        presence_features(model.sharpness * score, case.drawn)
         for case, (score, _) in zip(told, scored, strict=True)
     ]
-    drawn = np.array([bool(is_right.any()) for _, is_right in scored])
-    present, score, lead, atoms = logistic(np.array(features), drawn).tolist()
-    return replace(
-        model,
-        present=present,
-        present_score=score,
-        present_lead=lead,
-        present_atoms=atoms,
-    )
+    is_there = np.array([bool(is_right.any()) for _, is_right in scored])
+    weights = logistic(np.array(features), is_there).tolist()
+    return replace(model, **dict(zip(PRESENCE, weights, strict=True)))
 
 
 def _sharpness(cases: Sequence[ScoredCase], model: RankingModel) -> float:
@@ -237,7 +232,7 @@ def cross_validate(
         model = fit(rest, start)
         for case in fold:
             score, is_right = _sorted_scores(case, model)
-            confidence = candidate_confidence(score, case.n_heavy, model)
+            confidence = candidate_confidence(score, case.drawn, model)
             confidences.append(confidence)
             rights.append(is_right)
             tens.append(float(confidence[:FIRST].sum()))

@@ -28,6 +28,14 @@ FEATURES: Final = (
     "peaks_found",
     "peaks_missed",
 )
+PRESENCE: Final = (
+    "present",
+    "present_score",
+    "present_lead",
+    "present_atoms",
+    "present_share",
+    "present_distinct",
+)
 FIRST: Final = 10
 _FURTHEST_LEAD: Final = 12.0
 
@@ -57,6 +65,8 @@ class RankingModel:
         present_score: Weight there of the highest score.
         present_lead: Weight there of the log-odds of the first candidate's share.
         present_atoms: Weight there of the number of heavy atoms.
+        present_share: Weight there of the log share of the candidate that was drawn most often.
+        present_distinct: Weight there of the log number of candidates a sample.
         n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
     """
 
@@ -75,6 +85,8 @@ class RankingModel:
     present_score: float = 0.0
     present_lead: float = 0.0
     present_atoms: float = 0.0
+    present_share: float = 0.0
+    present_distinct: float = 0.0
     n_spectra: int = 0
 
     def __post_init__(self) -> None:
@@ -85,6 +97,45 @@ class RankingModel:
     def weights(self) -> NDArray[np.float64]:
         """Weights in the order of `FEATURES`, shape (F,)."""
         return np.array([getattr(self, name) for name in FEATURES])
+
+    @property
+    def presence_weights(self) -> NDArray[np.float64]:
+        """Weights in the order of `PRESENCE`."""
+        return np.array([getattr(self, name) for name in PRESENCE])
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the samples of a case say, whatever their molecules are.
+
+    Attributes:
+        n_heavy: Heavy atoms of the largest molecule, 0 without any.
+        log_share: Log share of the molecule that was drawn most often.
+        log_distinct: Log number of distinct molecules a sample.
+    """
+
+    n_heavy: int = 0
+    log_share: float = 0.0
+    log_distinct: float = 0.0
+
+    @classmethod
+    def of(cls, case: Case, model: RankingModel) -> "Drawn":
+        """Count; a share is that among the samples of one hypothesis."""
+        outcomes = [outcome for outcome in case.outcomes if outcome.structures]
+        if not outcomes:
+            return cls()
+        distinct = {one.block for outcome in outcomes for one in outcome.structures}
+        return cls(
+            n_heavy=max(outcome.n_heavy for outcome in outcomes),
+            log_share=max(
+                _log_share(one, outcome, model)
+                for outcome in outcomes
+                for one in outcome.structures
+            ),
+            log_distinct=float(
+                np.log(len(distinct) / sum(one.tallies.sampled for one in outcomes))
+            ),
+        )
 
 
 def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]:
@@ -100,7 +151,7 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
     merged = [_merge(same) for same in by_block.values()]
     merged.sort(key=lambda candidate: (-candidate.score, candidate.inchikey))
     scores = np.array([candidate.score for candidate in merged])
-    confidence = candidate_confidence(scores, heavy_atoms(case), model)
+    confidence = candidate_confidence(scores, Drawn.of(case, model), model)
     candidates = tuple(
         replace(candidate, rank=position + 1, confidence=float(confidence[position]))
         for position, candidate in enumerate(merged)
@@ -122,38 +173,32 @@ def described(
 
 
 def candidate_confidence(
-    scores: NDArray[np.float64], n_heavy: int, model: RankingModel
+    scores: NDArray[np.float64], drawn: Drawn, model: RankingModel
 ) -> NDArray[np.float64]:
     """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most.
 
     Args:
         scores: Best first, (C,).
-        n_heavy: Heavy atoms of the molecule.
+        drawn: What they come from.
         model: Weights.
     """
     if not scores.size:
         return scores
-    weights = [model.present, model.present_score, model.present_lead, model.present_atoms]
     sharp = model.sharpness * scores
-    present = sigmoid(np.dot(presence_features(sharp, n_heavy), weights))
+    present = sigmoid(np.dot(presence_features(sharp, drawn), model.presence_weights))
     return np.asarray(present * np.exp(sharp - _log_sum_exp(sharp)))
 
 
-def presence_features(scores: NDArray[np.float64], n_heavy: int) -> NDArray[np.float64]:
-    """What says whether the right molecule is among the candidates, (4,): see `RankingModel`.
+def presence_features(scores: NDArray[np.float64], drawn: Drawn) -> NDArray[np.float64]:
+    """What says whether the right molecule is among the candidates, in the order of `PRESENCE`.
 
     Args:
         scores: Sharpened, best first, (C,), C at least 1.
-        n_heavy: Heavy atoms of the molecule.
+        drawn: What they come from.
     """
     others = _log_sum_exp(scores[1:]) if scores.size > 1 else -np.inf
     lead = np.clip(scores[0] - others, -_FURTHEST_LEAD, _FURTHEST_LEAD)
-    return np.array([1.0, scores[0], lead, n_heavy])
-
-
-def heavy_atoms(case: Case) -> int:
-    """Of the largest molecule among the candidates, 0 without any."""
-    return max((outcome.n_heavy for outcome in case.outcomes if outcome.structures), default=0)
+    return np.array([1.0, scores[0], lead, drawn.n_heavy, drawn.log_share, drawn.log_distinct])
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -164,16 +209,21 @@ def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def _features(
     structure: Structure, outcome: Outcome, log_prior: float, model: RankingModel
 ) -> tuple[float, ...]:
-    count = structure.samples + model.alternative_weight * structure.alternatives
     agreement = structure.fingerprint_log_likelihood or 0.0
     return (
-        float(np.log(count / outcome.tallies.sampled)),
+        _log_share(structure, outcome, model),
         structure.log_likelihood / outcome.n_heavy,
         agreement / outcome.n_heavy,
         structure.fingerprint_tanimoto or 0.0,
         log_prior,
         structure.repaired / max(1, structure.samples),
     )
+
+
+def _log_share(structure: Structure, outcome: Outcome, model: RankingModel) -> float:
+    """Of the drawn samples that became the structure; a further reading counts less."""
+    count = structure.samples + model.alternative_weight * structure.alternatives
+    return float(np.log(count / outcome.tallies.sampled))
 
 
 def _evidence(structures: Sequence[Structure]) -> list[list[float]]:

@@ -13,7 +13,7 @@ from duallgd_cli.inference.calibration import (
     scored_case,
 )
 from duallgd_cli.inference.prediction import Case
-from duallgd_cli.inference.ranking import FEATURES, RankingModel, sigmoid
+from duallgd_cli.inference.ranking import FEATURES, Drawn, RankingModel, sigmoid
 from tests.unit.inference.test_ranking import outcome, structure
 
 TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -36,7 +36,9 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
             is_right[rng.choice(n_candidates, p=chance)] = True
         keys = tuple(f"{place:014d}" for place in range(n_candidates))
         cases.append(
-            ScoredCase(features, is_right, keys, f"M{number // 3:013d}", 20, np.zeros(n_candidates))
+            ScoredCase(
+                features, is_right, keys, f"M{number // 3:013d}", Drawn(20), np.zeros(n_candidates)
+            )
         )
     return cases
 
@@ -81,7 +83,9 @@ def test_the_order_of_the_spectra_does_not_matter():
 
 def test_a_right_candidate_outweighs_all_that_are_like_it():
     likeness = np.array([0.9, 1.0, 0.3])
-    right = ScoredCase(np.zeros((3, 9)), np.arange(3) == 1, ("a", "b", "c"), "M", 20, likeness)
+    right = ScoredCase(
+        np.zeros((3, 9)), np.arange(3) == 1, ("a", "b", "c"), "M", Drawn(20), likeness
+    )
     wrong = replace(right, is_right=np.zeros(3, bool))
 
     assert right.wanted.sum() == pytest.approx(1)
@@ -167,7 +171,9 @@ def test_calibrated_confidence_is_reliable_on_unseen_spectra():
 
 
 def test_a_spectrum_without_candidates_counts_as_wrong():
-    empty = ScoredCase(np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY", 0, np.zeros(0))
+    empty = ScoredCase(
+        np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY", Drawn(), np.zeros(0)
+    )
     cases = synthetic(30)
 
     with_empty, without = cross_validate([*cases, *[empty] * 30]), cross_validate(cases)
@@ -189,3 +195,15 @@ def test_a_case_is_scored_with_its_truth_by_first_block():
     assert scored.features.shape == (2, len(FEATURES))
     assert scored.is_right.tolist() == [False, True]
     assert scored.features[0, 0] == pytest.approx(np.log(0.1))
+
+
+def test_a_spectrum_whose_samples_agree_is_trusted_more_once_that_was_seen_to_help():
+    cases = synthetic(600, seed=4, present=0.5)
+    agreeing = [
+        replace(case, drawn=Drawn(20, *((-0.5, -2.0) if case.is_right.any() else (-3.0, -0.3))))
+        for case in cases
+    ]
+
+    with_counts, without = cross_validate(agreeing), cross_validate(cases)
+
+    assert with_counts.first_ten.brier < 0.5 * without.first_ten.brier

@@ -5,6 +5,7 @@ from duallgd_cli import config
 from duallgd_cli.inference.prediction import Case, Outcome, Structure, Tallies
 from duallgd_cli.inference.ranking import (
     FEATURES,
+    Drawn,
     RankingModel,
     candidate_confidence,
     rank,
@@ -120,8 +121,8 @@ def test_a_case_without_structures_has_no_candidates():
 def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
     scores = np.log([0.6, 0.3, 0.1])
 
-    certain = candidate_confidence(scores, 20, RankingModel(present=50.0))
-    even = candidate_confidence(scores, 20, RankingModel(present=0.0))
+    certain = candidate_confidence(scores, Drawn(20), RankingModel(present=50.0))
+    even = candidate_confidence(scores, Drawn(20), RankingModel(present=0.0))
 
     np.testing.assert_allclose(certain, [0.6, 0.3, 0.1])
     np.testing.assert_allclose(even, [0.3, 0.15, 0.05])
@@ -130,18 +131,33 @@ def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_dra
 @pytest.mark.parametrize(
     ("weight", "more", "less"),
     [
-        ("present_score", ([1.0, 0.0], 20), ([0.0, -1.0], 20)),
-        ("present_lead", ([0.0, -5.0], 20), ([0.0, -0.1], 20)),
-        ("present_atoms", ([0.0, -1.0], 30), ([0.0, -1.0], 10)),
+        ("present_score", ([1.0, 0.0], Drawn(20)), ([0.0, -1.0], Drawn(20))),
+        ("present_lead", ([0.0, -5.0], Drawn(20)), ([0.0, -0.1], Drawn(20))),
+        ("present_atoms", ([0.0, -1.0], Drawn(30)), ([0.0, -1.0], Drawn(10))),
+        ("present_share", ([0.0], Drawn(log_share=-1.0)), ([0.0], Drawn(log_share=-3.0))),
+        ("present_distinct", ([0.0], Drawn(log_distinct=-0.5)), ([0.0], Drawn(log_distinct=-1.0))),
     ],
 )
 def test_what_says_that_the_right_one_was_drawn(weight, more, less):
     model = RankingModel(present=-3.0, **{weight: 0.5})
 
-    def total(scores, n_heavy):
-        return candidate_confidence(np.array(scores), n_heavy, model).sum()
+    def total(scores, drawn):
+        return candidate_confidence(np.array(scores), drawn, model).sum()
 
     assert total(*more) > total(*less)
+
+
+def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
+    proton = outcome(structure("A", 30, alternatives=10), structure("B", 2), sampled=50)
+    sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
+    failed = Outcome(status="timeout")
+
+    drawn = Drawn.of(Case(0, (), (proton, sodium, failed)), RankingModel(alternative_weight=0.5))
+
+    assert drawn.n_heavy == 10
+    assert drawn.log_share == pytest.approx(np.log(35 / 50))
+    assert drawn.log_distinct == pytest.approx(np.log(3 / 80))
+    assert Drawn.of(Case(0, (), (failed,)), RankingModel()) == Drawn()
 
 
 def test_the_first_ten_have_the_sum_of_their_confidence():
@@ -157,7 +173,7 @@ def test_the_first_ten_have_the_sum_of_their_confidence():
 def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
     model = RankingModel(present=weight, present_lead=weight)
 
-    confidence = candidate_confidence(np.array(scores), 20, model)
+    confidence = candidate_confidence(np.array(scores), Drawn(20), model)
 
     assert np.isfinite(confidence).all()
     assert 0 <= confidence.sum() <= 1 + 1e-12
