@@ -28,6 +28,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
 from duallgd_cli.chem.skeleton import Skeleton, bonds_of
+from duallgd_cli.chem.valence import TIERS
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
 # For rooms that pass molecules on without looking into them.
@@ -115,6 +116,7 @@ def assemble(
     bond_class: NDArray[np.integer],
     atom_class: NDArray[np.integer] | None = None,
     limit: int = 4,
+    tiers: Sequence[int] = TIERS,
 ) -> Assembled | Rejection:
     """Turn bond classes into the molecules of a formula that have these bonds.
 
@@ -127,6 +129,7 @@ def assemble(
         bond_class: Bond class of each pair, shape (M,).
         atom_class: Element of each row, shape (N,); the formula's own order if None.
         limit: How many molecules to return at most.
+        tiers: Kinds of atoms that may occur, see `chem.hydrogens.complete`.
 
     Raises:
         ValueError: The atoms are not those of the formula, or M does not fit their number.
@@ -140,7 +143,7 @@ def assemble(
     skeleton = Skeleton.of(element, bonds_of(n, bond_class))
     draft = _draft(skeleton)
     rank = _canonical_rank(draft)
-    answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge)
+    answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge, tiers)
     if isinstance(answers, Rejection):
         return answers
     with rdBase.BlockLogs():

@@ -32,7 +32,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.kekule import match
 from duallgd_cli.chem.skeleton import Skeleton, bonds_of, pairs
-from duallgd_cli.chem.valence import PROTON_MOVED, USUAL
+from duallgd_cli.chem.valence import ORDINARY
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0
@@ -155,7 +155,7 @@ def repair(
 def _is_molecule(formula: Formula, bond_class: NDArray[np.integer]) -> bool:
     bonds = bonds_of(formula.n_heavy, bond_class)
     skeleton = Skeleton.of(formula.atom_class.tolist(), bonds)
-    answer = complete(skeleton, formula.hydrogens, formula.charge, (USUAL, PROTON_MOVED))
+    answer = complete(skeleton, formula.hydrogens, formula.charge, ORDINARY)
     return not isinstance(answer, Rejection)
 
 

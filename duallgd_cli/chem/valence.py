@@ -22,7 +22,8 @@ SELENIUM: Final = INDEX["Se"]
 USUAL: Final = 1
 PROTON_MOVED: Final = 2
 EXOTIC: Final = 3
-TIERS: Final = (USUAL, PROTON_MOVED, EXOTIC)
+ORDINARY: Final = (USUAL, PROTON_MOVED)
+TIERS: Final = (*ORDINARY, EXOTIC)
 
 # Total valence by element and charge; what RDKit accepts, so that no answer is refused later.
 _VALENCES: Final[dict[str, dict[int, tuple[int, ...]]]] = {

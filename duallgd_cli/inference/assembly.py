@@ -16,6 +16,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import Assembled, Mol, assemble, disassemble
 from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.valence import ORDINARY, TIERS
 from duallgd_cli.errors import MoleculeError
 from duallgd_cli.inference.evidence import Evidence, Witness
 from duallgd_cli.inference.generation import Generated, OutOfTimeError
@@ -153,10 +154,8 @@ def read_matrices(matrices: Matrices) -> list[Reading]:
         passed = time.monotonic() - started
         if matrices.timeout_s is not None and passed > matrices.timeout_s:
             raise OutOfTimeError
-        reading = reader.read(bond_class)
-        if reading.reason and matrices.bond_log_prob is not None:
-            reading = reader.read_repaired(bond_class, matrices.bond_log_prob[place], reading)
-        readings.append(reading)
+        log_prob = None if matrices.bond_log_prob is None else matrices.bond_log_prob[place]
+        readings.append(reader.read(bond_class, log_prob))
     return readings
 
 
@@ -239,25 +238,30 @@ class _Reader:
         self._witness = witness
         self._named: dict[str, Named] = {}
 
-    def read(self, bond_class: NDArray[np.int8]) -> Reading:
-        """What a matrix is as it stands."""
-        result = assemble(self._formula, bond_class)
+    def read(self, bond_class: NDArray[np.int8], log_prob: NDArray[np.float16] | None) -> Reading:
+        """What a matrix is as it stands, after repair, or with atoms of rare kinds; in this order.
+
+        Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two,
+        which are no molecules that anybody meant: a bond drawn wrong is likelier by far.
+        """
+        ordinary = self._read(bond_class, ORDINARY)
+        if ordinary.molecules:
+            return ordinary
+        if log_prob is not None:
+            fixed = repair(self._formula, bond_class, log_prob.astype(np.float32))
+            repaired = None if fixed is None else self._read(fixed, ORDINARY)
+            if repaired is not None and repaired.molecules:
+                return replace(repaired, repaired=True)
+        return self._read(bond_class, TIERS)
+
+    def _read(self, bond_class: NDArray[np.int8], tiers: Sequence[int]) -> Reading:
+        result = assemble(self._formula, bond_class, tiers=tiers)
         if isinstance(result, Rejection):
             return Reading((), reason=result.reason)
         try:
             return Reading(self._names(result))
         except MoleculeError:
             return Reading((), reason="no InChI")
-
-    def read_repaired(
-        self, bond_class: NDArray[np.int8], bond_log_prob: NDArray[np.float16], rejected: Reading
-    ) -> Reading:
-        """What a rejected matrix is after repair, or the rejection where that fails."""
-        repaired = repair(self._formula, bond_class, bond_log_prob.astype(np.float32))
-        if repaired is None:
-            return rejected
-        reading = self.read(repaired)
-        return replace(reading, repaired=True) if reading.molecules else rejected
 
     def _names(self, assembled: Assembled) -> tuple[Named, ...]:
         found = []

@@ -102,6 +102,40 @@ def test_without_log_probabilities_nothing_is_repaired():
     assert tallies.rejected == {"disconnected": 1}
 
 
+def aspirin_with_a_single_bond_for_a_double_one():
+    """All valences hold, but two hydrogens are missing: only rare kinds of atoms make them up."""
+    formula, generated = drawn(ASPIRIN)
+    right = generated.bond_class[0].astype(np.int64)
+    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
+    log_prob[0, np.arange(right.size), right] = -0.01
+    wrong = right.copy()
+    wrong[np.flatnonzero(right == 2)[0]] = 1
+    return formula, wrong.astype(np.int8)[None], log_prob
+
+
+def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_carbocation():
+    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
+
+    structures, tallies = assembled(formula, Generated(wrong, np.zeros(1, np.float32), log_prob))
+
+    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
+    assert (tallies.assembled, tallies.repaired) == (0, 1)
+
+
+@pytest.mark.parametrize("has_log_prob", [True, False])
+def test_rare_kinds_of_atoms_are_the_last_resort(monkeypatch, has_log_prob):
+    monkeypatch.setattr(assembly, "repair", lambda *_: None)
+    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
+
+    structures, tallies = assembled(
+        formula, Generated(wrong, np.zeros(1, np.float32), log_prob if has_log_prob else None)
+    )
+
+    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (1, 0, {})
+    assert all(formula_of(identity.parse_smiles(one.smiles)) == formula for one in structures)
+    assert any("+]" in one.smiles for one in structures)
+
+
 def test_a_sample_that_assembles_is_never_repaired(monkeypatch):
     monkeypatch.setattr(assembly, "repair", lambda *_: pytest.fail("repair was asked"))
     formula, generated = drawn(ASPIRIN)
