@@ -71,8 +71,8 @@ COLUMNS: Final = tuple(field.name for field in fields(Finished))
 
 
 def even_jumps(samples: int = 20) -> SamplingSettings:
-    """How studies sample: with the paper's jumps, so that arms differ in the network alone."""
-    return SamplingSettings(samples=samples, schedule="uniform")
+    """How studies sample: the paper's jumps and steps, so that arms differ in the network alone."""
+    return SamplingSettings(samples=samples, schedule="uniform", time_shift=0.0)
 
 
 @torch.no_grad()

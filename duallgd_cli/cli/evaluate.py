@@ -168,6 +168,7 @@ def evaluate(
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
+    time_shift: options.TimeShift = None,
     temperature: options.Temperature = None,
     train_hashes: Annotated[
         Path | None,
@@ -279,6 +280,7 @@ def evaluate(
         "sampling.steps": steps,
         "sampling.samples": samples,
         "sampling.schedule": schedule,
+        "sampling.time_shift": time_shift,
         "sampling.temperature": temperature,
         "sampling.max_memory_mib": max_memory,
         "sampling.timeout_s": timeout_per_spectrum,

@@ -28,6 +28,14 @@ Schedule = Annotated[
         rich_help_panel=SAMPLING,
     ),
 ]
+TimeShift = Annotated[
+    float | None,
+    typer.Option(
+        help="Tell the network of more noise than there is, by this share of the way to pure "
+        "noise, so that it trusts less what it drew itself. 0 to below 1; by default the weights'.",
+        rich_help_panel=SAMPLING,
+    ),
+]
 Temperature = Annotated[
     float | None,
     typer.Option(help="Below 1 draws the likelier molecules more often.", rich_help_panel=SAMPLING),

@@ -102,6 +102,7 @@ def predict(
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
+    time_shift: options.TimeShift = None,
     temperature: options.Temperature = None,
     seed: Annotated[
         int | None,
@@ -163,6 +164,7 @@ def predict(
         "sampling.samples": samples,
         "sampling.steps": steps,
         "sampling.schedule": schedule,
+        "sampling.time_shift": time_shift,
         "sampling.temperature": temperature,
         "sampling.max_memory_mib": max_memory,
         "sampling.timeout_s": timeout_per_spectrum,

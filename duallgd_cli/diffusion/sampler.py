@@ -112,6 +112,9 @@ class SamplingTask:
         alpha_bar: Cumulative signal share, (T + 1,), likewise.
         noise: Numbers for all S samples.
         temperature: Divides the clean-bond logits.
+        time_shift: Share of the way to T by which the network is told a later step than it is at.
+            It learnt on noised molecules, whose bonds agree; what it draws itself agrees less, and
+            told of more noise it trusts that less ("exposure bias").
         last_jump: How the walk ends.
     """
 
@@ -120,7 +123,12 @@ class SamplingTask:
     alpha_bar: Tensor
     noise: Noise
     temperature: float = 1.0
+    time_shift: float = 0.0
     last_jump: LastJump = most_probable
+
+    def told(self, t: int) -> int:
+        """The step that the network is told at step t."""
+        return t + round(self.time_shift * (len(self.alpha_bar) - 1 - t))
 
 
 @torch.inference_mode()
@@ -146,7 +154,7 @@ def sample(
     remembered: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
-        log_prob = torch.log_softmax(denoise(bond, t).float() / task.temperature, -1)
+        log_prob = torch.log_softmax(denoise(bond, task.told(t)).float() / task.temperature, -1)
         remembered = [*remembered[1 - _REMEMBERED :], log_prob]
         draw = partial(_draw, task, rows, log_prob, bond, (number, t, s))
         bond = draw() if s else task.last_jump(log_prob, draw)

@@ -73,6 +73,11 @@ class Process(Protocol):
         """How sampling jumps where nothing else is asked for."""
         ...
 
+    @property
+    def time_shift(self) -> float:
+        """Likewise by how much more noise the network is told of."""
+        ...
+
 
 def sampling_task(
     process: Process,
@@ -86,7 +91,7 @@ def sampling_task(
 
     Args:
         process: Of the network that denoises.
-        settings: Schedule, steps, samples and temperature.
+        settings: Schedule, steps, samples, temperature and time shift.
         seed: Of the noise.
         n_pairs: M.
         device: Where they are drawn.
@@ -99,6 +104,7 @@ def sampling_task(
         alpha_bar=alpha_bar(process.n_steps).to(device),
         noise=Noise(seed, settings.samples, n_pairs),
         temperature=settings.temperature,
+        time_shift=process.time_shift if settings.time_shift is None else settings.time_shift,
         last_jump=last_jump,
     )
 

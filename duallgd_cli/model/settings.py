@@ -100,14 +100,18 @@ class DiffusionSettings:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
         schedule: How sampling jumps where nothing else is asked for; see `diffusion.jumps`.
+        time_shift: Likewise by how much more noise the network is told of while sampling; see
+            `diffusion.sampler.SamplingTask`.
     """
 
     n_steps: int = 500
     marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
     schedule: str = "quadratic"
+    time_shift: float = 0.25
 
     def __post_init__(self) -> None:
         require(self.n_steps >= 1, "n_steps must be at least 1")
+        require(0 <= self.time_shift < 1, "time_shift must be 0 to below 1")
         require(
             len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
         )

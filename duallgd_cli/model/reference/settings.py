@@ -132,3 +132,8 @@ class ReferenceSettings:
     def schedule(self) -> str:
         """How its sampling jumps."""
         return "uniform"
+
+    @property
+    def time_shift(self) -> float:
+        """It is told the step that it is at."""
+        return 0.0

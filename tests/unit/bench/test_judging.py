@@ -145,4 +145,4 @@ def test_the_marginal_is_that_of_the_molecules_trained_on(tmp_path):
 
 
 def test_studies_jump_evenly_whatever_the_network_would():
-    assert even_jumps(7) == SamplingSettings(samples=7, schedule="uniform")
+    assert even_jumps(7) == SamplingSettings(samples=7, schedule="uniform", time_shift=0.0)

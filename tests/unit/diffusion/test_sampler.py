@@ -51,6 +51,19 @@ def test_temperature_divides_the_logits():
     torch.testing.assert_close(cold.bond_log_prob, expected)
 
 
+@pytest.mark.parametrize(("shift", "told"), [(0.0, [100, 40, 8]), (0.25, [100, 55, 31])])
+def test_the_network_is_told_a_step_nearer_to_pure_noise_than_the_walk_is_at(shift, told):
+    heard = []
+
+    def listening(bond_class, t):
+        heard.append(t)
+        return constant(bond_class, t)
+
+    sample(listening, task(JumpPlan((100, 40, 8, 0)), time_shift=shift), slice(0, 3))
+
+    assert heard == told
+
+
 def test_a_check_may_stop_between_evaluations():
     calls = []
 

@@ -189,6 +189,23 @@ def test_a_written_schedule_is_taken_as_the_named_one(generator, name, steps):
     )
 
 
+def test_the_weights_say_by_how_much_the_time_is_shifted(generator):
+    own = generator.model.settings.diffusion.time_shift
+    drawn = [
+        generator.generate(annotated(), replace(SETTINGS, time_shift=shift), seed=1).log_likelihood
+        for shift in (None, own, 0.9)
+    ]
+
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+
+
+@pytest.mark.parametrize("shift", [-0.1, 1.0])
+def test_a_time_shift_beyond_pure_noise_is_refused(shift):
+    with pytest.raises(ConfigError, match="time_shift must be 0 to below 1"):
+        replace(SETTINGS, time_shift=shift)
+
+
 def test_temperature_moves_the_draw(generator):
     hot = generator.generate(annotated(), replace(SETTINGS, temperature=3.0), seed=1)
     cold = generator.generate(annotated(), replace(SETTINGS, temperature=0.3), seed=1)
