@@ -109,6 +109,8 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.steps=1500 --set training.seed=7 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=5.0e-4 \
   --set training.validate_every=2000
 
+# Eighth part: no training; the seventh's network, sampled with shifted time and read more strictly.
+
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes
 cp weights/duallgd.train.hashes "$runs/asking.train.hashes"
@@ -118,6 +120,6 @@ duallgd weights evidence "$runs/joint7/model.safetensors" --structures "$runs/st
 
 # Ranking and confidence are fitted on fold val, one spectrum a molecule.
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
-  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val7"
-duallgd calibrate "$runs/asking.safetensors" --run "$runs/val7/predictions.csv" --truth "$runs/val7/truth.tsv" \
+  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val8"
+duallgd calibrate "$runs/asking.safetensors" --run "$runs/val8/predictions.csv" --truth "$runs/val8/truth.tsv" \
   -o weights/duallgd.safetensors
