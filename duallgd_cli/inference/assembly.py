@@ -244,13 +244,13 @@ class _Reader:
         Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two,
         which are no molecules that anybody meant: a bond drawn wrong is likelier by far.
         """
-        ordinary = self._read(bond_class, ORDINARY)
-        if ordinary.molecules:
-            return ordinary
         if log_prob is not None:
+            ordinary = self._read(bond_class, ORDINARY)
+            if ordinary.molecules:
+                return ordinary
             fixed = repair(self._formula, bond_class, log_prob.astype(np.float32))
-            repaired = None if fixed is None else self._read(fixed, ORDINARY)
-            if repaired is not None and repaired.molecules:
+            repaired = ordinary if fixed is None else self._read(fixed, ORDINARY)
+            if repaired.molecules:
                 return replace(repaired, repaired=True)
         return self._read(bond_class, TIERS)
 
