@@ -11,6 +11,8 @@ EPILOG: Final = (
     "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
     "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt` · "
     "`duallgd data simulate prepared/structures --like prepared/massbank -o prepared/simulated` · "
+    "`duallgd data select prepared/structures --like prepared/massbank --limit 150000 "
+    "-o prepared/alike` · "
     "`duallgd data pack prepared/structures -o structures.pack --max-atoms 40 --no-keys`"
 )
 
@@ -132,6 +134,30 @@ def simulate(
             advance=advance,
         )
     typer.echo(f"{manifest['spectra']} simulated spectra in {output}", err=True)
+
+
+@app.command("select", epilog=EPILOG)
+def select(
+    structures: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")],
+    output: _OUTPUT,
+    like: Annotated[
+        Path,
+        typer.Option(help="Folder made by 'duallgd data spectra': what is measured is like this."),
+    ],
+    limit: Annotated[int, typer.Option(min=1, help="Training structures to keep.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 1,
+) -> None:
+    """Structures that are like the molecules of measured spectra, to train on with little time.
+
+    A classifier learns to tell the training molecules of the spectra by their Morgan bits;
+    structures are drawn with its odds as weights. Held-out folds are kept whole.
+    """
+    from duallgd_cli.data.likeness import select_alike
+
+    if output.resolve() in {structures.resolve(), like.resolve()}:
+        raise UsageError(f"{output} holds what is chosen from; use another output folder")
+    manifest = select_alike(structures, like, output, limit, seed)
+    typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
 
 
 @app.command("massbank", epilog=EPILOG)

@@ -1,0 +1,132 @@
+"""Structures like those that have been measured, chosen from many that nobody has.
+
+Large collections hold what chemists make; spectra are taken of what occurs. What a network of
+little training has seen should be the latter. A classifier learns to tell the training molecules of
+measured spectra from structures by their Morgan bits; structures are then drawn without
+replacement, with its odds as weights.
+
+Letters: G molecules, F fingerprint bits.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
+
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    MOLECULE_ARRAYS,
+    Molecules,
+    load_molecules,
+    load_spectra,
+    offsets,
+    read_manifest,
+    take,
+    write,
+)
+from duallgd_cli.errors import UnreadableError, UsageError
+
+_N_BITS: Final = 4096
+_COMPARED: Final = 40_000
+_DECAY: Final = 0.002
+_ITERATIONS: Final = 100
+_FURTHEST: Final = 4.0
+_OF_THE_FOLDER: Final = ("format_version", "arrays")
+
+
+@dataclass(frozen=True, eq=False)
+class Bits:
+    """Set Morgan bits of G molecules, one after the other.
+
+    Attributes:
+        bits: int64, flat.
+        offset: Where each molecule's begin, int64 (G,).
+    """
+
+    bits: Tensor
+    offset: Tensor
+
+    @staticmethod
+    def of(molecules: Molecules, rows: NDArray[np.integer[Any]]) -> "Bits":
+        """Those of some molecules."""
+        own = [molecules.fingerprint_bits(int(row)) for row in rows]
+        start = offsets(len(bits) for bits in own)[:-1]
+        flat = np.concatenate(own).astype(np.int64)
+        return Bits(torch.from_numpy(flat), torch.from_numpy(start))
+
+    def log_odds(self, weight: Tensor) -> Tensor:
+        """Of being a measured molecule, (G,), by weights of bits and a constant, (F + 1,)."""
+        table = weight[:-1, None]
+        return embedding_bag(self.bits, table, self.offset, mode="sum")[:, 0] + weight[-1]
+
+
+def select_alike(
+    structures: Path, like: Path, out: Path, limit: int, seed: int = 1
+) -> dict[str, object]:
+    """Write the structures of a prepared folder that are most like measured ones.
+
+    Args:
+        structures: Folder made by `duallgd data structures`.
+        like: Folder made by `duallgd data spectra`; its fold train is looked at.
+        out: Folder for the arrays. Other folds than train are kept whole.
+        limit: Structures of fold train to keep.
+        seed: Of the draw.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UsageError: `structures` holds spectra, or `like` holds none.
+        UnreadableError: One of them has nothing in fold train.
+    """
+    source = read_manifest(structures)
+    if source.get("kind") == "spectra":
+        raise UsageError(f"{structures} holds spectra; give a folder of 'duallgd data structures'")
+    measured = load_spectra(like)
+    molecules = load_molecules(structures)
+    train = np.flatnonzero(molecules.in_folds("train"))
+    known = np.unique(measured.molecule[measured.spectrum_fold == FOLDS.index("train")])
+    if not len(train) or not len(known):
+        raise UnreadableError(f"{like if len(train) else structures} holds nothing in fold train")
+    generator = np.random.default_rng(seed)
+    compared = np.sort(generator.permutation(train)[:_COMPARED])
+    weight = fit_likeness(Bits.of(measured.molecules, known), Bits.of(molecules, compared))
+    log_odds = Bits.of(molecules, train).log_odds(weight).numpy()
+    # The largest of log-weights with Gumbel noise are a draw without replacement by those weights.
+    drawn = np.argsort(-(log_odds.clip(max=_FURTHEST) + generator.gumbel(size=len(train))))
+    rows = np.sort(np.concatenate([train[drawn[:limit]], np.flatnonzero(~molecules.in_folds("train"))]))
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.asarray(getattr(molecules, name)) for name in MOLECULE_ARRAYS
+    }
+    about = {"limit": limit, "seed": seed, "mean_log_odds_before": float(log_odds.mean())}
+    about["mean_log_odds"] = float(log_odds[drawn[:limit]].mean())
+    kept = {name: value for name, value in source.items() if name not in _OF_THE_FOLDER}
+    return write(out, take(arrays, rows), kept | {"molecules": len(rows), "alike": about})
+
+
+def fit_likeness(known: Bits, others: Bits) -> Tensor:
+    """Weights of Morgan bits that tell known molecules from others, float64 (F + 1,).
+
+    Logistic regression, both kinds counting the same, with a small penalty on all weights but the
+    last, the constant.
+    """
+    weight = torch.zeros(_N_BITS + 1, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weight], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        parts = [
+            binary_cross_entropy_with_logits(z, torch.full_like(z, is_known))
+            for z, is_known in ((known.log_odds(weight), 1.0), (others.log_odds(weight), 0.0))
+        ]
+        total = sum(parts, _DECAY / 2 * weight[:-1].square().sum())
+        total.backward()  # type: ignore[no-untyped-call]
+        return total
+
+    optimiser.step(loss)  # type: ignore[arg-type]
+    return weight.detach()
