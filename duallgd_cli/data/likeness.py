@@ -97,16 +97,29 @@ def select_alike(
     compared = np.sort(generator.permutation(train)[:_COMPARED])
     weight = fit_likeness(Bits.of(measured.molecules, known), Bits.of(molecules, compared))
     log_odds = Bits.of(molecules, train).log_odds(weight).numpy()
-    # The largest of log-weights with Gumbel noise are a draw without replacement by those weights.
-    drawn = np.argsort(-(log_odds.clip(max=_FURTHEST) + generator.gumbel(size=len(train))))
-    rows = np.sort(np.concatenate([train[drawn[:limit]], np.flatnonzero(~molecules.in_folds("train"))]))
+    drawn = _drawn(log_odds, limit, generator)
+    held_out = np.flatnonzero(~molecules.in_folds("train"))
     arrays: dict[str, NDArray[Any]] = {
         name: np.asarray(getattr(molecules, name)) for name in MOLECULE_ARRAYS
     }
-    about = {"limit": limit, "seed": seed, "mean_log_odds_before": float(log_odds.mean())}
-    about["mean_log_odds"] = float(log_odds[drawn[:limit]].mean())
+    rows = np.sort(np.concatenate([train[drawn], held_out]))
+    about = {
+        "limit": limit,
+        "seed": seed,
+        "mean_log_odds": float(log_odds[drawn].mean()),
+        "mean_log_odds_before": float(log_odds.mean()),
+    }
     kept = {name: value for name, value in source.items() if name not in _OF_THE_FOLDER}
     return write(out, take(arrays, rows), kept | {"molecules": len(rows), "alike": about})
+
+
+def _drawn(
+    log_odds: NDArray[np.float64], limit: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Places of structures drawn without replacement by their odds."""
+    # The largest of log-weights with Gumbel noise are just that.
+    noise = generator.gumbel(size=len(log_odds))
+    return np.argsort(-(log_odds.clip(max=_FURTHEST) + noise))[:limit]
 
 
 def fit_likeness(known: Bits, others: Bits) -> Tensor:
@@ -125,8 +138,8 @@ def fit_likeness(known: Bits, others: Bits) -> Tensor:
             for z, is_known in ((known.log_odds(weight), 1.0), (others.log_odds(weight), 0.0))
         ]
         total = sum(parts, _DECAY / 2 * weight[:-1].square().sum())
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return total
 
-    optimiser.step(loss)  # type: ignore[arg-type]
+    optimiser.step(loss)
     return weight.detach()
