@@ -8,6 +8,8 @@ from typing import Any
 Records = dict[str, dict[str, Any]]
 
 _DIGITS = 12
+# How well confidence held on a fold says nothing of what later weights stem from, and is long.
+_OF_THE_FIT = "ranking_validation"
 
 
 def lineage(starts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -33,10 +35,14 @@ def _flat(starts: Mapping[str, Any]) -> tuple[dict[str, str], Records]:
         if isinstance(start, str):  # a key: its record is among the ancestors already
             keys[part] = start
             continue
-        own = dict(start)
-        ancestors |= own.pop("ancestors", {})
+        own = _without_fit(start)
+        ancestors |= {key: _without_fit(one) for key, one in own.pop("ancestors", {}).items()}
         own["init"], older = _flat(own.get("init", {}))  # whole records, in older files
         key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:_DIGITS]
         keys[part] = key
         ancestors |= older | {key: own}
     return keys, ancestors
+
+
+def _without_fit(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name != _OF_THE_FIT}

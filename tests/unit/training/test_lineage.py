@@ -46,5 +46,13 @@ def test_older_files_hold_whole_records_which_are_kept_once():
     assert sorted(record["step"] for record in found["ancestors"].values()) == [0, 1, 2]
 
 
+def test_how_well_confidence_held_is_not_handed_on():
+    fitted = descendant({"step": 0, "ranking_validation": {"top1": 0.1}}, 1)
+    newest = descendant(fitted | {"ranking_validation": {"top1": 0.2}}, 2)
+
+    assert "ranking_validation" not in json.dumps(newest)
+    assert sorted(record["step"] for record in newest["ancestors"].values()) == [0, 1]
+
+
 def test_a_run_from_nothing_has_no_ancestors():
     assert lineage({}) == {"init": {}, "ancestors": {}}
