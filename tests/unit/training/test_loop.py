@@ -325,6 +325,7 @@ def test_figures_of_held_out_molecules_are_those_of_the_average(tmp_path):
     assert sorted(figures(tmp_path, "nll_50")) == [6, 12]
 
 
+@pytest.mark.slow
 def test_a_look_at_held_out_molecules_changes_nothing(tmp_path):
     run(tmp_path / "often", made_settings(validate_every=1))
     run(tmp_path / "never", made_settings(validate_every=100))
