@@ -27,6 +27,10 @@ _HOLDOUT = Annotated[
         help="Text file of InChIKey first blocks that must not be trained on; repeatable."
     ),
 ]
+_STRUCTURES = Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")]
+_LIKE = Annotated[
+    Path, typer.Option(help="Folder made by 'duallgd data spectra': what is measured is like this.")
+]
 _WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes; all cores if absent.")]
 
 
@@ -93,12 +97,9 @@ def spectra(
 
 @app.command("simulate", epilog=EPILOG)
 def simulate(
-    structures: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")],
+    structures: _STRUCTURES,
     output: _OUTPUT,
-    like: Annotated[
-        Path,
-        typer.Option(help="Folder made by 'duallgd data spectra': what measured spectra are like."),
-    ],
+    like: _LIKE,
     limit: Annotated[
         int | None, typer.Option(min=1, help="So many structures, at random; all if absent.")
     ] = None,
@@ -118,8 +119,7 @@ def simulate(
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.training.fragment_model import fit_simulator
 
-    if output.resolve() in {structures.resolve(), like.resolve()}:
-        raise UsageError(f"{output} holds what the spectra are made of; use another output folder")
+    _refuse_to_overwrite(output, structures, like)
     load_molecules(structures)  # what is wrong with them is said before minutes are spent
     with counting("steps of the fragment model") as advance:
         simulator, record = fit_simulator(load_spectra(like), steps, seed, advance)
@@ -138,12 +138,9 @@ def simulate(
 
 @app.command("select", epilog=EPILOG)
 def select(
-    structures: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")],
+    structures: _STRUCTURES,
     output: _OUTPUT,
-    like: Annotated[
-        Path,
-        typer.Option(help="Folder made by 'duallgd data spectra': what is measured is like this."),
-    ],
+    like: _LIKE,
     limit: Annotated[int, typer.Option(min=1, help="Training structures to keep.")],
     seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 1,
 ) -> None:
@@ -154,8 +151,7 @@ def select(
     """
     from duallgd_cli.data.likeness import select_alike
 
-    if output.resolve() in {structures.resolve(), like.resolve()}:
-        raise UsageError(f"{output} holds what is chosen from; use another output folder")
+    _refuse_to_overwrite(output, structures, like)
     manifest = select_alike(structures, like, output, limit, seed)
     typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
 
@@ -221,3 +217,8 @@ def unpack(
 
     manifest = unpack(packed, output)
     typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
+
+
+def _refuse_to_overwrite(output: Path, *sources: Path) -> None:
+    if output.resolve() in {source.resolve() for source in sources}:
+        raise UsageError(f"{output} holds what the output is made of; use another output folder")

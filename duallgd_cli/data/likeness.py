@@ -20,12 +20,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from duallgd_cli.data.prepared import (
     FOLDS,
-    MOLECULE_ARRAYS,
+    MANIFEST,
     Molecules,
+    file_sha256,
     load_molecules,
     load_spectra,
     offsets,
+    origin,
     read_manifest,
+    record_of,
     take,
     write,
 )
@@ -36,7 +39,6 @@ _COMPARED: Final = 40_000
 _DECAY: Final = 0.002
 _ITERATIONS: Final = 100
 _FURTHEST: Final = 4.0
-_OF_THE_FOLDER: Final = ("format_version", "arrays")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,18 +101,15 @@ def select_alike(
     log_odds = Bits.of(molecules, train).log_odds(weight).numpy()
     drawn = _drawn(log_odds, limit, generator)
     held_out = np.flatnonzero(~molecules.in_folds("train"))
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.asarray(getattr(molecules, name)) for name in MOLECULE_ARRAYS
-    }
     rows = np.sort(np.concatenate([train[drawn], held_out]))
-    about = {
-        "limit": limit,
-        "seed": seed,
+    like_sha256 = file_sha256(like / MANIFEST)
+    own = {
+        "molecules": len(rows),
+        "made_from": origin(structures, like_sha256=like_sha256, limit=limit, seed=seed),
         "mean_log_odds": float(log_odds[drawn].mean()),
         "mean_log_odds_before": float(log_odds.mean()),
     }
-    kept = {name: value for name, value in source.items() if name not in _OF_THE_FOLDER}
-    return write(out, take(arrays, rows), kept | {"molecules": len(rows), "alike": about})
+    return write(out, take(molecules.arrays(), rows), record_of(source) | own)
 
 
 def _drawn(

@@ -20,13 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_HEAVY
-from duallgd_cli.data.prepared import FOLDS, MANIFEST, load_array, read_manifest, take, write
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    MANIFEST,
+    load_array,
+    read_manifest,
+    record_of,
+    take,
+    write,
+)
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 PACK_VERSION: Final = 1
 _FILTER: Final = {"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 4, "lp": 0, "pb": 0}
 _DICTIONARY_BYTES: Final = (1 << 12, 1 << 26)
-_OF_THE_FOLDER: Final = ("format_version", "arrays")
 _SMALL_GAP: Final = 192
 _LOW_BITS: Final = 6
 
@@ -65,7 +72,7 @@ def pack(
         arrays = take(arrays, _chosen(arrays, max_atoms, limit))
     if not keys:
         arrays["inchikey"] = np.zeros_like(arrays["inchikey"])
-    record = {name: value for name, value in manifest.items() if name not in _OF_THE_FOLDER}
+    record = record_of(manifest)
     if part != {"max_atoms": None, "limit": None, "keys": True}:
         record |= {"molecules": len(arrays["fold"]), "packed": part}
     _save(output, arrays, record)

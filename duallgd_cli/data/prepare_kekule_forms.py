@@ -15,7 +15,6 @@ from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, H
 from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.skeleton import Skeleton
 from duallgd_cli.data.prepared import (
-    MOLECULE_ARRAYS,
     Molecules,
     is_derived,
     load_molecules,
@@ -62,7 +61,7 @@ def prepare_kekule_forms(
     kept = np.array([form is not None for form in forms], bool)
     if not kept.any():
         raise UnreadableError(f"{source} holds no molecule of up to {max_atoms} heavy atoms")
-    arrays = take({name: getattr(molecules, name) for name in MOLECULE_ARRAYS}, rows[kept])
+    arrays = take(molecules.arrays(), rows[kept])
     arrays["bond_type"] = np.concatenate([form for form in forms if form is not None])
     record = {
         "kind": "structures",

@@ -15,7 +15,6 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import (
     FOLDS,
-    MOLECULE_ARRAYS,
     Molecules,
     load_molecules,
     offsets,
@@ -81,8 +80,7 @@ def prepare_simulated(
     for drawn in _work(structures, simulator, rows, selection.seed, workers):
         spectra += drawn
         advance(len(drawn))
-    known = {name: np.asarray(getattr(molecules, name)) for name in MOLECULE_ARRAYS}
-    arrays = take(known, rows) | _spectrum_arrays(spectra, rows)
+    arrays = take(molecules.arrays(), rows) | _spectrum_arrays(spectra, rows)
     source = read_manifest(structures)
     about: dict[str, object] = {
         "kind": "spectra",

@@ -29,6 +29,7 @@ MOLECULE_ARRAYS: Final = (
     "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
     "bit_offset", "bits", "fold", "inchikey",
 )  # fmt: skip
+_OF_THE_FOLDER: Final = ("format_version", "arrays")
 _RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 SPECTRUM_ARRAYS: Final = (
     "molecule", "peak_offset", "subformula_table", "subformula_index", "intensity", "ppm", "mz",
@@ -75,6 +76,10 @@ class Molecules:
 
     def __len__(self) -> int:
         return len(self.fold)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of them, by the names of `MOLECULE_ARRAYS`."""
+        return {name: np.asarray(getattr(self, name)) for name in MOLECULE_ARRAYS}
 
     def atom_class(self, molecule: int) -> NDArray[np.int64]:
         """Element-sorted heavy atoms of one molecule, int64 (N,)."""
@@ -234,6 +239,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}; prepare the data again"
         )
     return manifest
+
+
+def record_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a manifest says of its data: all but the format and the arrays themselves."""
+    return {name: value for name, value in manifest.items() if name not in _OF_THE_FOLDER}
 
 
 def verify(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from duallgd_cli import __main__
 from duallgd_cli.inference import api
+from tests.made_prepared import spectra_folder, structures_folder
 from tests.stub_model import stub_model
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -62,3 +63,11 @@ def spectra():
 @pytest.fixture
 def formulas():
     return EXAMPLES / "formulas.csv"
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    """A folder with prepared structures and spectra."""
+    structures_folder(tmp_path / "structures")
+    spectra_folder(tmp_path / "spectra")
+    return tmp_path

@@ -3,14 +3,6 @@
 import pytest
 
 from duallgd_cli.data.prepared import load_molecules, verify
-from tests.made_prepared import spectra_folder, structures_folder
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    structures_folder(tmp_path / "structures")
-    spectra_folder(tmp_path / "spectra")
-    return tmp_path
 
 
 def test_structures_are_chosen_and_can_be_simulated(duallgd, prepared):

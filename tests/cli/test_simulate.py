@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from duallgd_cli.data.prepared import load_spectra, read_manifest, verify
-from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_prepared import SMILES
 
 # As on a machine that trains and has nothing but torch and numpy to compute with.
 BARE = """
@@ -22,13 +22,6 @@ from duallgd_cli.__main__ import main
 main()
 """
 ARGUMENTS = ["structures", "--like", "spectra", "-o", "made", "--workers", "1", "--steps", "2"]
-
-
-@pytest.fixture
-def prepared(tmp_path):
-    structures_folder(tmp_path / "structures")
-    spectra_folder(tmp_path / "spectra")
-    return tmp_path
 
 
 def test_structures_get_spectra_like_measured_ones(duallgd, prepared):

@@ -6,7 +6,14 @@ import torch
 
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data.likeness import Bits, fit_likeness, select_alike
-from duallgd_cli.data.prepared import load_molecules, read_manifest, verify
+from duallgd_cli.data.prepared import (
+    MANIFEST,
+    file_sha256,
+    load_molecules,
+    origin,
+    read_manifest,
+    verify,
+)
 from duallgd_cli.errors import UnreadableError, UsageError
 from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder
 
@@ -64,8 +71,7 @@ def test_molecules_like_measured_ones_are_chosen(tmp_path):
     esters = chosen.atom_counts[:, INDEX["Cl"]] == 0
     # By chance it would be five.
     assert esters.sum() >= 12
-    about = read_manifest(tmp_path / "alike")["alike"]
-    assert about["mean_log_odds"] > about["mean_log_odds_before"]
+    assert manifest["mean_log_odds"] > manifest["mean_log_odds_before"]
 
 
 def test_held_out_folds_are_kept_whole_and_order_stays(tmp_path):
@@ -79,6 +85,18 @@ def test_held_out_folds_are_kept_whole_and_order_stays(tmp_path):
     assert chosen.fold.tolist() == [0, 0, 1, 1, 2, 3, 3, 3]
     places = [before.inchikey.tolist().index(key) for key in chosen.inchikey.tolist()]
     assert places == sorted(places)
+
+
+def test_the_manifest_says_what_it_was_chosen_from(tmp_path):
+    structures = structures_folder(tmp_path / "all")
+    like = spectra_folder(tmp_path / "measured")
+
+    select_alike(structures, like, tmp_path / "alike", limit=2, seed=7)
+
+    made_from = origin(structures, like_sha256=file_sha256(like / MANIFEST), limit=2, seed=7)
+    manifest = read_manifest(tmp_path / "alike")
+    assert manifest["made_from"] == made_from
+    assert manifest["kind"] == "structures"
 
 
 def test_a_seed_draws_the_same_again_and_another_another(tmp_path):

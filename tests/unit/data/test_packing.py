@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from duallgd_cli.data.packing import pack, unpack
 from duallgd_cli.data.prepared import (
-    MOLECULE_ARRAYS,
     load_molecules,
     load_spectra,
     read_manifest,
@@ -24,8 +23,7 @@ from tests.made_prepared import spectra_folder, structures_folder
 
 def made_folder(folder, molecules):
     """Made molecules as a prepared folder."""
-    arrays = {name: getattr(molecules, name) for name in MOLECULE_ARRAYS}
-    write(folder, arrays, {"kind": "structures", "molecules": len(molecules)})
+    write(folder, molecules.arrays(), {"kind": "structures", "molecules": len(molecules)})
     return folder
 
 
