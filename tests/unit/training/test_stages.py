@@ -250,6 +250,19 @@ def test_an_encoder_batch_holds_measured_and_simulated_spectra(
         assert tuple(own.nonzero().flatten().tolist()) in truth[source]
 
 
+def test_runs_of_any_seed_are_looked_at_by_the_same_spectra(monkeypatch, tmp_path):
+    monkeypatch.setattr("duallgd_cli.training.encoder._VALIDATION_SPECTRA", 1)
+    train, val = SPECTRA[0], SPECTRA[5]
+    spectra = made_spectra(tmp_path / "spectra", train, val, (*val[:3], "40", "val"))
+
+    chosen = {
+        tuple(EncoderStage(spectra, None, replace(SETTINGS, seed=seed)).validation)
+        for seed in range(20)
+    }
+
+    assert len(chosen) == 1
+
+
 def test_without_simulated_spectra_a_batch_is_of_measured_ones(spectra):
     stage = EncoderStage(spectra, None, SETTINGS)
 

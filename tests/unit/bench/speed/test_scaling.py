@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from duallgd_cli.bench.speed import child, plain, scaling
 from duallgd_cli.bench.speed.cells import PARTS, Cell, Reading, Subject, Work
+from duallgd_cli.bench.speed.inputs import Job
 from duallgd_cli.bench.speed.networks import About, DefaultNetwork
 from duallgd_cli.bench.speed.rows import ParityError, median_and_iqr
 from duallgd_cli.errors import DuallgdError, UsageError
@@ -188,6 +190,27 @@ def test_a_fresh_process_reads_what_this_one_does():
         reading.work,
     )
     assert there.memory_mib < 100
+
+
+def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
+    """Exact softmax over dense masks takes minutes at 100 atoms."""
+    runs = []
+
+    def job(cell, runtime):
+        del runtime
+        return Job(lambda: runs.append(cell.atoms) or torch.ones(2), torch.nn.Identity(), 1)
+
+    monkeypatch.setattr(child, "_job", job)
+    monkeypatch.setattr(child, "network_of", lambda subject, kernel: Mock())
+    cell = Cell(SUBJECT, "forward", "softmax", "plain", 9)
+
+    slow, result = child.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=0)))
+
+    assert runs.count(9) == 1
+    assert len(slow.wall_s) == len(slow.cpu_s) == 1
+    assert result.tolist() == [1, 1]
+    quick, _ = child.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=60, repeats=3)))
+    assert len(quick.wall_s) == 3
 
 
 def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
