@@ -4,11 +4,13 @@ Padding is masked with -inf, so a spectrum's result does not depend on its batch
 spectra, K peak rows, F fingerprint bits.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
@@ -21,6 +23,8 @@ _N_CARRIERS: Final = 3
 _STEPS: Final = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0)
 N_COUNT_FEATURES: Final = len(_STEPS) + 1
 _ENERGY_SCALE_EV: Final = 50.0
+# Spectra computed together on a CPU: fewer carry less padding, more fill its caches.
+_AT_ONCE: Final = 16
 
 
 class FormulaTransformer(nn.Module):
@@ -51,6 +55,22 @@ class FormulaTransformer(nn.Module):
 
     def forward(self, peaks: PeakBatch) -> Tensor:
         """Fingerprint logits, (B, F)."""
+        if peaks.mask.device.type == "cpu":
+            summary = self._summary_by_length(peaks)
+        else:
+            summary = self._summary(peaks)
+        return self.fingerprint(self.dropout(relu(self.hidden(summary))))  # type: ignore[no-any-return]
+
+    def _summary_by_length(self, peaks: PeakBatch) -> Tensor:
+        """The same as `_summary` without computing padding, most of a batch of real spectra."""
+        places, parts = [], []
+        for own, part in peaks.by_length(_AT_ONCE):
+            places.append(own)
+            parts.append(self._summary(part))
+        return torch.cat(parts)[torch.cat(places).argsort()]
+
+    def _summary(self, peaks: PeakBatch) -> Tensor:
+        """Whole ion and peaks as one vector, (B, 2 width)."""
         parent = self.parent_out(relu(self.parent_in(count_features(peaks.parent))))
         parent = parent + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
         rows = self.peak_out(relu(self.peak_in(_peak_features(peaks))))
@@ -60,8 +80,7 @@ class FormulaTransformer(nn.Module):
         for layer in self.layers:
             tokens = layer(tokens, mask)
         tokens = self.norm(tokens)
-        summary = torch.cat([tokens[:, 0], self._pooled(tokens, mask)], -1)
-        return self.fingerprint(self.dropout(relu(self.hidden(summary))))  # type: ignore[no-any-return]
+        return torch.cat([tokens[:, 0], self._pooled(tokens, mask)], -1)
 
     def _pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:
         score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
@@ -88,10 +107,19 @@ class _Layer(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+        with self._kernel(tokens):
+            mixed = scaled_dot_product_attention(
+                query, key, value, attn_mask=mask[:, None, None, :]
+            )
         tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
+
+    def _kernel(self, tokens: Tensor) -> AbstractContextManager[None]:
+        # On a CPU the fused kernel's backward pass takes longer than all others together.
+        if self.training and tokens.device.type == "cpu":
+            return sdpa_kernel(SDPBackend.MATH)
+        return nullcontext()
 
 
 def count_features(counts: Tensor) -> Tensor:

@@ -48,6 +48,41 @@ def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone():
         torch.testing.assert_close(together[row], logits(net, spectrum)[0], atol=1e-5, rtol=1e-5)
 
 
+def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypatch):
+    net = encoder(dropout=0.0).train()
+    batch = peak_batch([made(n % 23, seed=n) for n in range(40)])
+
+    def gradients():
+        net.zero_grad()
+        found = net(batch)
+        (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum().backward()
+        return found.detach(), {name: p.grad for name, p in net.named_parameters()}
+
+    found, gradient = gradients()
+    monkeypatch.setattr(FormulaTransformer, "_summary_by_length", FormulaTransformer._summary)
+    expected, whole = gradients()
+
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for name, own in gradient.items():
+        torch.testing.assert_close(own, whole[name], atol=1e-4, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("n_spectra", [1, 7, 16])
+def test_by_length_every_spectrum_comes_once_and_loses_padding_alone(n_spectra):
+    spectra = [made(n, seed=n) for n in (5, 0, 30, 5, 1, 17, 2, 2)]
+    batch = peak_batch(spectra)
+
+    parts = list(batch.by_length(n_spectra))
+
+    assert sorted(int(p) for places, _ in parts for p in places) == list(range(8))
+    assert all(len(places) <= n_spectra for places, _ in parts)
+    for places, part in parts:
+        assert part.mask.any(0).all()
+        for place, mask, mz in zip(places, part.mask, part.mz, strict=True):
+            torch.testing.assert_close(mz[mask], batch.mz[place][batch.mask[place]])
+            assert mask.sum() == len(spectra[place].numbers)
+
+
 def test_what_stands_in_padded_rows_changes_nothing():
     net, batch = encoder(), peak_batch([made(3), made(9)])
     padding = ~batch.mask
