@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 FORMAT: Final = 1
 _MARK: Final = b'{"duallgd_journal":'
 _SYNC_EVERY_S: Final = 0.5
+_WHOLE: Final = "1/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Header:
     settings: Mapping[str, Any]
     model: Mapping[str, Any]
     inputs: tuple[Mapping[str, Any], ...]
-    shard: str = "1/1"
+    shard: str = _WHOLE
 
     def differences(self, other: "Header") -> list[str]:
         """What changed from this header to the other, each as ``name before -> after``."""
@@ -93,6 +94,11 @@ class Contents:
     good_bytes: int = 0
     is_damaged: bool = False
 
+    @property
+    def is_written_out(self) -> bool:
+        """Whether an output holds all of this: shards are in none before they are joined."""
+        return self.end is not None and self.header is not None and self.header.shard == _WHOLE
+
 
 class Journal:
     """An open journal that a run appends to. Use as a context manager."""
@@ -105,7 +111,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
-        """Start a journal; one that holds unfinished work is kept as ``<name>.old``.
+        """Start a journal; one whose work is in no output yet is kept as ``<name>.old``.
 
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
@@ -113,10 +119,13 @@ class Journal:
         with ExitStack() as opened:
             file = opened.enter_context(_open(path))
             contents = scan(path)
-            if contents.lines and contents.end is None:
+            if contents.lines and not contents.is_written_out:
                 old = path.with_name(path.name + ".old")
                 _copy(path, old)
-                logger.warning("the unfinished journal %s was kept as %s", path, old)
+                logger.warning(
+                    "the journal %s was kept as %s: it holds work that is in no output yet",
+                    path, old,
+                )  # fmt: skip
             journal = cls._start(path, file, header)
             opened.pop_all()
         return journal

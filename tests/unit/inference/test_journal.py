@@ -160,6 +160,19 @@ def test_starting_again_keeps_unfinished_work_aside(tmp_path):
     assert not scan(path).lines
 
 
+def test_starting_again_keeps_a_finished_shard_aside(tmp_path):
+    """It is in no output yet: that comes when all shards are joined."""
+    header, path = replace(HEADER, shard="1/2"), tmp_path / "j"
+    with Journal.create(path, header) as journal:
+        fill(journal, case(0))
+        journal.finish({"cases": 1})
+    before = path.read_bytes()
+
+    Journal.create(path, header).close()
+
+    assert (tmp_path / "j.old").read_bytes() == before
+
+
 def test_starting_again_after_a_finished_run_leaves_nothing_behind(tmp_path):
     finished(tmp_path / "j", case(0))
 
