@@ -141,7 +141,7 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.steps=1100 --set training.seed=9 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 \
   --set training.optimiser.ema=0.995 --set training.validate_every=2000
 
-# Tenth part: the encoder goes on, now that a step costs a third, on spectra of structures that are like measured molecules;
+# Tenth part: the encoder goes on, now that spectra cost less than a third, on those of structures that are like measured molecules;
 # the first run was stopped by hand when the cross entropy of fold val rose. Then both.
 encoder10=(--stage encoder --data "$runs/massbank" --simulated "$runs/simalike9" "${one_core[@]}" "${log[@]}" "${muon[@]}"
   --set training.data.spectra_per_batch=128)

