@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.fragment_rows import CARRIED, SHIFTS, Ion, fragment_features
-from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
-from duallgd_cli.data.peaks import MAX_ROWS, PeakRows
+from duallgd_cli.data.fragmentation import fragments, graph_of
+from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
+from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Source, Spectrum
 
 _PROTONATED: Final = BY_NAME["[M+H]+"].index
 _CATION: Final = PERMANENT_CATION.index
@@ -29,11 +32,19 @@ _CHANCE_SPREAD: Final = 1.1
 # Of intensities, which vary less than measured ones about their mean: some of that spread is what
 # the model does not know.
 _INTENSITY_SHARE: Final = 0.8
-_PPM_SPREAD: Final = 2.5
-# Peaks that no simple fragment explains: a fragment less a few atoms, faint.
-_STRANGE_PEAKS: Final = 1.5
-_STRANGE_LOG_INTENSITY: Final = (-3.0, 1.0)
 _FAINTEST: Final = -7.0
+# Spread of a whole spectrum's mass error and of each of its peaks, ppm, by instrument as in
+# `INSTRUMENTS`, with heavy tails; as on fold train.
+_CALIBRATION_PPM: Final = (2.0, 0.5, 4.0)
+_PEAK_PPM: Final = (1.5, 0.4, 3.0)
+_TAIL: Final = 4  # degrees of freedom of a t distribution
+_OF_TOLERANCE: Final = 0.99  # no error is larger: such a peak would not be explained
+# Peaks that no cut of up to three bonds gives, a fragment less a small molecule or two: of 3 peaks
+# of fold train one in seven, of 30 two in five, of 80 six in ten.
+_STRANGE_SHARE: Final = (0.15, 0.03, 1.5)  # of the others: at least, more for each, at most
+_STRANGE_LOG_INTENSITY: Final = (-3.2, 1.3)
+_LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "CH3", "H2", "C", "H")
+_LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
 
 def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
@@ -54,12 +65,13 @@ class Simulator:
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
         self.model = model.eval()
         self.ions = ions
+        self.annotation = AnnotationSettings()
         self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
 
     def spectrum(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
     ) -> PeakRows:
-        """A spectrum that the molecule might give, the most intense `MAX_ROWS` peaks.
+        """A spectrum that the molecule might give, its peaks explained like measured ones.
 
         Args:
             molecules: Prepared molecules.
@@ -78,14 +90,19 @@ class Simulator:
         counts[:, HYDROGEN] += CARRIED[ion.adduct] + SHIFTS[0] + column
         spread = LOG_INTENSITY_SPREAD * _INTENSITY_SHARE
         log_intensity = mean.numpy()[row, column] + generator.normal(0, spread, len(row))
-        strange, faint = _strange(found, generator)
-        return _as_rows(
+        strange, faint = _strange(counts, generator)
+        formula = Formula(
+            tuple(int(n) for n in molecules.atom_counts[molecule]), int(molecules.charge[molecule])
+        )
+        recorded = _recorded(
             np.concatenate([counts, strange]),
             np.concatenate([log_intensity, faint]),
-            molecules.atom_counts[molecule].astype(np.float32),
+            formula.array + np.asarray(ADDUCTS[ion.adduct].change),
             ion,
             generator,
         )
+        hypothesis = Hypothesis(Feature((recorded,)), formula, ADDUCTS[ion.adduct])
+        return from_annotated(annotate(hypothesis, self.annotation))
 
 
 def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
@@ -97,40 +114,53 @@ def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
 
 
 def _strange(
-    found: Fragments, generator: np.random.Generator
+    counts: NDArray[np.float32], generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Counts and log intensities of peaks that are no fragment."""
-    n = int(generator.poisson(_STRANGE_PEAKS))
-    counts = found.counts[generator.integers(0, len(found.counts), n)].copy()
-    counts[:, 0] -= generator.integers(0, 3, n)
-    counts[:, 2] -= generator.integers(0, 2, n)
-    counts[:, HYDROGEN] += generator.integers(-3, 2, n)
-    return counts, generator.normal(*_STRANGE_LOG_INTENSITY, n)
+    """Counts and log intensities of peaks that are no fragment, made from those that are."""
+    least, more, most = _STRANGE_SHARE
+    n = int(generator.poisson(len(counts) * min(least + more * len(counts), most)))
+    strange = counts[generator.integers(0, len(counts), n)] if n else counts[:0]
+    lost = _LOST_COUNTS[generator.integers(0, len(_LOST), (n, 2))]
+    lost[:, 1] *= generator.integers(0, 2, (n, 1))  # one or two
+    return strange - lost.sum(1), generator.normal(*_STRANGE_LOG_INTENSITY, n)
 
 
-def _as_rows(
+def _recorded(
     counts: NDArray[np.float32],
     log_intensity: NDArray[np.float64],
-    neutral: NDArray[np.float32],
+    parent: NDArray[np.integer],
     ion: Ion,
     generator: np.random.Generator,
-) -> PeakRows:
-    """Peaks with intensities, masses and mass errors; the ion itself where nothing else is left."""
-    adduct = ADDUCTS[ion.adduct]
-    parent = neutral + np.asarray(adduct.change, np.float32)
+) -> Spectrum:
+    """A spectrum of these peaks, each m/z once; the ion itself where nothing else is left."""
     possible = (counts >= 0).all(1) & (counts <= parent).all(1) & counts[:, :N_HEAVY].any(1)
     counts, log_intensity = counts[possible], log_intensity[possible]
     if not len(counts):
-        counts, log_intensity = parent[None], np.zeros(1)
+        counts, log_intensity = parent[None].astype(np.float32), np.zeros(1)
     brightest = np.argsort(-log_intensity, kind="stable")
     _, first = np.unique(counts[brightest], axis=0, return_index=True)
-    kept = brightest[np.sort(first)[:MAX_ROWS]]
-    counts, log_intensity = counts[kept], log_intensity[kept]
-    k = len(kept)
-    numbers = np.ones((k, 5), np.float32)
-    relative = np.clip(log_intensity - log_intensity.max(), _FAINTEST, 0)
-    numbers[:, 0] = np.exp(relative)
-    numbers[:, 1] = generator.normal(0, _PPM_SPREAD, k)
-    numbers[:, 2] = ion_mz(counts, adduct.charge)
-    numbers[:, 4] = ion.energy_ev
-    return PeakRows(counts, numbers, np.zeros(k, np.int64), parent, ion.adduct, ion.instrument)
+    kept = brightest[first]
+    exact = ion_mz(counts[kept], ADDUCTS[ion.adduct].charge)
+    mz = exact + _mass_error_da(exact, ion.instrument, generator)
+    order = np.argsort(mz, kind="stable")
+    relative = np.clip(log_intensity[kept] - log_intensity[kept].max(), _FAINTEST, 0)
+    return Spectrum(
+        Source("simulated", 0),
+        "simulated",
+        mz[order],
+        np.exp(relative)[order],
+        collision_energy_ev=None if np.isnan(ion.energy_ev) else ion.energy_ev,
+        instrument=INSTRUMENTS[ion.instrument],
+    )
+
+
+def _mass_error_da(
+    mz: NDArray[np.float64], instrument: int, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Of peaks (K,): one of the whole spectrum and one of each; within the tolerance."""
+    settings = AnnotationSettings()
+    most = _OF_TOLERANCE * settings.tolerance_ppm(INSTRUMENTS[instrument])
+    of_all = _CALIBRATION_PPM[instrument] * generator.standard_t(_TAIL)
+    of_each = _PEAK_PPM[instrument] * generator.standard_t(_TAIL, len(mz))
+    ppm = np.clip(of_all + of_each, -most, most)
+    return np.asarray(ppm * np.maximum(mz, settings.floor_mz) / 1e6)

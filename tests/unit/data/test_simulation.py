@@ -16,8 +16,10 @@ from duallgd_cli.data.fragment_rows import (
 from duallgd_cli.data.fragmentation import fragments, graph_of
 from duallgd_cli.data.peaks import MAX_ROWS
 from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import SMILES, molecules_of
-from tests.made_simulation import QTOF, ion, model_of, simulator
+from tests.made_simulation import ORBITRAP, QTOF, ion, model_of, simulator
 
 SEEDS = range(12)
 CHOLINE, ASPIRIN = 8, 4
@@ -31,7 +33,7 @@ def molecules():
 @pytest.fixture
 def nothing_strange(monkeypatch):
     """Fragments alone, with chances as the model says them."""
-    monkeypatch.setattr(simulation, "_STRANGE_PEAKS", 0.0)
+    monkeypatch.setattr(simulation, "_STRANGE_SHARE", (0.0, 0.0, 0.0))
     monkeypatch.setattr(simulation, "_CHANCE_SPREAD", 0.0)
 
 
@@ -102,7 +104,7 @@ def test_of_two_peaks_of_one_fragment_the_brighter_counts():
 
 def test_some_spectra_of_a_molecule_are_rich_and_some_poor(molecules, monkeypatch):
     """Peaks drawn apart would vary by the root of their number: 1 / sqrt(mean) in the logarithm."""
-    monkeypatch.setattr(simulation, "_STRANGE_PEAKS", 0.0)
+    monkeypatch.setattr(simulation, "_STRANGE_SHARE", (0.0, 0.0, 0.0))
     draw = simulator(ion())
     drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
 
@@ -139,14 +141,27 @@ def test_every_peak_is_a_part_of_the_ion(molecules, row):
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
-def test_masses_are_those_of_the_sub_formulas(molecules, row):
+def test_masses_are_those_of_the_sub_formulas_but_for_their_errors(molecules, row):
     for seed in SEEDS:
         rows = simulator().spectrum(molecules, row, np.random.default_rng(seed))
 
         charge = ADDUCTS[rows.adduct].charge
         exact = rows.subformula.astype(float) @ np.array(MASSES_DA) - charge * ELECTRON_MASS_DA
-        np.testing.assert_allclose(rows.numbers[:, 2], exact, rtol=1e-6)
-        assert np.abs(rows.numbers[:, 1]).max() < 15
+        ppm = rows.numbers[:, 1]
+        np.testing.assert_allclose(rows.numbers[:, 2], exact * (1 + ppm * 1e-6), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("instrument", "least", "most"), [(ORBITRAP, 0.3, 2.5), (QTOF, 3.0, 9.0)])
+def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, most):
+    """Of the whole ion, alone in its place, so that nothing else explains the peak."""
+    draw = simulator(ion(instrument=instrument), log_odds=-50)
+
+    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(300)]
+
+    ppm = np.array([rows.numbers[0, 1] for rows in drawn])
+    assert least < ppm.std() < most
+    assert abs(np.median(ppm)) < ppm.std() / 4
+    assert np.abs(ppm).max() <= AnnotationSettings().tolerance_ppm(INSTRUMENTS[instrument]) + 1e-3
 
 
 @pytest.mark.parametrize("energy", [35.0, float("nan")])
@@ -155,14 +170,27 @@ def test_numbers_look_like_a_spectrum(molecules, energy):
 
     rows = simulator(one).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
 
-    intensity, _, _, share, energies = rows.numbers.T
+    intensity, _, mz, share, energies = rows.numbers.T
     assert intensity.max() == 1
     assert (intensity > 0).all()
-    assert (share == 1).all()
+    np.testing.assert_allclose(share, [1 / (mz == own).sum() for own in mz])
     np.testing.assert_array_equal(energies, np.full(len(energies), energy, np.float32))
     assert not rows.carrier.any()
     assert (ADDUCTS[rows.adduct].name, rows.instrument) == ("[M-H]-", QTOF)
-    assert 1 < len(np.unique(rows.subformula, axis=0)) == len(rows.subformula)
+    assert 1 < len(np.unique(np.column_stack([rows.subformula, mz]), axis=0)) == len(mz)
+
+
+def test_a_peak_has_the_sub_formulas_that_fit_its_mass():
+    """As measured ones do: which of them it is, is for the encoder to find out."""
+    cefalexin = molecules_of("CC1=C(N2C(SC1)C(C2=O)NC(=O)C(c1ccccc1)N)C(=O)O")
+    shares = []
+    for instrument in (ORBITRAP, QTOF):
+        draw = simulator(ion(instrument=instrument))
+        drawn = [draw.spectrum(cefalexin, 0, np.random.default_rng(seed)) for seed in SEEDS]
+        shares.append(np.concatenate([rows.numbers[:, 3] for rows in drawn]))
+
+    assert set((1 / shares[1]).round().tolist()) == {1, 2, 3}
+    assert shares[0].mean() > 1.3 * shares[1].mean()  # masses tell more of them apart
 
 
 def test_ions_are_drawn_by_their_weights(molecules):
@@ -224,23 +252,26 @@ def test_where_nothing_is_seen_the_ion_itself_is_left(nothing_strange, molecules
     assert rows.numbers[:, 0].tolist() == [1]
 
 
-def test_peaks_that_are_no_fragment_are_few_and_faint(molecules):
-    draw = simulator(ion(), log_odds=-50)
+def test_the_richer_a_spectrum_the_more_of_its_peaks_are_no_fragment():
+    few, many = (np.zeros((n, HYDROGEN + 1), np.float32) for n in (3, 60))
+    generator = np.random.default_rng(1)
 
-    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(100)]
+    share = [
+        np.mean([len(simulation._strange(counts, generator)[0]) for _ in range(300)]) / len(counts)
+        for counts in (few, many)
+    ]
 
-    # One row where nothing strange was drawn: the ion itself.
-    assert 1 < np.mean([len(rows.carrier) for rows in drawn]) < 3
-    assert {len(rows.carrier) for rows in drawn} > {1, 2, 3}
+    assert 0.1 < share[0] < 0.4
+    assert 1.2 < share[1] < 1.8
+    assert not len(simulation._strange(few[:0], generator)[0])
 
 
-def test_the_brightest_peaks_are_kept(molecules):
+def test_the_brightest_peaks_are_kept(nothing_strange, molecules):
     rows = simulator(log_odds=50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
     every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
 
     assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
     assert len(rows.carrier) == MAX_ROWS
-    assert (np.diff(rows.numbers[:, 0]) <= 0).all()
     # Had any been kept, intensities would go down to the faintest.
     assert rows.numbers[:, 0].min() > 2 * np.exp(-7)
 
