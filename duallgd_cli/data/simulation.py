@@ -13,17 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION, parent_formula
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.fragment_rows import CARRIED, SHIFTS, Ion, fragment_features
-from duallgd_cli.data.fragmentation import fragments, graph_of
+from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
 from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Source, Spectrum
 
+_ANNOTATION: Final = AnnotationSettings()  # as `data spectra` and `predict` explain by default
 _PROTONATED: Final = BY_NAME["[M+H]+"].index
 _CATION: Final = PERMANENT_CATION.index
 # Of one spectrum's chances together: some spectra are recorded down to their faintest peaks. The
@@ -65,7 +66,6 @@ class Simulator:
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
         self.model = model.eval()
         self.ions = ions
-        self.annotation = AnnotationSettings()
         self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
 
     def spectrum(
@@ -79,9 +79,26 @@ class Simulator:
             generator: Source of randomness.
         """
         place = np.searchsorted(self.share_up_to, generator.random(), side="right")
-        drawn = self.ions[int(place)]
-        ion = _ion_of(molecules, molecule, drawn)
+        ion = _ion_of(molecules, molecule, self.ions[int(place)])
         found = fragments(graph_of(molecules, molecule), generator)
+        counts, log_intensity = self._seen(found, ion, generator)
+        strange, faint = _strange(counts, generator)
+        own = molecules.atom_counts[molecule].tolist()
+        formula = Formula(tuple(own), int(molecules.charge[molecule]))
+        recorded = _recorded(
+            np.concatenate([counts, strange]),
+            np.concatenate([log_intensity, faint]),
+            formula,
+            ion,
+            generator,
+        )
+        hypothesis = Hypothesis(Feature((recorded,)), formula, ADDUCTS[ion.adduct])
+        return from_annotated(annotate(hypothesis, _ANNOTATION))
+
+    def _seen(
+        self, found: Fragments, ion: Ion, generator: np.random.Generator
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Counts (K, N_ELEMENTS) and log intensities (K,) of the fragments that are peaks."""
         with torch.inference_mode():
             presence, mean = self.model(torch.from_numpy(fragment_features(found, ion)))
         chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))
@@ -89,20 +106,7 @@ class Simulator:
         counts = found.counts[row].copy()
         counts[:, HYDROGEN] += CARRIED[ion.adduct] + SHIFTS[0] + column
         spread = LOG_INTENSITY_SPREAD * _INTENSITY_SHARE
-        log_intensity = mean.numpy()[row, column] + generator.normal(0, spread, len(row))
-        strange, faint = _strange(counts, generator)
-        formula = Formula(
-            tuple(int(n) for n in molecules.atom_counts[molecule]), int(molecules.charge[molecule])
-        )
-        recorded = _recorded(
-            np.concatenate([counts, strange]),
-            np.concatenate([log_intensity, faint]),
-            formula.array + np.asarray(ADDUCTS[ion.adduct].change),
-            ion,
-            generator,
-        )
-        hypothesis = Hypothesis(Feature((recorded,)), formula, ADDUCTS[ion.adduct])
-        return from_annotated(annotate(hypothesis, self.annotation))
+        return counts, mean.numpy()[row, column] + generator.normal(0, spread, len(row))
 
 
 def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
@@ -128,11 +132,12 @@ def _strange(
 def _recorded(
     counts: NDArray[np.float32],
     log_intensity: NDArray[np.float64],
-    parent: NDArray[np.integer],
+    formula: Formula,
     ion: Ion,
     generator: np.random.Generator,
 ) -> Spectrum:
     """A spectrum of these peaks, each m/z once; the ion itself where nothing else is left."""
+    parent = parent_formula(formula, ADDUCTS[ion.adduct]).array
     possible = (counts >= 0).all(1) & (counts <= parent).all(1) & counts[:, :N_HEAVY].any(1)
     counts, log_intensity = counts[possible], log_intensity[possible]
     if not len(counts):
@@ -158,9 +163,8 @@ def _mass_error_da(
     mz: NDArray[np.float64], instrument: int, generator: np.random.Generator
 ) -> NDArray[np.float64]:
     """Of peaks (K,): one of the whole spectrum and one of each; within the tolerance."""
-    settings = AnnotationSettings()
-    most = _OF_TOLERANCE * settings.tolerance_ppm(INSTRUMENTS[instrument])
+    most = _OF_TOLERANCE * _ANNOTATION.tolerance_ppm(INSTRUMENTS[instrument])
     of_all = _CALIBRATION_PPM[instrument] * generator.standard_t(_TAIL)
     of_each = _PEAK_PPM[instrument] * generator.standard_t(_TAIL, len(mz))
     ppm = np.clip(of_all + of_each, -most, most)
-    return np.asarray(ppm * np.maximum(mz, settings.floor_mz) / 1e6)
+    return np.asarray(ppm * np.maximum(mz, _ANNOTATION.floor_mz) / 1e6)
