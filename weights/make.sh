@@ -157,8 +157,8 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.steps=900 --set training.seed=23 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 \
   --set training.optimiser.ema=0.995 --set training.validate_every=2000
 
-# Eleventh part: simulated spectra are explained like measured ones, by every sub-formula that fits their masses and errors (commit 396abe9;
-# those of the parts before had no such errors and told which sub-formula it was). The encoder learns on those, then both.
+# Eleventh part: simulated spectra are explained like measured ones, by the sub-formulas that fit (commit 396abe9;
+# those of the parts before told which one it was). The encoder learns on those, then both.
 simulate11=(duallgd data simulate "$runs/alike9" --like "$runs/massbank" --max-atoms 40 --seed 12)
 [ -f "$runs/simulated11/manifest.json" ] || "${simulate11[@]}" -o "$runs/simulated11" --limit 60000
 [ -f "$runs/simalike11/manifest.json" ] || "${simulate11[@]}" -o "$runs/simalike11" --limit 150000
