@@ -144,8 +144,7 @@ def _spectrum_arrays(
     adduct = np.array([s.adduct for s in spectra], np.int8)
     charge = np.array([a.charge for a in ADDUCTS])[adduct]
     parent = np.stack([s.parent for s in spectra])
-    # Of a spectrum with no peak that can be explained, nothing is known.
-    energy = np.array([s.numbers[0, 4] if len(s.numbers) else np.nan for s in spectra])
+    energy = np.array([s.numbers[0, 4] for s in spectra])
     return {
         "molecule": np.arange(len(rows), dtype=np.int32),
         "peak_offset": offsets(len(s.carrier) for s in spectra),

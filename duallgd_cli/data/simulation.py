@@ -22,6 +22,7 @@ from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Source, Spectrum
 
 _ANNOTATION: Final = AnnotationSettings()  # as `data spectra` and `predict` explain by default
@@ -35,7 +36,7 @@ _CHANCE_SPREAD: Final = 1.1
 _INTENSITY_SHARE: Final = 0.8
 _FAINTEST: Final = -7.0
 # Spread of a whole spectrum's mass error and of each of its peaks, ppm, by instrument as in
-# `INSTRUMENTS`, with heavy tails; as on fold train.
+# `INSTRUMENTS`, with heavy tails; near those of fold train, which has none of an unknown one.
 _CALIBRATION_PPM: Final = (2.0, 0.5, 4.0)
 _PEAK_PPM: Final = (1.5, 0.4, 3.0)
 _TAIL: Final = 4  # degrees of freedom of a t distribution
@@ -139,6 +140,7 @@ def _recorded(
     """A spectrum of these peaks, each m/z once; the ion itself where nothing else is left."""
     parent = parent_formula(formula, ADDUCTS[ion.adduct]).array
     possible = (counts >= 0).all(1) & (counts <= parent).all(1) & counts[:, :N_HEAVY].any(1)
+    possible &= excess(counts) >= LEAST_EXCESS  # no ion holds more hydrogens
     counts, log_intensity = counts[possible], log_intensity[possible]
     if not len(counts):
         counts, log_intensity = parent[None].astype(np.float32), np.zeros(1)

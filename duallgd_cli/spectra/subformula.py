@@ -10,7 +10,7 @@ Letters: W wanted masses, K matches, P parts of a table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,11 @@ class SubformulaTable:
         for table, part in zip((self._small, self._large), matches.parts, strict=True):
             table.fill(part[rows], counts)
         return counts
+
+
+def excess(counts: NDArray[Any]) -> NDArray[Any]:
+    """Twice (unsaturation minus one) of atoms (K, N_ELEMENTS), shape (K,)."""
+    return np.asarray(counts @ np.array(_EXCESS))
 
 
 def _empty_parts() -> _Parts:

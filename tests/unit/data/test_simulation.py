@@ -17,6 +17,7 @@ from duallgd_cli.data.fragmentation import fragments, graph_of
 from duallgd_cli.data.peaks import MAX_ROWS
 from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import SMILES, molecules_of
 from tests.made_simulation import ORBITRAP, QTOF, ion, model_of, simulator
@@ -245,6 +246,14 @@ def test_the_likelier_a_fragment_the_more_often_it_is_seen(nothing_strange, mole
     assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
 
 
+def test_every_peak_that_is_recorded_can_be_explained(nothing_strange, molecules):
+    """Ethanol with five hydrogens more is no ion: nothing would explain such a peak."""
+    rows = simulator(log_odds=50, shift=5).spectrum(molecules, 0, np.random.default_rng(1))
+
+    assert len(rows.carrier)
+    assert (excess(rows.subformula) >= LEAST_EXCESS).all()
+
+
 def test_where_nothing_is_seen_the_ion_itself_is_left(nothing_strange, molecules):
     rows = simulator(log_odds=-50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
 
@@ -256,17 +265,18 @@ def test_the_richer_a_spectrum_the_more_of_its_peaks_are_no_fragment():
     few, many = (np.zeros((n, HYDROGEN + 1), np.float32) for n in (3, 60))
     generator = np.random.default_rng(1)
 
-    share = [
-        np.mean([len(simulation._strange(counts, generator)[0]) for _ in range(300)]) / len(counts)
-        for counts in (few, many)
-    ]
+    drawn = [[simulation._strange(counts, generator) for _ in range(300)] for counts in (few, many)]
 
+    share = [
+        np.mean([len(own) for own, _ in each]) / n for each, n in zip(drawn, (3, 60), strict=True)
+    ]
     assert 0.1 < share[0] < 0.4
     assert 1.2 < share[1] < 1.8
+    assert np.median(np.concatenate([faint for _, faint in drawn[1]])) < -2
     assert not len(simulation._strange(few[:0], generator)[0])
 
 
-def test_the_brightest_peaks_are_kept(nothing_strange, molecules):
+def test_the_brightest_peaks_are_kept(molecules):
     rows = simulator(log_odds=50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
     every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
 
