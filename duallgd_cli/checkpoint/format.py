@@ -67,9 +67,9 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
     """
     metadata = {
         "format_version": str(FORMAT_VERSION),
-        "settings": json.dumps(dump(checkpoint.settings)),
-        "record": json.dumps(checkpoint.record),
-        "ranking": json.dumps(checkpoint.ranking),
+        "settings": _compact(dump(checkpoint.settings)),
+        "record": _compact(checkpoint.record),
+        "ranking": _compact(checkpoint.ranking),
     }
     evidence = {_EVIDENCE + name: t for name, t in checkpoint.evidence.items()}
     tensors = {
@@ -120,6 +120,10 @@ def load(path: Path) -> Checkpoint:
     named = [name for name in floats if name.startswith(_EVIDENCE)]
     evidence = {name.removeprefix(_EVIDENCE): floats.pop(name) for name in named}
     return Checkpoint(settings, floats, values[1], values[2], evidence)
+
+
+def _compact(values: object) -> str:
+    return json.dumps(values, separators=(",", ":"))  # records of many ancestors grow long
 
 
 def sha256(path: Path) -> str:

@@ -1,5 +1,6 @@
 """`duallgd data`: structures and labelled spectra to prepared folders, and what is made of them."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -111,18 +112,27 @@ def simulate(
     """Simulated spectra of structures, for training the encoder and the joint stage.
 
     A fragment model is fitted on fold train of the measured spectra; it says which fragments of a
-    structure are seen, and how intense.
+    structure are seen, and how intense. Measured spectra of fold val are compared with simulated
+    ones of the same ions.
     """
+    import numpy as np
+
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.training.fragment_model import fit_simulator
+    from duallgd_cli.training.resemblance import compare
 
     _refuse_to_overwrite(output, structures, like)
     load_molecules(structures)  # what is wrong with them is said before minutes are spent
+    spectra = load_spectra(like)
     with counting("steps of the fragment model") as advance:
-        simulator, record = fit_simulator(load_spectra(like), steps, seed, advance)
+        simulator, record = fit_simulator(spectra, steps, seed, advance)
+    traits = compare(simulator, spectra, "val", np.random.default_rng(seed))
+    for name, own in traits.items():
+        typer.echo(f"fold val, {name}: {own}", err=True)
+    record["resemblance"] = {name: asdict(own) for name, own in traits.items()}
     with counting("spectra") as advance:
         manifest = prepare_simulated(
             structures,

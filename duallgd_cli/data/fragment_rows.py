@@ -4,7 +4,7 @@ Plain arrays without a network, for processes that only assemble. C fragments, K
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS, N_HEAVY
 from duallgd_cli.data.fragmentation import N_CUT_FEATURES, Fragments
+from duallgd_cli.spectra.subformula import excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 
 # Ions whose fragments are understood, and the hydrogens that carry their charge.
@@ -25,7 +26,11 @@ SHIFTS: Final = tuple(range(-5, 6))
 _RAMP: Final = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0], np.float32)
 _COUNT_SCALE: Final = 20
 _N_ION_FEATURES: Final = len(ADDUCTS) + len(INSTRUMENTS) + 2
-N_INPUTS: Final = 2 * N_ELEMENTS * (len(_RAMP) + 1) + N_CUT_FEATURES + _N_ION_FEATURES
+_N_ELECTRON_FEATURES: Final = 2
+N_INPUTS: Final = (
+    2 * N_ELEMENTS * (len(_RAMP) + 1) + N_CUT_FEATURES + _N_ELECTRON_FEATURES + _N_ION_FEATURES
+)
+_UNSATURATION_SCALE: Final = 20
 _ENERGY_SCALE_EV: Final = 50.0
 _SHIFT_COST: Final = 0.4
 # Any numbers that tell combinations of heavy atoms apart.
@@ -55,7 +60,15 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
         about[-2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
-    return np.concatenate([_ramps(found.counts), _ramps(lost), found.cuts, about], 1)
+    parts = [_ramps(found.counts), _ramps(lost), found.cuts, _electrons(found, ion), about]
+    return np.concatenate(parts, 1)
+
+
+def same_heavy_atoms(
+    counts: NDArray[np.floating], others: NDArray[np.floating]
+) -> NDArray[np.bool_]:
+    """Which rows (K, N_ELEMENTS) hold the heavy atoms of one of the others (C, N_ELEMENTS)."""
+    return np.isin(_heavy_key(counts), _heavy_key(others))
 
 
 def measured_intensity(
@@ -75,9 +88,7 @@ def measured_intensity(
         subformula: Of the peak rows, (K, N_ELEMENTS).
         intensity: Likewise, (K,).
     """
-    own = found.counts[:, :N_HEAVY].astype(np.int64) @ _KEY
-    peak = subformula[:, :N_HEAVY].astype(np.int64) @ _KEY
-    k, c = np.nonzero(peak[:, None] == own)
+    k, c = np.nonzero(_heavy_key(subformula)[:, None] == _heavy_key(found.counts))
     carried = found.counts[c, HYDROGEN] + CARRIED[ion.adduct]
     shift = subformula[k, HYDROGEN].astype(np.int64) - carried.astype(np.int64)
     reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
@@ -85,10 +96,25 @@ def measured_intensity(
     by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
     _, first = np.unique(k[by_cost], return_index=True)
     chosen = by_cost[first]
-    result = np.zeros((len(own), len(SHIFTS)), np.float32)
+    result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)
     place = (c[chosen], shift[chosen] - SHIFTS[0])
     np.maximum.at(result, place, intensity[k[chosen]].astype(np.float32))
     return result
+
+
+def _heavy_key(counts: NDArray[Any]) -> NDArray[np.int64]:
+    key: NDArray[np.int64] = counts[:, :N_HEAVY].astype(np.int64) @ _KEY
+    return key
+
+
+def _electrons(found: Fragments, ion: Ion) -> NDArray[np.float32]:
+    """Of fragments as they are, with the charge, (C, 2): is one unpaired, and unsaturation.
+
+    Ions with all electrons paired are by far the commoner ones; which numbers of hydrogens give
+    them cannot be told from the ramps.
+    """
+    beyond = excess(found.counts) - CARRIED[ion.adduct]  # one less for each hydrogen
+    return np.stack([beyond % 2 == 0, beyond / _UNSATURATION_SCALE], 1).astype(np.float32)
 
 
 def _ramps(counts: NDArray[np.float32]) -> NDArray[np.float32]:

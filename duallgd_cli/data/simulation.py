@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION, parent_formula
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.fragment_rows import CARRIED, SHIFTS, Ion, fragment_features
+from duallgd_cli.data.fragment_rows import (
+    CARRIED,
+    SHIFTS,
+    Ion,
+    fragment_features,
+    same_heavy_atoms,
+)
 from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
 from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.prepared import Molecules
@@ -31,9 +37,6 @@ _CATION: Final = PERMANENT_CATION.index
 # Of one spectrum's chances together: some spectra are recorded down to their faintest peaks. The
 # logarithm of how many peaks were annotated varies by 1.2 on fold train, by 0.6 without this.
 _CHANCE_SPREAD: Final = 1.1
-# Of intensities, which vary less than measured ones about their mean: some of that spread is what
-# the model does not know.
-_INTENSITY_SHARE: Final = 0.8
 _FAINTEST: Final = -7.0
 # Spread of a whole spectrum's mass error and of each of its peaks, ppm, by instrument as in
 # `INSTRUMENTS`, with heavy tails; near those of fold train, which has none of an unknown one.
@@ -41,11 +44,14 @@ _CALIBRATION_PPM: Final = (2.0, 0.5, 4.0)
 _PEAK_PPM: Final = (1.5, 0.4, 3.0)
 _TAIL: Final = 4  # degrees of freedom of a t distribution
 _OF_TOLERANCE: Final = 0.99  # no error is larger: such a peak would not be explained
-# Peaks that no cut of up to three bonds gives, a fragment less a small molecule or two: of 3 peaks
-# of fold train one in seven, of 30 two in five, of 80 six in ten.
-_STRANGE_SHARE: Final = (0.15, 0.03, 1.5)  # of the others: at least, more for each, at most
-_STRANGE_LOG_INTENSITY: Final = (-3.2, 1.3)
-_LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "CH3", "H2", "C", "H")
+# Peaks that no cut of up to three bonds gives, a fragment less up to three small molecules: of 3
+# peaks of fold train one in seven, of 30 two in five, of 80 six in ten. On Orbitraps they have the
+# mass errors of the others, and as seldom an unpaired electron, so they are no noise.
+_STRANGE_SHARE: Final = (0.2, 0.035, 1.8)  # of the others: at least, more for each, at most
+_STRANGE_LOG_INTENSITY: Final = (-3.4, 1.6)
+_LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "H2", "C2H2O", "CH4")
+_LOST_AT_MOST: Final = 3
+_TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
 
@@ -83,7 +89,7 @@ class Simulator:
         ion = _ion_of(molecules, molecule, self.ions[int(place)])
         found = fragments(graph_of(molecules, molecule), generator)
         counts, log_intensity = self._seen(found, ion, generator)
-        strange, faint = _strange(counts, generator)
+        strange, faint = _strange(counts, found, generator)
         own = molecules.atom_counts[molecule].tolist()
         formula = Formula(tuple(own), int(molecules.charge[molecule]))
         recorded = _recorded(
@@ -106,8 +112,8 @@ class Simulator:
         row, column = np.nonzero(generator.random(chance.shape) < chance)
         counts = found.counts[row].copy()
         counts[:, HYDROGEN] += CARRIED[ion.adduct] + SHIFTS[0] + column
-        spread = LOG_INTENSITY_SPREAD * _INTENSITY_SHARE
-        return counts, mean.numpy()[row, column] + generator.normal(0, spread, len(row))
+        wobble = generator.normal(0, LOG_INTENSITY_SPREAD, len(row))
+        return counts, mean.numpy()[row, column] + wobble
 
 
 def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
@@ -119,15 +125,20 @@ def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
 
 
 def _strange(
-    counts: NDArray[np.float32], generator: np.random.Generator
+    counts: NDArray[np.float32], found: Fragments, generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Counts and log intensities of peaks that are no fragment, made from those that are."""
+    """Counts and log intensities of peaks that no cut gives, made from those that are seen."""
     least, more, most = _STRANGE_SHARE
     n = int(generator.poisson(len(counts) * min(least + more * len(counts), most)))
-    strange = counts[generator.integers(0, len(counts), n)] if n else counts[:0]
-    lost = _LOST_COUNTS[generator.integers(0, len(_LOST), (n, 2))]
-    lost[:, 1] *= generator.integers(0, 2, (n, 1))  # one or two
-    return strange - lost.sum(1), generator.normal(*_STRANGE_LOG_INTENSITY, n)
+    tries = n * _TRIES
+    drawn = counts[generator.integers(0, len(counts), tries)] if n else counts[:0]
+    lost = _LOST_COUNTS[generator.integers(0, len(_LOST), (tries, _LOST_AT_MOST))]
+    how_many = generator.integers(1, _LOST_AT_MOST + 1, (tries, 1))
+    lost *= (np.arange(_LOST_AT_MOST) < how_many)[..., None]
+    drawn = drawn - lost.sum(1)
+    able = (drawn >= 0).all(1) & ~same_heavy_atoms(drawn, found.counts)
+    strange = drawn[able][:n]
+    return strange, generator.normal(*_STRANGE_LOG_INTENSITY, len(strange))
 
 
 def _recorded(

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.skeleton import bonds_of
-from duallgd_cli.data.fragment_rows import CARRIED, Ion, fragment_features, measured_intensity
+from duallgd_cli.data.fragment_rows import (
+    CARRIED,
+    N_INPUTS,
+    Ion,
+    fragment_features,
+    measured_intensity,
+)
 from duallgd_cli.data.fragmentation import MolecularGraph, fragments
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
@@ -65,15 +71,21 @@ class EvidenceModel:
         """From the arrays of a weights file.
 
         Raises:
-            WeightsError: One is missing.
+            WeightsError: One is missing, or fragments were described otherwise when it was fitted.
         """
         try:
             layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _NAMES)
-            return cls(tensors["log_prevalence"], layers)
+            log_prevalence = tensors["log_prevalence"]
         except KeyError as error:
             raise WeightsError(
                 f"the weights hold no {error} of evidence; run 'duallgd weights evidence'"
             ) from None
+        if layers[0][0].shape[1] != N_INPUTS:
+            raise WeightsError(
+                "the evidence in the weights was fitted by another version of duallgd; use that "
+                "version, or fit it anew with 'duallgd weights evidence'"
+            )
+        return cls(log_prevalence, layers)
 
     def log_odds(self, features: Floats) -> Floats:
         """Of a peak of each fragment and hydrogen shift, (C, H), from rows (C, N_INPUTS)."""

@@ -128,6 +128,17 @@ def test_features_tell_fragment_ion_and_energy_apart():
     assert not np.array_equal(unknown, zero)
 
 
+def test_features_tell_whether_an_electron_is_unpaired():
+    """Ethanol less an electron is a radical, protonated it is none; else adducts differ by name."""
+    whole = [fragment_features(found_in("CCO"), ion(name))[0] for name in ("[M]+", "[M+H]+")]
+
+    n_adducts_and_later = len(ADDUCTS) + len(INSTRUMENTS) + 2
+    radical, protonated = (row[:-n_adducts_and_later] for row in whole)
+    (unpaired, unsaturation) = np.flatnonzero(radical != protonated)
+    assert (radical[unpaired], protonated[unpaired]) == (1, 0)
+    assert radical[unsaturation] > protonated[unsaturation]
+
+
 @pytest.mark.parametrize("row", range(len(SMILES)))
 def test_every_peak_is_a_part_of_the_ion(molecules, row):
     for seed in SEEDS:
@@ -262,18 +273,35 @@ def test_where_nothing_is_seen_the_ion_itself_is_left(nothing_strange, molecules
 
 
 def test_the_richer_a_spectrum_the_more_of_its_peaks_are_no_fragment():
-    few, many = (np.zeros((n, HYDROGEN + 1), np.float32) for n in (3, 60))
-    generator = np.random.default_rng(1)
+    few, many = (np.full((n, HYDROGEN + 1), 40, np.float32) for n in (3, 60))
+    found, generator = found_in("CCO"), np.random.default_rng(1)
 
-    drawn = [[simulation._strange(counts, generator) for _ in range(300)] for counts in (few, many)]
+    drawn = [
+        [simulation._strange(counts, found, generator) for _ in range(300)]
+        for counts in (few, many)
+    ]
 
     share = [
         np.mean([len(own) for own, _ in each]) / n for each, n in zip(drawn, (3, 60), strict=True)
     ]
-    assert 0.1 < share[0] < 0.4
-    assert 1.2 < share[1] < 1.8
+    assert 0.1 < share[0] < 0.5
+    assert 1.4 < share[1] < 2
     assert np.median(np.concatenate([faint for _, faint in drawn[1]])) < -2
-    assert not len(simulation._strange(few[:0], generator)[0])
+    assert not len(simulation._strange(few[:0], found, generator)[0])
+
+
+def test_strange_peaks_are_no_cut_and_keep_their_electrons_paired(molecules):
+    """Cuts of aspirin and the ions of them with paired electrons: neither is what is drawn."""
+    found = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
+    seen = found.counts[excess(found.counts) % 2 == 1]
+
+    drawn = [simulation._strange(seen, found, np.random.default_rng(s))[0] for s in range(20)]
+
+    strange = np.concatenate(drawn)
+    assert len(strange) > 50
+    cut = {tuple(row) for row in found.counts[:, :N_HEAVY]}
+    assert not cut & {tuple(row) for row in strange[:, :N_HEAVY]}
+    assert (excess(strange) % 2 == 1).all()
 
 
 def test_the_brightest_peaks_are_kept(molecules):

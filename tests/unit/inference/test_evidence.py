@@ -166,3 +166,11 @@ def test_weights_with_half_of_the_evidence_are_refused():
 
     with pytest.raises(WeightsError, match="log_prevalence"):
         EvidenceModel.of(arrays)
+
+
+def test_evidence_of_other_features_is_refused_in_a_sentence():
+    """Weights of an earlier release, whose fragments were described otherwise."""
+    arrays = arrays_of(FragmentModel(N_INPUTS - 2, len(SHIFTS), width=8))
+
+    with pytest.raises(WeightsError, match=r"another version.*'duallgd weights evidence'"):
+        EvidenceModel.of(arrays)
