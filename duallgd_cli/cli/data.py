@@ -115,8 +115,6 @@ def simulate(
     structure are seen, and how intense. Measured spectra of fold val are compared with simulated
     ones of the same ions.
     """
-    import numpy as np
-
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
     from duallgd_cli.data.prepared import load_molecules, load_spectra
@@ -129,7 +127,7 @@ def simulate(
     spectra = load_spectra(like)
     with counting("steps of the fragment model") as advance:
         simulator, record = fit_simulator(spectra, steps, seed, advance)
-    traits = compare(simulator, spectra, "val", np.random.default_rng(seed))
+    traits = compare(simulator, spectra, "val", seed)
     for name, own in traits.items():
         typer.echo(f"fold val, {name}: {own}", err=True)
     record["resemblance"] = {name: asdict(own) for name, own in traits.items()}

@@ -64,9 +64,7 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
     return np.concatenate(parts, 1)
 
 
-def same_heavy_atoms(
-    counts: NDArray[np.floating], others: NDArray[np.floating]
-) -> NDArray[np.bool_]:
+def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows (K, N_ELEMENTS) hold the heavy atoms of one of the others (C, N_ELEMENTS)."""
     return np.isin(_heavy_key(counts), _heavy_key(others))
 

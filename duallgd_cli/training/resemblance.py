@@ -43,12 +43,12 @@ class Traits:
         """For a terminal."""
         return (
             f"{self.peaks:.0f} peaks a spectrum, {self.unpaired:.0%} with an unpaired electron, "
-            f"{self.uncut:.0%} that no cut gives, intensity {np.exp(self.log_intensity):.3f}"
+            f"{self.uncut:.0%} that no cut gives, median intensity {np.exp(self.log_intensity):.3f}"
         )
 
 
 def compare(
-    simulator: Simulator, spectra: PreparedSpectra, fold: str, generator: np.random.Generator
+    simulator: Simulator, spectra: PreparedSpectra, fold: str, seed: int
 ) -> dict[str, Traits]:
     """Traits of measured spectra, one a molecule, and of those simulated for the same ions.
 
@@ -56,12 +56,12 @@ def compare(
         simulator: Fitted.
         spectra: Prepared spectra.
         fold: Whose molecules; one that the simulator was not fitted on.
-        generator: Source of randomness.
+        seed: Of everything random.
 
     Returns:
         By the names ``measured`` and ``simulated``; nothing where the fold has no peaks.
     """
-    molecules = spectra.molecules
+    generator, molecules = np.random.default_rng(seed), spectra.molecules
     rows: dict[str, list[NDArray[np.float64]]] = {"measured": [], "simulated": []}
     able = list(simulable(spectra, fold))
     for place in generator.permutation(len(able))[:_MOLECULES]:
