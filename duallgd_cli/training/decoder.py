@@ -106,21 +106,56 @@ class DecoderStage:
         if not len(self.validation_rows):
             return {}
         device = next(model.parameters()).device
-        clean = MoleculeCollator(self.molecules, None)
+        nll = NoiseLevels(model)
+        for _, batch in held_out_batches(self.molecules, self.validation_rows, self.plan_of):
+            nll.add(map_tensors(batch, lambda x: x.to(device)))
+        return nll.figures("nll")
+
+
+class NoiseLevels:
+    """Mean cross entropy per pair at fixed noise levels, summed up batch by batch.
+
+    Args:
+        model: To judge.
+    """
+
+    def __init__(self, model: DualLGD) -> None:
+        self.model = model
         n_steps = model.settings.diffusion.n_steps
-        totals = {t: torch.zeros(2) for t in NLL_STEPS if t <= n_steps}
-        sizes = self.molecules.n_heavy[self.validation_rows]
-        for number, members in enumerate(self.plan_of.epoch(sizes, 0)):
-            generator = np.random.default_rng((7, number))
-            rows = self.validation_rows[members]
-            size = int(self.plan_of.padded(self.molecules.n_heavy[rows]).max())
-            batch = graph_batch(clean, (rows, size), generator)
-            batch = map_tensors(batch, lambda x: x.to(device))
-            for t, total in totals.items():
-                steps = torch.full((len(rows),), t, device=device)
-                summed, count = bond_loss(model, batch.graph, batch.condition, steps, batch.uniform)
-                total += torch.stack([summed, count]).cpu()
-        return {f"nll_{t}": float(total[0] / total[1]) for t, total in totals.items()}
+        self.totals = {t: torch.zeros(2) for t in NLL_STEPS if t <= n_steps}
+
+    def add(self, batch: GraphBatch) -> None:
+        """Judge a batch with its own noise, at every level."""
+        for t, total in self.totals.items():
+            steps = torch.full((batch.n_samples,), t, device=batch.uniform.device)
+            summed, count = bond_loss(
+                self.model, batch.graph, batch.condition, steps, batch.uniform
+            )
+            total += torch.stack([summed, count]).cpu()
+
+    def figures(self, name: str) -> dict[str, float]:
+        """Means so far, by name and level."""
+        return {f"{name}_{t}": float(total[0] / total[1]) for t, total in self.totals.items()}
+
+
+def held_out_batches(
+    molecules: Molecules, rows: NDArray[np.int64], plan: BatchPlan
+) -> Iterator[tuple[NDArray[np.int64], GraphBatch]]:
+    """Molecules to judge, true fingerprints and noise that is always the same.
+
+    Args:
+        molecules: Prepared.
+        rows: Of those to judge.
+        plan: Size of batches.
+
+    Yields:
+        Places in `rows` of the batch's molecules, and the batch.
+    """
+    clean = MoleculeCollator(molecules, None)
+    for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
+        generator = np.random.default_rng((7, number))
+        size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
+        yield members, graph_batch(clean, (rows[members], size), generator)
 
 
 def graph_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:

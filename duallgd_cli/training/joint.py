@@ -15,24 +15,30 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
-from duallgd_cli.data.peaks import peak_batch
-from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.condition import keep_bits
+from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.training.decoder import (
     DecoderStage,
     GraphBatch,
+    NoiseLevels,
     Planned,
     bond_loss,
     graph_batch,
     graph_loss,
+    held_out_batches,
     noise_steps,
 )
 from duallgd_cli.training.encoder import EncoderStage, SpectrumBatch, SpectrumSampler, dense_bits
 from duallgd_cli.training.settings import TrainingSettings
 
 _FINGERPRINT_WEIGHT: Final = 0.02
+# Not the run's own, so that figures of runs can be put side by side.
+_HELD_OUT_SEED: Final = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,9 @@ class JointBatch:
     def n_samples(self) -> int:
         """B."""
         return self.graphs.n_samples
+
+
+Batch = JointBatch | GraphBatch | SpectrumBatch
 
 
 class _LabelledSpectra:
@@ -97,6 +106,40 @@ class _LabelledSpectra:
         return JointBatch(spectra, graph_batch(self.collator, (molecules, size), generator))
 
 
+class _HeldOutSpectra:
+    """How the denoiser guesses the bonds of fold val from one spectrum of each molecule.
+
+    Args:
+        spectra: Measured.
+        settings: Of the run.
+    """
+
+    def __init__(self, spectra: PreparedSpectra, settings: TrainingSettings) -> None:
+        data = settings.data
+        self.spectra = spectra
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, _HELD_OUT_SEED)
+        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
+        members = members[spectra.molecules.n_heavy[spectra.molecule[members]] <= data.max_atoms]
+        mixed = np.random.default_rng(_HELD_OUT_SEED).permutation(members)
+        molecules, first = np.unique(spectra.molecule[mixed], return_index=True)
+        self.molecules, self.chosen = molecules.astype(np.int64), mixed[first]
+
+    @torch.no_grad()
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Mean cross entropy per pair at fixed noise levels; nothing where there are no spectra."""
+        if not len(self.chosen):
+            return {}
+        device = next(model.parameters()).device
+        nll = NoiseLevels(model)
+        molecules = self.spectra.molecules
+        for places, batch in held_out_batches(molecules, self.molecules, self.plan_of):
+            peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in self.chosen[places]])
+            graphs = map_tensors(batch, lambda x: x.to(device))
+            condition, _ = _told(model, peaks.to(device), graphs.condition)
+            nll.add(replace(graphs, condition=condition))
+        return nll.figures("predicted_nll")
+
+
 class JointStage:
     """Spectrum-conditioned generation with a fingerprint loss beside the bond loss.
 
@@ -121,15 +164,18 @@ class JointStage:
         ranks = (rank, world_size)
         self.encoder = EncoderStage(spectra, None, settings, *ranks)
         self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
-        self.turns: list[_LabelledSpectra | DecoderStage] = [
+        self.turns: list[_LabelledSpectra | DecoderStage | EncoderStage] = [
             _LabelledSpectra(spectra, settings, *ranks)
+            if settings.data.measured_bonds
+            else self.encoder
         ]
         if self.decoder is not None:
             self.turns.append(self.decoder)
         if simulated is not None:
             self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
+        self.held_out = _HeldOutSpectra(spectra, settings)
 
-    def plan(self, first_step: int) -> Iterator[Planned]:
+    def plan(self, first_step: int) -> Iterator[Planned | None]:
         """Rows or places of molecules, and their padded size, of whose turn it is."""
         n = len(self.turns)
         done = [(first_step + n - 1 - turn) // n for turn in range(n)]
@@ -137,18 +183,26 @@ class JointStage:
         for step in count(first_step):
             yield next(streams[step % n])
 
-    def collate(self, planned: Planned, step: int) -> JointBatch | GraphBatch:
-        """Spectra with their graphs, or structures: a function of seed, step and rank."""
-        return self.turns[step % len(self.turns)].collate(planned, step)
+    def collate(self, planned: Planned | None, step: int) -> Batch:
+        """Spectra with their graphs, or either alone: a function of seed, step and rank."""
+        turn = self.turns[step % len(self.turns)]
+        if isinstance(turn, EncoderStage):
+            return turn.collate(None, step)
+        assert planned is not None
+        return turn.collate(planned, step)
 
-    def loss(self, model: DualLGD, batch: JointBatch | GraphBatch) -> tuple[Tensor, Tensor]:
-        """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
+    def loss(self, model: DualLGD, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs.
+
+        Of spectra alone the weighted fingerprint loss, and the bits that are set.
+        """
+        if isinstance(batch, SpectrumBatch):
+            entropy, bits = self.encoder.loss(model, batch)
+            return _FINGERPRINT_WEIGHT * entropy, bits
         if isinstance(batch, GraphBatch):
             return graph_loss(model, batch)
         t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)
-        logits = model.encoder(batch.spectra.peaks).float()
-        bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
-        condition = replace(batch.graphs.condition, bit=bit, bit_log_prob=log_prob)
+        condition, logits = _told(model, batch.spectra.peaks, batch.graphs.condition)
         graph, uniform = batch.graphs.graph, batch.graphs.uniform
         summed, pairs = bond_loss(model, graph, condition, t, uniform)
         truth = batch.spectra.fingerprint.float()
@@ -157,5 +211,12 @@ class JointStage:
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Fingerprint figures on fold val, and the denoiser's where structures are given."""
-        figures = self.encoder.validate(model)
+        figures = self.encoder.validate(model) | self.held_out.validate(model)
         return figures if self.decoder is None else figures | self.decoder.validate(model)
+
+
+def _told(model: DualLGD, peaks: PeakBatch, known: Condition) -> tuple[Condition, Tensor]:
+    """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
+    logits = model.encoder(peaks).float()
+    bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
+    return replace(known, bit=bit, bit_log_prob=log_prob), logits
