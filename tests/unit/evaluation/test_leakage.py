@@ -1,5 +1,4 @@
 import hashlib
-import lzma
 
 import numpy as np
 import pytest
@@ -34,11 +33,16 @@ def test_the_file_is_what_its_description_says(tmp_path):
     digests = [hashlib.blake2b(b.encode(), digest_size=5).digest() for b in set(blocks)]
     first, second = sorted(int.from_bytes(digest, "big") % 2**35 for digest in digests)
     steps = [first, second - first]
-    low = b"".join((step % 2**16).to_bytes(2, "little") for step in steps)
-    data = path.read_bytes()
-    assert data[:20] == b"DLGDHSH2" + (2).to_bytes(8, "little") + low
-    high = b"".join((step >> 16).to_bytes(4, "little") for step in steps)
-    assert lzma.decompress(data[20:]) == high
+    low = "".join(f"{step % 2**15:015b}" for step in steps)
+    high = "".join("0" * (step >> 15) + "1" for step in steps)
+    rest = b"".join(
+        int(bits[i : i + 8].ljust(8, "0"), 2).to_bytes(1, "big")
+        for bits in (low, high)
+        for i in range(0, len(bits), 8)
+    )
+    counted = (2).to_bytes(8, "little")
+    digest = hashlib.blake2b(counted + rest, digest_size=8).digest()
+    assert path.read_bytes() == b"DLGDHSH3" + counted + digest + rest
 
 
 def test_a_whole_key_counts_as_its_first_block():
@@ -54,7 +58,8 @@ def test_a_whole_key_counts_as_its_first_block():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"DLGDHSH2", b"DLGDHSH2" + (3).to_bytes(8, "little") + b"1" * 9, b"x" * 40]
+    "content",
+    [b"", b"DLGDHSH3", b"DLGDHSH3" + (3).to_bytes(8, "little") + b"1" * 17, b"x" * 40, b"DLGDHSH2"],
 )
 def test_a_damaged_list_is_refused(tmp_path, content):
     path = tmp_path / "w.train.hashes"
@@ -62,6 +67,22 @@ def test_a_damaged_list_is_refused(tmp_path, content):
 
     with pytest.raises(UnreadableError, match="no list of training molecules"):
         TrainingHashes.read(path)
+
+
+@pytest.mark.parametrize("place", range(8, 30))
+def test_a_list_with_one_byte_changed_or_lost_is_refused(tmp_path, place):
+    path = tmp_path / "w.train.hashes"
+    TrainingHashes.of(["LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO", "RYYVLZVUVIJVGH"]).write(path)
+    data = path.read_bytes()
+
+    for damaged in (data[:place] + data[place + 1 :], _changed(data, place)):
+        path.write_bytes(damaged)
+        with pytest.raises(UnreadableError, match="no list of training molecules"):
+            TrainingHashes.read(path)
+
+
+def _changed(data, place):
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
 def test_an_absent_list_is_refused(tmp_path):
