@@ -74,7 +74,8 @@ class TrainingHashes:
 
     def write(self, path: Path) -> None:
         """Write the file."""
-        steps: NDArray[np.int64] = np.diff(self.hashes.astype(np.int64), prepend=np.int64(0))
+        steps = self.hashes.astype(np.int64)
+        steps[1:] -= steps[:-1].copy()
         low = np.unpackbits(steps.astype(">u2").view(np.uint8)).reshape(-1, 16)[:, -_LOW_BITS:]
         ends = np.cumsum((steps >> _LOW_BITS) + 1) - 1
         high = np.zeros(ends[-1] + 1 if len(ends) else 0, np.uint8)
