@@ -177,7 +177,8 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.optimiser.ema=0.995 --set training.validate_every=2000
 
 # Twelfth part: simulated ions have unpaired electrons as seldom as measured ones, and more peaks that no cut gives;
-# with those, less dropout. The encoder learns on them, then both, from the shipped file of the eleventh.
+# with those, less dropout. The encoder learns on them, then both, from the shipped file of the eleventh. (Spectra and
+# evidence of commit 21e5e59: since then the fragment model also knows kinds of atoms, and both come out otherwise.)
 [ -f "$runs/simalike12/manifest.json" ] || duallgd data simulate "$runs/alike9" --like "$runs/massbank" -o "$runs/simalike12" \
   --limit 150000 --max-atoms 40 --seed 14
 less=(--set model.encoder.dropout=0.05 --set training.data.peak_dropout=0.15)

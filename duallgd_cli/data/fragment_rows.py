@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS, N_HEAVY
-from duallgd_cli.data.fragmentation import N_CUT_FEATURES, Fragments
+from duallgd_cli.data.fragmentation import N_CUT_FEATURES, N_SITE_FEATURES, Fragments
 from duallgd_cli.spectra.subformula import excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 
@@ -27,9 +27,11 @@ _RAMP: Final = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0], np.float32)
 _COUNT_SCALE: Final = 20
 _N_ION_FEATURES: Final = len(ADDUCTS) + len(INSTRUMENTS) + 2
 _N_ELECTRON_FEATURES: Final = 2
-N_INPUTS: Final = (
+# All but the kinds of atoms, which come last: evidence in weights may have been fitted without.
+N_WITHOUT_SITES: Final = (
     2 * N_ELEMENTS * (len(_RAMP) + 1) + N_CUT_FEATURES + _N_ELECTRON_FEATURES + _N_ION_FEATURES
 )
+N_INPUTS: Final = N_WITHOUT_SITES + N_SITE_FEATURES
 _UNSATURATION_SCALE: Final = 20
 _ENERGY_SCALE_EV: Final = 50.0
 _SHIFT_COST: Final = 0.4
@@ -61,7 +63,7 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
     parts = [_ramps(found.counts), _ramps(lost), found.cuts, _electrons(found, ion), about]
-    return np.concatenate(parts, 1)
+    return np.concatenate([*parts, found.sites], 1)
 
 
 def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

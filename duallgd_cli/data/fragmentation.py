@@ -12,13 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, N_ELEMENTS
-from duallgd_cli.data.prepared import Molecules
+from duallgd_cli.data.molecular_graph import N_SITES, MolecularGraph, atom_sites, neighbours
 
 _VALENCE: Final = np.array([4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
-# What cutting a bond costs: by class, and less where a heteroatom is at one end.
-_COST: Final = np.array([0.0, 1.0, 2.0, 3.0, 2.5], np.float32)
-_HETERO_DISCOUNT: Final = 0.35
 _OXYGEN: Final = 2
 # Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
 _GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
@@ -28,7 +25,9 @@ _SIZE_SCALE: Final = 30
 _SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
+_SITE_STEPS: Final = np.array([1.0, 3.0, 8.0], np.float32)
 N_CUT_FEATURES: Final = 2 * _ATOM_FEATURES + 10
+N_SITE_FEATURES: Final = (2 * len(_SITE_STEPS) + 4) * N_SITES
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,52 +40,14 @@ class Fragments:
         cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
             ends by kind, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
             fragments share the row.
+        sites: What kinds of atoms it keeps and leaves behind, and which stand at the ends of the
+            bonds that were cut and next to them, float32 (C, N_SITE_FEATURES).
     """
 
     counts: NDArray[np.float32]
     cost: NDArray[np.float32]
     cuts: NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class MolecularGraph:
-    """Heavy atoms, their bonds and the number of hydrogens.
-
-    Attributes:
-        element: Of each atom, int64 (N,).
-        pair: Atoms of each bond, int64 (b, 2).
-        kind: Class of each bond, 1 to 4, int64 (b,).
-        hydrogens: Of the whole molecule.
-    """
-
-    element: NDArray[np.int64]
-    pair: NDArray[np.int64]
-    kind: NDArray[np.int64]
-    hydrogens: int
-
-    @property
-    def to_hetero(self) -> NDArray[np.bool_]:
-        """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
-        result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
-            self.kind != BOND_AROMATIC
-        )
-        return result
-
-    @property
-    def cost(self) -> NDArray[np.float32]:
-        """Of cutting each bond, (b,)."""
-        return (_COST[self.kind] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
-
-
-def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
-    """One of the prepared molecules, by its row."""
-    start, stop = molecules.bond_offset[molecule : molecule + 2]
-    return MolecularGraph(
-        molecules.atom_class(molecule),
-        molecules.bond_pair[start:stop].astype(np.int64),
-        molecules.bond_type[start:stop].astype(np.int64),
-        int(molecules.atom_counts[molecule, HYDROGEN]),
-    )
+    sites: NDArray[np.float32]
 
 
 def fragments(
@@ -103,20 +64,27 @@ def fragments(
         n_pairs: Most pairs of cuts, cheapest first.
         n_triples: Triples of cuts, cheap ones more often.
     """
-    inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples))
+    under, closures = _spanning_tree(graph)
+    inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples), under, closures)
     hydrogens = _hydrogens(graph)
     atoms = np.zeros((len(graph.element), N_ELEMENTS), np.float32)
     atoms[np.arange(len(atoms)), graph.element] = 1
     atoms[:, HYDROGEN] = hydrogens
     counts = np.rint(inside.astype(np.float32) @ atoms)
     cost, cuts = _described(graph, inside)
+    sites = atom_sites(graph, in_ring=closures != 0)
     order = np.argsort(cost, kind="stable")
     key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
     shared = np.log(same[by_cost]).astype(np.float32)
-    return Fragments(counts[rows], cost[rows], np.column_stack([cuts[rows], shared]))
+    return Fragments(
+        counts[rows],
+        cost[rows],
+        np.column_stack([cuts[rows], shared]),
+        _sites_about(graph, inside[rows], sites),
+    )
 
 
 def _cut_sets(
@@ -134,7 +102,12 @@ def _cut_sets(
     return np.concatenate(sets)
 
 
-def _atom_sets(graph: MolecularGraph, cut: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _atom_sets(
+    graph: MolecularGraph,
+    cut: NDArray[np.int64],
+    under: NDArray[np.bool_],
+    closures: NDArray[np.int64],
+) -> NDArray[np.bool_]:
     """Atoms of each distinct fragment, and of the whole molecule, bool (C, N).
 
     Bonds part a molecule only as bridges, pairs or triples that do so together. Which do is read
@@ -143,7 +116,6 @@ def _atom_sets(graph: MolecularGraph, cut: NDArray[np.int64]) -> NDArray[np.bool
     atom is the parity of the cut bonds between it and the root.
     """
     n = len(graph.element)
-    under, closures = _spanning_tree(graph)
     cut = np.sort(cut, 1)
     ways = np.stack([_part(closures, cut[:, of]) for of in _SUBSETS])  # (7, X)
     parting = ways.any(0)
@@ -217,19 +189,39 @@ def _described(
     graph: MolecularGraph, inside: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cost of each fragment (C,), and what its cuts look like but for the last column."""
-    n, (low, high) = len(graph.element), graph.pair.T
-    atoms = _atom_kinds(graph)
-    low_in = inside[:, low]
-    crossing = low_in != inside[:, high]
-    low_only, high_only = crossing & low_in, crossing & ~low_in
-    inner = low_only @ atoms[low] + high_only @ atoms[high]
-    outer = low_only @ atoms[high] + high_only @ atoms[low]
+    n = len(graph.element)
+    crossing, inner, outer = _ends(graph, inside, _atom_kinds(graph))
     kinds = (graph.kind[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
     to_hetero = (graph.to_hetero & (graph.kind == 1)).astype(np.float32)
     cost = crossing @ graph.cost
     sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
     columns = [inner, outer, crossing @ kinds, crossing @ to_hetero, cost, crossing.sum(1), *sizes]
     return cost, np.column_stack(columns).astype(np.float32)
+
+
+def _sites_about(
+    graph: MolecularGraph, inside: NDArray[np.bool_], sites: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Sites that are kept and lost, as ramps, and those about the cuts, (C, N_SITE_FEATURES)."""
+    kept = inside.astype(np.float32) @ sites
+    counts = np.stack([kept, sites.sum(0) - kept], 1)  # (C, 2, N_SITES)
+    ramps = np.minimum(counts[:, :, None] / _SITE_STEPS[:, None], 1)
+    about = np.concatenate([sites, neighbours(graph.pair, sites)], 1)
+    _, inner, outer = _ends(graph, inside, about)
+    return np.concatenate([ramps.reshape(len(inside), -1), inner, outer], 1)
+
+
+def _ends(
+    graph: MolecularGraph, inside: NDArray[np.bool_], atoms: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Bonds cut, 0 or 1 (C, b), and features (N, F) summed over their inner and outer ends."""
+    low, high = graph.pair.T
+    low_in, high_in = inside[:, low], inside[:, high]
+    from_low = (low_in & ~high_in).astype(np.float32)
+    from_high = (high_in & ~low_in).astype(np.float32)
+    inner = from_low @ atoms[low] + from_high @ atoms[high]
+    outer = from_low @ atoms[high] + from_high @ atoms[low]
+    return from_low + from_high, inner, outer
 
 
 def _atom_kinds(graph: MolecularGraph) -> NDArray[np.float32]:

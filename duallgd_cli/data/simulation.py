@@ -23,7 +23,8 @@ from duallgd_cli.data.fragment_rows import (
     fragment_features,
     same_heavy_atoms,
 )
-from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
+from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel

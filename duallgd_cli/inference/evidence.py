@@ -18,11 +18,13 @@ from duallgd_cli.chem.skeleton import bonds_of
 from duallgd_cli.data.fragment_rows import (
     CARRIED,
     N_INPUTS,
+    N_WITHOUT_SITES,
     Ion,
     fragment_features,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import MolecularGraph, fragments
+from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
@@ -80,7 +82,7 @@ class EvidenceModel:
             raise WeightsError(
                 f"the weights hold no {error} of evidence; run 'duallgd weights evidence'"
             ) from None
-        if layers[0][0].shape[1] != N_INPUTS:
+        if layers[0][0].shape[1] not in (N_WITHOUT_SITES, N_INPUTS):
             raise WeightsError(
                 "the evidence in the weights was fitted by another version of duallgd; use that "
                 "version, or fit it anew with 'duallgd weights evidence'"
@@ -90,7 +92,7 @@ class EvidenceModel:
     def log_odds(self, features: Floats) -> Floats:
         """Of a peak of each fragment and hydrogen shift, (C, H), from rows (C, N_INPUTS)."""
         (first, a), (second, b), (last, c) = self.layers
-        hidden = np.maximum(features @ first.T + a, 0)
+        hidden = np.maximum(features[:, : first.shape[1]] @ first.T + a, 0)
         hidden = np.maximum(hidden @ second.T + b, 0)
         return np.asarray(hidden @ last.T + c, np.float32)
 

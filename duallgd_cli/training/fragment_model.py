@@ -20,7 +20,8 @@ from duallgd_cli.data.fragment_rows import (
     fragment_features,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
+from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.errors import UnreadableError

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.data.fragment_rows import same_heavy_atoms
-from duallgd_cli.data.fragmentation import Fragments, fragments, graph_of
+from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import PeakRows, from_prepared
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.data.simulation import Simulator

@@ -12,7 +12,7 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
+from duallgd_cli.data.fragment_rows import N_INPUTS, N_WITHOUT_SITES, SHIFTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.inference.evidence import Evidence, EvidenceModel, Witness
 from duallgd_cli.model.fragment_model import FragmentModel
@@ -166,6 +166,18 @@ def test_weights_with_half_of_the_evidence_are_refused():
 
     with pytest.raises(WeightsError, match="log_prevalence"):
         EvidenceModel.of(arrays)
+
+
+def test_evidence_fitted_without_the_kinds_of_atoms_does_not_look_at_them():
+    torch.manual_seed(5)
+    network = FragmentModel(N_WITHOUT_SITES, len(SHIFTS), width=8).eval()
+    model = EvidenceModel.of(arrays_of(network))
+    features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
+
+    with torch.no_grad():
+        expected = network(torch.from_numpy(features[:, :N_WITHOUT_SITES]))[0]
+
+    np.testing.assert_allclose(model.log_odds(features), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_evidence_of_other_features_is_refused_in_a_sentence():

@@ -6,7 +6,8 @@ import torch
 
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.fragment_rows import SHIFTS, fragment_features, measured_intensity
-from duallgd_cli.data.fragmentation import fragments, graph_of
+from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.training.fragment_model import fit_simulator, ion_of, list_measured
 from tests.made_prepared import made_spectra, molecules_of

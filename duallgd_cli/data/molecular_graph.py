@@ -1,0 +1,149 @@
+"""Molecules as graphs of heavy atoms, and what each atom is where a bond beside it may break.
+
+N atoms, b bonds.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, INDEX
+from duallgd_cli.data.prepared import Molecules
+
+# What cutting a bond costs: by class, and less where a heteroatom is at one end.
+_COST: Final = np.array([0.0, 1.0, 2.0, 3.0, 2.5], np.float32)
+_HETERO_DISCOUNT: Final = 0.35
+_SINGLE, _DOUBLE, _TRIPLE = 1, 2, 3
+_CARBON, _NITROGEN, _OXYGEN, _SULPHUR = (INDEX[symbol] for symbol in "CNOS")
+# Kinds of atoms, in the order of `atom_sites`; C=S and S=O count as C=O does.
+SITES: Final = (
+    "aromatic carbon",
+    "carbon of an acid, ester or amide",
+    "carbon of a ketone or aldehyde",
+    "carbon of a double bond",
+    "carbon of a triple bond",
+    "methyl",
+    "methylene of a chain",
+    "saturated carbon of a ring",
+    "branching carbon of a chain",
+    "aromatic nitrogen",
+    "nitrogen of an amide",
+    "nitrogen of an aniline",
+    "nitrogen of an amine",
+    "nitrogen of a multiple bond",
+    "oxygen of an alcohol",
+    "oxygen of a phenol or acid",
+    "oxygen of an ether or ester",
+    "sulphur of a thiol or sulphide",
+)
+N_SITES: Final = len(SITES)
+
+
+@dataclass(frozen=True, eq=False)
+class MolecularGraph:
+    """Heavy atoms, their bonds and the number of hydrogens.
+
+    Attributes:
+        element: Of each atom, int64 (N,).
+        pair: Atoms of each bond, int64 (b, 2).
+        kind: Class of each bond, 1 to 4, int64 (b,).
+        hydrogens: Of the whole molecule.
+    """
+
+    element: NDArray[np.int64]
+    pair: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    hydrogens: int
+
+    @property
+    def to_hetero(self) -> NDArray[np.bool_]:
+        """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
+        result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
+            self.kind != BOND_AROMATIC
+        )
+        return result
+
+    @property
+    def cost(self) -> NDArray[np.float32]:
+        """Of cutting each bond, (b,)."""
+        return (_COST[self.kind] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
+
+
+def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
+    """One of the prepared molecules, by its row."""
+    start, stop = molecules.bond_offset[molecule : molecule + 2]
+    return MolecularGraph(
+        molecules.atom_class(molecule),
+        molecules.bond_pair[start:stop].astype(np.int64),
+        molecules.bond_type[start:stop].astype(np.int64),
+        int(molecules.atom_counts[molecule, HYDROGEN]),
+    )
+
+
+def neighbours(pair: NDArray[np.int64], values: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Values of each atom's neighbours, summed.
+
+    Args:
+        pair: Atoms of the bonds to look along, (b, 2).
+        values: Of each atom, (N, ...).
+    """
+    total = np.zeros(values.shape, np.float32)
+    np.add.at(total, pair[:, 0], values[pair[:, 1]])
+    np.add.at(total, pair[:, 1], values[pair[:, 0]])
+    return total
+
+
+def atom_sites(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Which of `SITES` each atom is, one or none, 0 or 1, (N, N_SITES).
+
+    An amine holds a charge that an amide does not, a benzylic bond breaks where a phenylic one does
+    not: kinds are told apart by what they are part of.
+
+    Args:
+        graph: The molecule.
+        in_ring: Which bonds are part of a ring, (b,).
+    """
+    element, pair, kind = graph.element, graph.pair, graph.kind
+    n = len(element)
+    carbon, nitrogen = element == _CARBON, element == _NITROGEN
+    oxygen, sulphur = element == _OXYGEN, element == _SULPHUR
+    ends = [np.bincount(pair[kind == k].ravel(), minlength=n) for k in range(BOND_AROMATIC + 1)]
+    degree, aromatic = sum(ends), ends[BOND_AROMATIC] > 0
+    single, double = pair[kind == _SINGLE], pair[kind == _DOUBLE]
+    saturated = ~aromatic & (ends[_DOUBLE] == 0) & (ends[_TRIPLE] == 0)
+    bears_oxygen = _any(double, oxygen | sulphur)  # or sulphur in its place
+    on_arene, on_acyl = _any(single, aromatic), _any(single, bears_oxygen)
+    carbonyl = carbon & bears_oxygen
+    acid = neighbours(pair, (~carbon).astype(np.float32)) >= 2  # or ester, amide
+    chain = ~np.isin(np.arange(n), pair[in_ring])
+    plain = carbon & ~aromatic & ~carbonyl
+    amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
+    kinds = [
+        carbon & aromatic,
+        carbonyl & acid,
+        carbonyl & ~acid,
+        plain & (ends[_DOUBLE] > 0),
+        plain & (ends[_TRIPLE] > 0),
+        plain & saturated & (degree == 1),
+        plain & saturated & (degree == 2) & chain,
+        plain & saturated & (degree >= 2) & ~chain,
+        plain & saturated & (degree >= 3) & chain,
+        nitrogen & aromatic,
+        amine & on_acyl,
+        amine & ~on_acyl & on_arene,
+        amine & ~on_acyl & ~on_arene,
+        nitrogen & ~aromatic & ~saturated,
+        alcohol & ~on_acyl & ~on_arene,
+        alcohol & (on_acyl | on_arene),
+        oxygen & saturated & (degree == 2),
+        sulphur & saturated,
+    ]
+    return np.stack(kinds, 1).astype(np.float32)
+
+
+def _any(pair: NDArray[np.int64], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which atoms have a neighbour that has it, along these bonds."""
+    found: NDArray[np.bool_] = neighbours(pair, has.astype(np.float32)) > 0
+    return found

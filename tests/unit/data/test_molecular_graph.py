@@ -1,0 +1,115 @@
+"""Kinds of atoms are what a chemist calls them."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.data.fragmentation import N_SITE_FEATURES, fragments
+from duallgd_cli.data.molecular_graph import N_SITES, SITES, atom_sites, graph_of, neighbours
+from tests.made_graphs import made_molecules
+from tests.made_prepared import molecules_of
+
+
+def sites_of(smiles, n_ring_bonds=0):
+    """How many atoms of each kind, by name; of the bonds the last ones listed are in a ring."""
+    graph = graph_of(molecules_of(smiles), 0)
+    in_ring = np.zeros(len(graph.pair), bool)
+    in_ring[len(in_ring) - n_ring_bonds :] = True
+    found = atom_sites(graph, in_ring)
+    assert (found.sum(1) <= 1).all()
+    return Counter(SITES[k] for k in found.argmax(1)[found.any(1)])
+
+
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("CCO", {"methyl": 1, "methylene of a chain": 1, "oxygen of an alcohol": 1}),
+        ("CC(C)C", {"methyl": 3, "branching carbon of a chain": 1}),
+        ("CC(=O)O", {
+            "methyl": 1, "carbon of an acid, ester or amide": 1, "oxygen of a phenol or acid": 1,
+        }),
+        ("CC(=O)OC", {
+            "methyl": 2, "carbon of an acid, ester or amide": 1, "oxygen of an ether or ester": 1,
+        }),
+        ("CC(C)=O", {"methyl": 2, "carbon of a ketone or aldehyde": 1}),
+        ("CC(N)=S", {
+            "methyl": 1, "carbon of an acid, ester or amide": 1, "nitrogen of an amide": 1,
+        }),
+        ("CNCC", {"methyl": 2, "methylene of a chain": 1, "nitrogen of an amine": 1}),
+        ("Nc1ccccc1", {"aromatic carbon": 6, "nitrogen of an aniline": 1}),
+        ("Oc1cccnc1", {
+            "aromatic carbon": 5, "aromatic nitrogen": 1, "oxygen of a phenol or acid": 1,
+        }),
+        ("C=CC#N", {
+            "carbon of a double bond": 2, "carbon of a triple bond": 1,
+            "nitrogen of a multiple bond": 1,
+        }),
+        ("CS", {"methyl": 1, "sulphur of a thiol or sulphide": 1}),
+        ("CS(N)(=O)=O", {"methyl": 1, "nitrogen of an amide": 1}),
+        ("CCl", {"methyl": 1}),
+    ],
+)  # fmt: skip
+def test_atoms_are_what_a_chemist_calls_them(smiles, expected):
+    assert sites_of(smiles) == expected
+
+
+def test_saturated_carbons_of_rings_are_told_from_those_of_chains():
+    assert sites_of("C1CCCCC1", n_ring_bonds=6) == {"saturated carbon of a ring": 6}
+    assert sites_of("CCCCCC") == {"methyl": 2, "methylene of a chain": 4}
+
+
+def test_neighbours_are_summed_along_the_bonds():
+    pair = np.array([[0, 1], [1, 2]])
+
+    assert neighbours(pair, np.array([[1.0], [10.0], [100.0]])).tolist() == [[10], [101], [10]]
+
+
+def rows(smiles):
+    """Sites about the fragments, by the heavy atoms of those."""
+    found = fragments(graph_of(molecules_of(smiles), 0), np.random.default_rng(1), n_triples=0)
+    heavy = [tuple(row[:-1].astype(int).tolist()) for row in found.counts]
+    return dict(zip(heavy, found.sites, strict=True))
+
+
+def test_fragments_say_what_they_keep_and_lose_and_where_they_were_cut():
+    """Ethylamine cut between its carbons; by hand."""
+    sites = rows("CCN")
+    methyl, methylene, amine = (
+        SITES.index(name) for name in ("methyl", "methylene of a chain", "nitrogen of an amine")
+    )
+    kept = sites[(1, 1, *[0] * 10)].reshape(-1, N_SITES)  # CH2=NH2+ without its methyl
+
+    expected = np.zeros((10, N_SITES))
+    for step, place in ((1, 0), (3, 1), (8, 2)):
+        expected[place, [methylene, amine]] = 1 / step
+        expected[place + 3, methyl] = 1 / step
+    expected[6, methylene] = 1  # inner end
+    expected[7, [methyl, amine]] = 1  # beside it
+    expected[8, methyl] = 1  # outer end
+    expected[9, methylene] = 1
+    np.testing.assert_allclose(kept, expected, rtol=1e-6)
+
+
+def test_the_whole_molecule_keeps_all_sites_and_has_no_ends():
+    found = fragments(graph_of(molecules_of("CC(=O)Oc1ccccc1C(=O)O"), 0), np.random.default_rng(1))
+    whole = found.sites[0].reshape(-1, N_SITES)
+
+    assert whole[0, SITES.index("aromatic carbon")] == 1
+    assert whole[:3].any()
+    assert not whole[3:].any()
+
+
+@given(st.integers(0, 10**6))
+def test_every_fragment_has_a_row_of_sites(seed):
+    molecules = made_molecules(1, seed, smallest=2, largest=9)
+
+    found = fragments(graph_of(molecules, 0), np.random.default_rng(seed))
+
+    assert found.sites.shape == (len(found.counts), N_SITE_FEATURES)
+    assert found.sites.dtype == np.float32
+    assert (found.sites >= 0).all()
+    ramps = found.sites[:, : 6 * N_SITES]
+    assert (ramps <= 1).all()
