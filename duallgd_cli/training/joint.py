@@ -59,9 +59,6 @@ class JointBatch:
         return self.graphs.n_samples
 
 
-Batch = JointBatch | GraphBatch | SpectrumBatch
-
-
 class _LabelledSpectra:
     """Batches of spectra with the graphs of their molecules.
 
@@ -164,10 +161,8 @@ class JointStage:
         ranks = (rank, world_size)
         self.encoder = EncoderStage(spectra, None, settings, *ranks)
         self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
-        self.turns: list[_LabelledSpectra | DecoderStage | EncoderStage] = [
+        self.turns: list[_LabelledSpectra | DecoderStage] = [
             _LabelledSpectra(spectra, settings, *ranks)
-            if settings.data.measured_bonds
-            else self.encoder
         ]
         if self.decoder is not None:
             self.turns.append(self.decoder)
@@ -175,7 +170,7 @@ class JointStage:
             self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
         self.held_out = _HeldOutSpectra(spectra, settings)
 
-    def plan(self, first_step: int) -> Iterator[Planned | None]:
+    def plan(self, first_step: int) -> Iterator[Planned]:
         """Rows or places of molecules, and their padded size, of whose turn it is."""
         n = len(self.turns)
         done = [(first_step + n - 1 - turn) // n for turn in range(n)]
@@ -183,22 +178,12 @@ class JointStage:
         for step in count(first_step):
             yield next(streams[step % n])
 
-    def collate(self, planned: Planned | None, step: int) -> Batch:
-        """Spectra with their graphs, or either alone: a function of seed, step and rank."""
-        turn = self.turns[step % len(self.turns)]
-        if isinstance(turn, EncoderStage):
-            return turn.collate(None, step)
-        assert planned is not None
-        return turn.collate(planned, step)
+    def collate(self, planned: Planned, step: int) -> JointBatch | GraphBatch:
+        """Spectra with their graphs, or structures: a function of seed, step and rank."""
+        return self.turns[step % len(self.turns)].collate(planned, step)
 
-    def loss(self, model: DualLGD, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs.
-
-        Of spectra alone the weighted fingerprint loss, and the bits that are set.
-        """
-        if isinstance(batch, SpectrumBatch):
-            entropy, bits = self.encoder.loss(model, batch)
-            return _FINGERPRINT_WEIGHT * entropy, bits
+    def loss(self, model: DualLGD, batch: JointBatch | GraphBatch) -> tuple[Tensor, Tensor]:
+        """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
         if isinstance(batch, GraphBatch):
             return graph_loss(model, batch)
         t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)

@@ -48,9 +48,6 @@ class TrainingData:
         clean_share: Share of fingerprints that are not spoilt (decoder stage).
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
-        measured_bonds: Whether the denoiser learns from measured spectra, too (joint stage). Of
-            molecules that the encoder knows by heart it predicts better fingerprints than it ever
-            will for others, and the denoiser learns to trust them too much.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
@@ -64,7 +61,6 @@ class TrainingData:
     clean_share: float = 0.15
     false_bits: float = 450.0
     shuffle_share: float = 0.0
-    measured_bonds: bool = True
     simulated_share: float = 0.5
     peak_dropout: float = 0.4
     workers: int | None = None

@@ -12,24 +12,21 @@ from duallgd_cli.data.batches import BondGraph, MoleculeCollator
 from duallgd_cli.data.prepared import load_spectra
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.condition import keep_bits
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.training.decoder import (
     DecoderStage,
     GraphBatch,
     bond_loss,
-    graph_loss,
     noise_levels,
     noise_steps,
 )
 from duallgd_cli.training.encoder import (
     EncoderStage,
-    SpectrumBatch,
     SpectrumSampler,
     dense_bits,
     fingerprint_figures,
 )
-from duallgd_cli.training.joint import JointBatch, JointStage
+from duallgd_cli.training.joint import JointStage
 from duallgd_cli.training.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
@@ -352,43 +349,6 @@ def test_the_joint_loss_reaches_encoder_and_denoiser(spectra):
         assert sum(float(p.grad.abs().sum()) for p in part.parameters() if p.grad is not None) > 0
     # Through the bits that condition the denoiser too, not by the fingerprint loss alone.
     assert model.encoder.fingerprint.weight.grad.abs().sum() > 0
-
-
-def test_measured_spectra_may_teach_the_fingerprint_alone(spectra, simulated):
-    model = stirred(small_settings(layers=1)).train()
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, measured_bonds=False))
-    stage = JointStage(spectra, made_molecules(20), simulated, settings)
-    measured = EncoderStage(spectra, None, settings)
-
-    batches = [
-        stage.collate(planned, step) for step, planned in enumerate(islice(stage.plan(0), 6))
-    ]
-    summed, count = stage.loss(model, batches[3])
-    (summed / count).backward()
-
-    assert [type(batch) for batch in batches] == [SpectrumBatch, GraphBatch, JointBatch] * 2
-    assert torch.equal(batches[3].peaks.mz, measured.collate(None, 3).peaks.mz)
-    assert model.encoder.fingerprint.weight.grad.abs().sum() > 0
-    assert all(p.grad is None for p in model.denoiser.parameters())
-
-
-def test_spectra_alone_weigh_as_much_as_beside_their_graphs(spectra):
-    """The fingerprint's part of the loss of a joint step is what a step without graphs has."""
-    model = stirred(small_settings(layers=1))
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, measured_bonds=False))
-    both, alone = (JointStage(spectra, None, None, chosen) for chosen in (SETTINGS, settings))
-    batch = both.collate(next(both.plan(0)), 0)
-
-    with torch.no_grad():
-        summed, pairs = both.loss(model, batch)
-        entropy, bits = alone.loss(model, batch.spectra)
-        condition = batch.graphs.condition
-        probability = torch.sigmoid(model.encoder(batch.spectra.peaks))
-        bit, log_prob = keep_bits(probability, model.settings.memory_bits)
-        told = replace(condition, bit=bit, bit_log_prob=log_prob)
-        bonds, _ = graph_loss(model, replace(batch.graphs, condition=told))
-
-    assert float(summed / pairs) == pytest.approx(float(bonds / pairs + entropy / bits), rel=1e-5)
 
 
 def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
