@@ -146,14 +146,14 @@ def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np
     part the molecule.
     """
     n, b = len(graph.element), len(graph.pair)
-    neighbours: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    bonded: list[list[tuple[int, int]]] = [[] for _ in range(n)]
     for bond, (low, high) in enumerate(graph.pair.tolist()):
-        neighbours[low].append((high, bond))
-        neighbours[high].append((low, bond))
+        bonded[low].append((high, bond))
+        bonded[high].append((low, bond))
     parent, order, closing = [-1] * n, [0], set(range(b))
     seen = [True] + [False] * (n - 1)
     for atom in order:  # grows while it is walked
-        for other, bond in neighbours[atom]:
+        for other, bond in bonded[atom]:
             if not seen[other]:
                 seen[other], parent[other] = True, bond
                 order.append(other)

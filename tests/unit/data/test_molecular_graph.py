@@ -102,6 +102,17 @@ def test_the_whole_molecule_keeps_all_sites_and_has_no_ends():
     assert not whole[3:].any()
 
 
+def test_bonds_that_cannot_part_a_molecule_alone_are_those_of_its_rings():
+    found = fragments(graph_of(molecules_of("CC1CCCCC1CC"), 0), np.random.default_rng(1))
+    kept = found.sites[0].reshape(-1, N_SITES)[2] * 8
+
+    assert dict(zip(SITES, kept.tolist(), strict=True)) == dict.fromkeys(SITES, 0) | {
+        "methyl": 2,
+        "methylene of a chain": 1,
+        "saturated carbon of a ring": 6,
+    }
+
+
 @given(st.integers(0, 10**6))
 def test_every_fragment_has_a_row_of_sites(seed):
     molecules = made_molecules(1, seed, smallest=2, largest=9)
