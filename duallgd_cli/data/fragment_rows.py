@@ -54,8 +54,8 @@ class Ion:
     energy_ev: float
 
 
-def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
-    """Rows for the fragment model, float32 (C, N_INPUTS)."""
+def fragment_features(found: Fragments, ion: Ion, *, sites: bool = True) -> NDArray[np.float32]:
+    """Rows for the fragment model, float32 (C, N_INPUTS), or (C, N_WITHOUT_SITES)."""
     about = np.zeros(_N_ION_FEATURES, np.float32)
     about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
     if not np.isnan(ion.energy_ev):
@@ -63,7 +63,7 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
     parts = [_ramps(found.counts), _ramps(lost), found.cuts, _electrons(found, ion), about]
-    return np.concatenate([*parts, found.sites], 1)
+    return np.concatenate([*parts, found.sites] if sites else parts, 1)
 
 
 def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

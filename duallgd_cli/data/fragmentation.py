@@ -6,27 +6,31 @@ a row too. N atoms, b bonds, X cut sets, C rows.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, N_ELEMENTS
-from duallgd_cli.data.molecular_graph import N_SITES, MolecularGraph, atom_sites, neighbours
+from duallgd_cli.data.molecular_graph import (
+    N_GROUP_FEATURES,
+    N_SITES,
+    MolecularGraph,
+    atom_groups,
+    atom_sites,
+    neighbours,
+)
 
 _VALENCE: Final = np.array([4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
-_OXYGEN: Final = 2
-# Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
-_GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
-_ATOM_FEATURES: Final = 10
 _SIZE_SCALE: Final = 30
 # Bonds of a cut set that may part a molecule together.
 _SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 _SITE_STEPS: Final = np.array([1.0, 3.0, 8.0], np.float32)
-N_CUT_FEATURES: Final = 2 * _ATOM_FEATURES + 10
+N_CUT_FEATURES: Final = 2 * N_GROUP_FEATURES + 10
 N_SITE_FEATURES: Final = (2 * len(_SITE_STEPS) + 4) * N_SITES
 
 
@@ -40,14 +44,28 @@ class Fragments:
         cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
             ends by kind, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
             fragments share the row.
-        sites: What kinds of atoms it keeps and leaves behind, and which stand at the ends of the
-            bonds that were cut and next to them, float32 (C, N_SITE_FEATURES).
+        graph: The molecule.
+        inside: Which of its atoms are in each, bool (C, N).
+        in_ring: Which of its bonds are part of a ring, bool (b,).
     """
 
     counts: NDArray[np.float32]
     cost: NDArray[np.float32]
     cuts: NDArray[np.float32]
-    sites: NDArray[np.float32]
+    graph: MolecularGraph
+    inside: NDArray[np.bool_]
+    in_ring: NDArray[np.bool_]
+
+    @cached_property  # not everybody who cuts a molecule asks
+    def sites(self) -> NDArray[np.float32]:
+        """Kinds of atoms kept and left behind, at the cuts and by them, (C, N_SITE_FEATURES)."""
+        sites = atom_sites(self.graph, self.in_ring)
+        kept = self.inside.astype(np.float32) @ sites
+        counts = np.stack([kept, sites.sum(0) - kept], 1)  # (C, 2, N_SITES)
+        ramps = np.minimum(counts[:, :, None] / _SITE_STEPS[:, None], 1)
+        about = np.concatenate([sites, neighbours(self.graph.pair, sites)], 1)
+        _, inner, outer = _ends(self.graph, self.inside, about)
+        return np.concatenate([ramps.reshape(len(kept), -1), inner, outer], 1)
 
 
 def fragments(
@@ -72,7 +90,6 @@ def fragments(
     atoms[:, HYDROGEN] = hydrogens
     counts = np.rint(inside.astype(np.float32) @ atoms)
     cost, cuts = _described(graph, inside)
-    sites = atom_sites(graph, in_ring=closures != 0)
     order = np.argsort(cost, kind="stable")
     key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
@@ -83,7 +100,9 @@ def fragments(
         counts[rows],
         cost[rows],
         np.column_stack([cuts[rows], shared]),
-        _sites_about(graph, inside[rows], sites),
+        graph,
+        inside[rows],
+        in_ring=closures != 0,
     )
 
 
@@ -190,25 +209,13 @@ def _described(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cost of each fragment (C,), and what its cuts look like but for the last column."""
     n = len(graph.element)
-    crossing, inner, outer = _ends(graph, inside, _atom_kinds(graph))
+    crossing, inner, outer = _ends(graph, inside, atom_groups(graph))
     kinds = (graph.kind[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
     to_hetero = (graph.to_hetero & (graph.kind == 1)).astype(np.float32)
     cost = crossing @ graph.cost
     sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
     columns = [inner, outer, crossing @ kinds, crossing @ to_hetero, cost, crossing.sum(1), *sizes]
     return cost, np.column_stack(columns).astype(np.float32)
-
-
-def _sites_about(
-    graph: MolecularGraph, inside: NDArray[np.bool_], sites: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Sites that are kept and lost, as ramps, and those about the cuts, (C, N_SITE_FEATURES)."""
-    kept = inside.astype(np.float32) @ sites
-    counts = np.stack([kept, sites.sum(0) - kept], 1)  # (C, 2, N_SITES)
-    ramps = np.minimum(counts[:, :, None] / _SITE_STEPS[:, None], 1)
-    about = np.concatenate([sites, neighbours(graph.pair, sites)], 1)
-    _, inner, outer = _ends(graph, inside, about)
-    return np.concatenate([ramps.reshape(len(inside), -1), inner, outer], 1)
 
 
 def _ends(
@@ -222,18 +229,3 @@ def _ends(
     inner = from_low @ atoms[low] + from_high @ atoms[high]
     outer = from_low @ atoms[high] + from_high @ atoms[low]
     return from_low + from_high, inner, outer
-
-
-def _atom_kinds(graph: MolecularGraph) -> NDArray[np.float32]:
-    """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
-    element, pair, kind = graph.element, graph.pair, graph.kind
-    n = len(element)
-    kinds = np.zeros((n, _ATOM_FEATURES), np.float32)
-    kinds[np.arange(n), _GROUP[element]] = 1
-    double = pair[kind == 2]
-    for one, other in ((0, 1), (1, 0)):
-        kinds[double[element[double[:, other]] == _OXYGEN, one], 6] = 1
-    kinds[pair[kind == BOND_AROMATIC].ravel(), 7] = 1
-    degree = np.bincount(pair.ravel(), minlength=n)
-    kinds[:, 8], kinds[:, 9] = degree == 1, degree >= 3
-    return kinds

@@ -17,6 +17,9 @@ _COST: Final = np.array([0.0, 1.0, 2.0, 3.0, 2.5], np.float32)
 _HETERO_DISCOUNT: Final = 0.35
 _SINGLE, _DOUBLE, _TRIPLE = 1, 2, 3
 _CARBON, _NITROGEN, _OXYGEN, _SULPHUR = (INDEX[symbol] for symbol in "CNOS")
+# Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
+_GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
+N_GROUP_FEATURES: Final = 10
 # Kinds of atoms, in the order of `atom_sites`; C=S and S=O count as C=O does.
 SITES: Final = (
     "aromatic carbon",
@@ -93,6 +96,19 @@ def neighbours(pair: NDArray[np.int64], values: NDArray[np.floating]) -> NDArray
     np.add.at(total, pair[:, 0], values[pair[:, 1]])
     np.add.at(total, pair[:, 1], values[pair[:, 0]])
     return total
+
+
+def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:
+    """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
+    element, pair, kind = graph.element, graph.pair, graph.kind
+    n = len(element)
+    groups = np.zeros((n, N_GROUP_FEATURES), np.float32)
+    groups[np.arange(n), _GROUP[element]] = 1
+    groups[:, 6] = _any(pair[kind == _DOUBLE], element == _OXYGEN)
+    groups[pair[kind == BOND_AROMATIC].ravel(), 7] = 1
+    degree = np.bincount(pair.ravel(), minlength=n)
+    groups[:, 8], groups[:, 9] = degree == 1, degree >= 3
+    return groups
 
 
 def atom_sites(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.float32]:

@@ -89,10 +89,15 @@ class EvidenceModel:
             )
         return cls(log_prevalence, layers)
 
+    @property
+    def sees_sites(self) -> bool:
+        """Whether it was fitted on kinds of atoms, too."""
+        return bool(self.layers[0][0].shape[1] == N_INPUTS)
+
     def log_odds(self, features: Floats) -> Floats:
-        """Of a peak of each fragment and hydrogen shift, (C, H), from rows (C, N_INPUTS)."""
+        """Of a peak of each fragment and hydrogen shift, (C, H), by `fragment_features`."""
         (first, a), (second, b), (last, c) = self.layers
-        hidden = np.maximum(features[:, : first.shape[1]] @ first.T + a, 0)
+        hidden = np.maximum(features @ first.T + a, 0)
         hidden = np.maximum(hidden @ second.T + b, 0)
         return np.asarray(hidden @ last.T + c, np.float32)
 
@@ -150,9 +155,9 @@ class Witness:
         hydrogens = int(parts.formula.array[HYDROGEN])
         graph = MolecularGraph(parts.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
         found = fragments(graph, np.random.default_rng(0))  # every molecule with the same luck
-        sums = []
+        sums, sites = [], self.model.sees_sites
         for one in self.measured:
-            log_odds = self.model.log_odds(fragment_features(found, one.ion))
+            log_odds = self.model.log_odds(fragment_features(found, one.ion, sites=sites))
             there = measured_intensity(found, one.ion, one.subformula, one.intensity) > 0
             shown = -np.logaddexp(0, -log_odds[there]) - _BY_CHANCE
             hidden = -np.logaddexp(0, log_odds[~there])

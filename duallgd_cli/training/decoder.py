@@ -106,13 +106,13 @@ class DecoderStage:
         if not len(self.validation_rows):
             return {}
         device = next(model.parameters()).device
-        nll = NoiseLevels(model)
+        nll = NllByStep(model)
         for _, batch in held_out_batches(self.molecules, self.validation_rows, self.plan_of):
             nll.add(map_tensors(batch, lambda x: x.to(device)))
         return nll.figures("nll")
 
 
-class NoiseLevels:
+class NllByStep:
     """Mean cross entropy per pair at fixed noise levels, summed up batch by batch.
 
     Args:

@@ -21,7 +21,7 @@ from duallgd_cli.training.settings import TrainingSettings
 _MERGED: Final = 3
 _VALIDATION_SPECTRA: Final = 1_000
 # Not the run's own, so that figures of runs can be put side by side.
-_VALIDATION_SEED: Final = 0
+VALIDATION_SEED: Final = 0
 _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
 
@@ -114,7 +114,7 @@ class EncoderStage:
         share = settings.data.simulated_share if simulated is not None else 0.0
         self.n_simulated = round(settings.data.spectra_per_batch * share)
         val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
-        chosen = np.random.default_rng(_VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
+        chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
         self.validation = np.sort(chosen)
 
     def plan(self, first_step: int) -> Iterator[None]:

@@ -25,7 +25,7 @@ from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.training.decoder import (
     DecoderStage,
     GraphBatch,
-    NoiseLevels,
+    NllByStep,
     Planned,
     bond_loss,
     graph_batch,
@@ -33,12 +33,16 @@ from duallgd_cli.training.decoder import (
     held_out_batches,
     noise_steps,
 )
-from duallgd_cli.training.encoder import EncoderStage, SpectrumBatch, SpectrumSampler, dense_bits
+from duallgd_cli.training.encoder import (
+    VALIDATION_SEED,
+    EncoderStage,
+    SpectrumBatch,
+    SpectrumSampler,
+    dense_bits,
+)
 from duallgd_cli.training.settings import TrainingSettings
 
 _FINGERPRINT_WEIGHT: Final = 0.02
-# Not the run's own, so that figures of runs can be put side by side.
-_HELD_OUT_SEED: Final = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +118,10 @@ class _HeldOutSpectra:
     def __init__(self, spectra: PreparedSpectra, settings: TrainingSettings) -> None:
         data = settings.data
         self.spectra = spectra
-        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, _HELD_OUT_SEED)
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, VALIDATION_SEED)
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
         members = members[spectra.molecules.n_heavy[spectra.molecule[members]] <= data.max_atoms]
-        mixed = np.random.default_rng(_HELD_OUT_SEED).permutation(members)
+        mixed = np.random.default_rng(VALIDATION_SEED).permutation(members)
         molecules, first = np.unique(spectra.molecule[mixed], return_index=True)
         self.molecules, self.chosen = molecules.astype(np.int64), mixed[first]
 
@@ -127,7 +131,7 @@ class _HeldOutSpectra:
         if not len(self.chosen):
             return {}
         device = next(model.parameters()).device
-        nll = NoiseLevels(model)
+        nll = NllByStep(model)
         molecules = self.spectra.molecules
         for places, batch in held_out_batches(molecules, self.molecules, self.plan_of):
             peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in self.chosen[places]])

@@ -13,6 +13,7 @@ from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragment_rows import N_INPUTS, N_WITHOUT_SITES, SHIFTS
+from duallgd_cli.data.fragmentation import Fragments
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.inference.evidence import Evidence, EvidenceModel, Witness
 from duallgd_cli.model.fragment_model import FragmentModel
@@ -168,16 +169,24 @@ def test_weights_with_half_of_the_evidence_are_refused():
         EvidenceModel.of(arrays)
 
 
-def test_evidence_fitted_without_the_kinds_of_atoms_does_not_look_at_them():
+def test_evidence_fitted_without_the_kinds_of_atoms_does_not_look_at_them(monkeypatch):
     torch.manual_seed(5)
-    network = FragmentModel(N_WITHOUT_SITES, len(SHIFTS), width=8).eval()
-    model = EvidenceModel.of(arrays_of(network))
-    features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
+    network = FragmentModel(N_WITHOUT_SITES, len(SHIFTS), width=8)
+    torch.nn.init.normal_(network.presence.weight)
+    wider = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
+    weights = network.state_dict()
+    blind = torch.zeros(8, N_INPUTS - N_WITHOUT_SITES)
+    wider.load_state_dict(
+        weights | {"hidden.0.weight": torch.cat([weights["hidden.0.weight"], blind], 1)}
+    )
+    seen = annotated("C2H5", "C2H3", formula="C2H6O")
 
-    with torch.no_grad():
-        expected = network(torch.from_numpy(features[:, :N_WITHOUT_SITES]))[0]
+    expected = asked(EvidenceModel.of(arrays_of(wider)), seen)
+    monkeypatch.setattr(Fragments, "sites", property(lambda found: pytest.fail("looked at them")))
+    got = asked(EvidenceModel.of(arrays_of(network)), seen)
 
-    np.testing.assert_allclose(model.log_odds(features), expected, rtol=1e-5, atol=1e-5)
+    assert got == expected
+    assert got.peaks_found != 0
 
 
 def test_evidence_of_other_features_is_refused_in_a_sentence():

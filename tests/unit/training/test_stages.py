@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.data.batches import BondGraph, MoleculeCollator
-from duallgd_cli.data.prepared import load_spectra
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.training.decoder import (
     DecoderStage,
-    GraphBatch,
     bond_loss,
     noise_levels,
     noise_steps,
@@ -30,36 +27,8 @@ from duallgd_cli.training.joint import JointStage
 from duallgd_cli.training.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
-from tests.made_simulation import simulated_folder
 
 SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
-
-
-@pytest.fixture(scope="module")
-def spectra(tmp_path_factory):
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
-
-
-@pytest.fixture(scope="module")
-def train_only(tmp_path_factory):
-    rows = [row for row in SPECTRA if row[-1] == "train"]
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
-
-
-@pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory):
-    rows = [row for row in SPECTRA if row[-1] != "train"]
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
-
-
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    return load_spectra(simulated_folder(tmp_path_factory.mktemp("made") / "simulated"))
-
-
-@pytest.fixture(scope="module")
-def model():
-    return stirred(small_settings(layers=1))
 
 
 @pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
@@ -194,13 +163,6 @@ def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
             made()
 
 
-def test_without_a_molecule_small_enough_the_joint_stage_says_so(spectra):
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
-
-    with pytest.raises(UnreadableError, match=r"of fold train .* at most 3 heavy atoms"):
-        JointStage(spectra, None, None, settings)
-
-
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
     sampler = SpectrumSampler(spectra, "train")
     generator = np.random.default_rng(1)
@@ -278,99 +240,6 @@ def test_encoder_batches_follow_from_seed_step_and_rank(spectra, simulated):
     assert torch.equal(batch(3, 0).intensity, batch(3, 0).intensity)
     for other in (batch(4, 0), batch(3, 1)):
         assert other.mz.shape != batch(3, 0).mz.shape or not torch.equal(other.mz, batch(3, 0).mz)
-
-
-@pytest.fixture(scope="module", params=[(False, False), (True, False), (False, True), (True, True)])
-def joint(request, spectra, simulated):
-    """The joint stage and the sources that take turns."""
-    structures = made_molecules(20, largest=5) if request.param[0] else None
-    sources = [spectra.molecules, structures, simulated.molecules if request.param[1] else None]
-    stage = JointStage(spectra, structures, simulated if request.param[1] else None, SETTINGS)
-    return stage, [source for source in sources if source is not None]
-
-
-def test_a_resumed_plan_is_the_rest_of_the_whole_one(joint):
-    stage, _ = joint
-
-    whole = list(islice(stage.plan(0), 14))
-    for first in range(9):
-        resumed = list(islice(stage.plan(first), 5))
-        for got, expected in zip(resumed, whole[first:], strict=False):
-            np.testing.assert_array_equal(got[0], expected[0])
-            assert got[1] == expected[1]
-
-
-def test_joint_steps_take_turns_over_their_sources(joint):
-    stage, sources = joint
-
-    for step, planned in enumerate(islice(stage.plan(0), 7)):
-        batch = stage.collate(planned, step)
-        formulas = {tuple(row) for row in sources[step % len(sources)].atom_counts.tolist()}
-        graphs = getattr(batch, "graphs", batch)
-        assert {tuple(row) for row in graphs.condition.formula.int().tolist()} <= formulas
-        assert isinstance(batch, GraphBatch) == (
-            sources[step % len(sources)] is getattr(stage.decoder, "molecules", None)
-        )
-
-
-def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, simulated):
-    stage = JointStage(spectra, None, simulated, SETTINGS)
-
-    for step, planned in enumerate(islice(stage.plan(0), 4)):
-        batch = stage.collate(planned, step)
-        # Ions that are simulated or made here differ from their molecules by hydrogens alone.
-        np.testing.assert_array_equal(
-            batch.spectra.peaks.parent[:, :HYDROGEN], batch.graphs.condition.formula[:, :HYDROGEN]
-        )
-        assert batch.n_samples == batch.spectra.n_samples
-
-
-def test_simulated_spectra_of_large_molecules_are_left_out_of_joint_steps(spectra, simulated):
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=5))
-    stage = JointStage(spectra, None, simulated, settings)
-
-    sizes = {
-        int(n)
-        for step, planned in enumerate(islice(stage.plan(0), 12))
-        for n in stage.collate(planned, step).graphs.condition.atom_mask.sum(1)
-    }
-
-    assert sizes == {3, 4, 5}
-
-
-def test_the_joint_loss_reaches_encoder_and_denoiser(spectra):
-    model = stirred(small_settings(layers=1)).train()
-    stage = JointStage(spectra, None, None, SETTINGS)
-
-    summed, count = stage.loss(model, stage.collate(next(stage.plan(0)), 0))
-    (summed / count).backward()
-
-    for part in (model.encoder, model.denoiser):
-        assert sum(float(p.grad.abs().sum()) for p in part.parameters() if p.grad is not None) > 0
-    # Through the bits that condition the denoiser too, not by the fingerprint loss alone.
-    assert model.encoder.fingerprint.weight.grad.abs().sum() > 0
-
-
-def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
-    model, other = stirred(small_settings(layers=1)), stirred(small_settings(layers=1))
-    with torch.no_grad():
-        other.encoder.fingerprint.bias += torch.linspace(-3, 3, 4096)
-    names = [f"predicted_nll_{t}" for t in (50, 150, 250, 350, 500)]
-
-    figures = JointStage(spectra, None, None, SETTINGS).validate(model)
-    again = JointStage(spectra, None, None, replace(SETTINGS, seed=5)).validate(model)
-    told_otherwise = JointStage(spectra, None, None, SETTINGS).validate(other)
-
-    assert [figures[name] for name in names] == [again[name] for name in names]
-    assert all(0 < figures[name] != told_otherwise[name] for name in names)
-
-
-def test_held_out_spectra_of_large_molecules_are_not_judged(spectra):
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=7))
-
-    figures = JointStage(spectra, None, None, settings).validate(stirred(small_settings(layers=1)))
-
-    assert not [name for name in figures if name.startswith("predicted")]
 
 
 def test_on_bits_are_ones():
