@@ -22,6 +22,10 @@ NARROW_EPILOG: Final = (
     "Example: `duallgd weights narrow runs/decoder/model.safetensors --pair-feed 3 "
     "-o runs/narrow.safetensors`, then train on with `--init-denoiser`"
 )
+AVERAGE_EPILOG: Final = (
+    "Example: `duallgd weights average runs/encoder*/model.safetensors -o runs/mean.safetensors`, "
+    "then train on with `--init-encoder runs/mean.safetensors`"
+)
 EVIDENCE_EPILOG: Final = (
     "Example: `duallgd weights evidence runs/joint/model.safetensors --structures "
     "prepared/structures --spectra prepared/massbank -o runs/asking.safetensors`, then predict "
@@ -147,6 +151,23 @@ def narrow(
     weights_format.save(output, narrowed)
     kept = sum(tensor.numel() for tensor in narrowed.tensors.values())
     typer.echo(f"wrote {output}: {kept:,} numbers; train it on before use", err=True)
+
+
+@app.command("average", epilog=AVERAGE_EPILOG)
+def average(
+    weights: Annotated[list[Path], typer.Argument(help="At least two .safetensors files.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+) -> None:
+    """Average networks that were trained on from the same weights.
+
+    What a network was fitted with after training, its evidence and its ranking, is left out.
+    """
+    from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.checkpoint.average import average as mean_of
+
+    loaded = {path: weights_format.load(path) for path in weights}
+    weights_format.save(output, mean_of(loaded))
+    typer.echo(f"wrote {output}: mean of {len(loaded)}", err=True)
 
 
 def _described(parts: tuple[str, ...], count: int) -> str:

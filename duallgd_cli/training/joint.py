@@ -1,7 +1,9 @@
-"""The joint stage: encoder and denoiser end to end on spectra.
+"""The joint stage: encoder and denoiser end to end on spectra, or the denoiser alone.
 
 Steps on measured spectra take turns with steps on structures and spoilt fingerprints, so that the
-denoiser does not forget the many molecules that have no spectrum, and on simulated spectra.
+denoiser does not forget the many molecules that have no spectrum, and on simulated spectra. Beside
+a frozen encoder there are no steps on measured spectra: it knows their molecules by heart, and a
+denoiser that learns from that trusts it too much.
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.data.tensors import map_tensors
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoders.peaks import PeakBatch
@@ -151,6 +153,9 @@ class JointStage:
         settings: Of the run.
         rank: This process.
         world_size: Number of processes.
+
+    Raises:
+        UsageError: The encoder is frozen and there are no simulated spectra.
     """
 
     def __init__(
@@ -163,11 +168,17 @@ class JointStage:
         world_size: int = 1,
     ) -> None:
         ranks = (rank, world_size)
+        self.frozen = settings.freeze_encoder
+        if self.frozen and simulated is None:
+            raise UsageError(
+                "freeze_encoder trains the denoiser on simulated spectra; make some with "
+                "'duallgd data simulate' and give them as --simulated"
+            )
         self.encoder = EncoderStage(spectra, None, settings, *ranks)
         self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
-        self.turns: list[_LabelledSpectra | DecoderStage] = [
-            _LabelledSpectra(spectra, settings, *ranks)
-        ]
+        self.turns: list[_LabelledSpectra | DecoderStage] = []
+        if not self.frozen:
+            self.turns.append(_LabelledSpectra(spectra, settings, *ranks))
         if self.decoder is not None:
             self.turns.append(self.decoder)
         if simulated is not None:
@@ -188,12 +199,16 @@ class JointStage:
 
     def loss(self, model: DualLGD, batch: JointBatch | GraphBatch) -> tuple[Tensor, Tensor]:
         """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
+        if self.frozen:
+            model.encoder.eval()  # it says what it will say in use
         if isinstance(batch, GraphBatch):
             return graph_loss(model, batch)
         t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)
         condition, logits = _told(model, batch.spectra.peaks, batch.graphs.condition)
         graph, uniform = batch.graphs.graph, batch.graphs.uniform
         summed, pairs = bond_loss(model, graph, condition, t, uniform)
+        if self.frozen:
+            return summed, pairs
         truth = batch.spectra.fingerprint.float()
         entropy = binary_cross_entropy_with_logits(logits, truth, reduction="sum")
         return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs

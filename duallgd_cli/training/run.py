@@ -12,6 +12,7 @@ import torch
 
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
+from duallgd_cli.checkpoint.lineage import lineage
 from duallgd_cli.config import dump, merge, parse
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
@@ -25,7 +26,6 @@ from duallgd_cli.training.decoder import DecoderStage
 from duallgd_cli.training.distributed import Group, process_group
 from duallgd_cli.training.encoder import EncoderStage
 from duallgd_cli.training.joint import JointStage
-from duallgd_cli.training.lineage import lineage
 from duallgd_cli.training.loop import Hooks, Limit, Stage, train
 from duallgd_cli.training.prefetch import default_workers
 from duallgd_cli.training.settings import TrainingSettings
@@ -100,7 +100,7 @@ def run_training(
     torch.manual_seed(settings.seed)
     model, origin = _network(request)
     model.to(runtime.device)
-    _freeze(model, settings.stage)
+    _freeze(model, settings)
     if runtime.compile:
         compile_layers(model)
     backend = "nccl" if runtime.device.type == "cuda" else "gloo"
@@ -143,12 +143,10 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
 
 
-def _freeze(model: DualLGD, stage: str) -> None:
+def _freeze(model: DualLGD, settings: TrainingSettings) -> None:
     """Parts that a stage does not train keep their weights and get no moments."""
-    for parameter in model.encoder.parameters():
-        parameter.requires_grad_(stage != "decoder")
-    for parameter in model.denoiser.parameters():
-        parameter.requires_grad_(stage != "encoder")
+    model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
+    model.denoiser.requires_grad_(settings.stage != "encoder")
 
 
 def _stage(request: TrainingRequest, group: Group) -> Stage:

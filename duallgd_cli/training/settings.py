@@ -79,6 +79,8 @@ class TrainingSettings:
         steps: Optimiser steps of the whole run.
         optimiser: Learning rate and friends.
         data: Batches.
+        freeze_encoder: Joint stage: the encoder stays as it is, and the denoiser learns from what
+            it says of simulated spectra; what it says of measured ones it knows by heart.
         checkpoint_every: Steps between saved states.
         validate_every: Steps between looks at the held-out fold.
         log_every: Steps between lines in the metrics file.
@@ -89,9 +91,12 @@ class TrainingSettings:
     steps: int = 10_000
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     data: TrainingData = field(default_factory=TrainingData)
+    freeze_encoder: bool = False
     checkpoint_every: int = 500
     validate_every: int = 1_000
     log_every: int = 20
 
     def __post_init__(self) -> None:
         require(self.steps >= 1, "steps must be at least 1")
+        joint = self.stage == "joint"
+        require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")

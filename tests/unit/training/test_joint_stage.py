@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import HYDROGEN
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
 from duallgd_cli.training.decoder import GraphBatch
 from duallgd_cli.training.joint import JointStage
 from duallgd_cli.training.settings import TrainingData, TrainingSettings
@@ -115,3 +115,48 @@ def test_held_out_spectra_of_large_molecules_are_not_judged(spectra):
     figures = JointStage(spectra, None, None, settings).validate(stirred(small_settings(layers=1)))
 
     assert not [name for name in figures if name.startswith("predicted")]
+
+
+FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
+
+
+def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulated):
+    structures = made_molecules(20, largest=5)
+    stage = JointStage(spectra, structures, simulated, FROZEN)
+
+    kinds = [
+        isinstance(stage.collate(planned, step), GraphBatch)
+        for step, planned in enumerate(islice(stage.plan(0), 6))
+    ]
+
+    assert kinds == [True, False] * 3
+    assert stage.turns[1].molecules is simulated.molecules
+
+
+def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(spectra, simulated):
+    model = stirred(small_settings(layers=1))
+    for part in model.encoder.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.5
+    model.train().encoder.requires_grad_(False)
+    stage = JointStage(spectra, None, simulated, FROZEN)
+    batch = stage.collate(next(stage.plan(0)), 0)
+
+    first, pairs = stage.loss(model, batch)
+    second, _ = stage.loss(model, batch)
+    (first / pairs).backward()
+
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert all(parameter.grad is None for parameter in model.encoder.parameters())
+    assert any(parameter.grad is not None for parameter in model.denoiser.parameters())
+
+
+def test_a_frozen_encoder_needs_simulated_spectra(spectra):
+    with pytest.raises(UsageError, match="data simulate"):
+        JointStage(spectra, None, None, FROZEN)
+
+
+@pytest.mark.parametrize("stage", ["encoder", "decoder"])
+def test_only_the_joint_stage_can_freeze_the_encoder(stage):
+    with pytest.raises(ConfigError, match="joint stage alone"):
+        TrainingSettings(stage=stage, freeze_encoder=True)

@@ -2,7 +2,7 @@
 
 import json
 
-from duallgd_cli.training.lineage import lineage
+from duallgd_cli.checkpoint.lineage import lineage
 
 
 def descendant(parent, step):

@@ -85,6 +85,18 @@ def test_a_stage_trains_its_part_and_leaves_the_other(tmp_path, spectra, stage, 
     assert not [n for n in state(tmp_path / "run") if n.startswith(f"exp_avg/{kept}")]
 
 
+def test_beside_a_frozen_encoder_the_joint_stage_trains_the_denoiser_alone(
+    tmp_path, spectra, simulated
+):
+    frozen, stopped = "training.freeze_encoder=true", "training.optimiser.learning_rate=1e-30"
+    fresh = trained(tmp_path / "other", spectra, "joint", frozen, stopped, simulated=simulated)
+    made = trained(tmp_path / "run", spectra, "joint", frozen, simulated=simulated)
+
+    assert same(parts(made, "encoder"), parts(fresh, "encoder"))
+    assert not same(parts(made, "denoiser"), parts(fresh, "denoiser"))
+    assert not [n for n in state(tmp_path / "run") if n.startswith("exp_avg/encoder")]
+
+
 def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
     decoder = tmp_path / "decoder" / "model.safetensors"
     encoder = tmp_path / "encoder" / "model.safetensors"

@@ -1,0 +1,53 @@
+"""The mean of networks that were trained on from the same weights.
+
+Such networks lie in one basin, and the middle of it generalises better than its rim
+(M. Wortsman and others, 2022, arXiv:2203.05482). Networks without a common past have no such mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from duallgd_cli.checkpoint.format import Checkpoint
+from duallgd_cli.checkpoint.lineage import lineage
+from duallgd_cli.errors import WeightsError
+
+
+def average(checkpoints: Mapping[Path, Checkpoint]) -> Checkpoint:
+    """Mean of all weights, without evidence and ranking, which were fitted to one network.
+
+    Args:
+        checkpoints: By the file each came from, at least two; settings are those of the first.
+
+    Returns:
+        Its record names its parts ``mean_1``, ``mean_2``... and holds the records of all ancestors.
+
+    Raises:
+        WeightsError: Fewer than two, or their tensors differ in name or shape.
+    """
+    if len(checkpoints) < 2:
+        raise WeightsError("a mean takes at least two different weights files")
+    (first_path, first), *others = checkpoints.items()
+    for path, other in others:
+        if _shapes(other) != _shapes(first):
+            raise WeightsError(
+                f"{path} and {first_path} hold networks of different sizes; their mean means "
+                "nothing, average networks that were trained on from the same weights"
+            )
+    parts = list(checkpoints.values())
+    tensors = {name: _mean([part.tensors[name] for part in parts]) for name in first.tensors}
+    origin = {f"mean_{place}": part.record for place, part in enumerate(parts, 1)}
+    return Checkpoint(first.settings, tensors, lineage(origin))
+
+
+def _shapes(checkpoint: Checkpoint) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
+
+
+def _mean(tensors: Sequence[Tensor]) -> Tensor:
+    """Of numbers that are trained; whole numbers, such as tables, are those of the first."""
+    if not tensors[0].is_floating_point():
+        return tensors[0]
+    return torch.stack(list(tensors)).mean(0)
