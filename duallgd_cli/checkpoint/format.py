@@ -2,11 +2,14 @@
 
 Tensors named ``evidence.*`` are no part of the network. Metadata keys: ``format_version``,
 ``settings`` (of the network), ``record`` (how it was trained), ``ranking`` (how candidates are
-scored and calibrated).
+scored and calibrated), and ``ancestors``: the records of earlier runs, which repeat each other and
+grow long, as base64 of zlib of JSON.
 """
 
+import base64
 import hashlib
 import json
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -65,12 +68,16 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
         checkpoint: To write.
         dtype: Of floating-point tensors in the file.
     """
+    record = dict(checkpoint.record)
+    ancestors = record.pop("ancestors", None)
     metadata = {
         "format_version": str(FORMAT_VERSION),
         "settings": _compact(dump(checkpoint.settings)),
-        "record": _compact(checkpoint.record),
+        "record": _compact(record),
         "ranking": _compact(checkpoint.ranking),
     }
+    if ancestors is not None:
+        metadata["ancestors"] = _packed(ancestors)
     evidence = {_EVIDENCE + name: t for name, t in checkpoint.evidence.items()}
     tensors = {
         name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
@@ -114,7 +121,9 @@ def load(path: Path) -> Checkpoint:
         if not all(isinstance(value, dict) for value in values):
             raise ValueError("not all of them are mappings")
         settings = parse(ModelSettings, values[0])
-    except (KeyError, ValueError, ConfigError) as error:
+        if "ancestors" in metadata:
+            values[1]["ancestors"] = _unpacked(metadata["ancestors"])
+    except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
     named = [name for name in floats if name.startswith(_EVIDENCE)]
@@ -123,7 +132,15 @@ def load(path: Path) -> Checkpoint:
 
 
 def _compact(values: object) -> str:
-    return json.dumps(values, separators=(",", ":"))  # records of many ancestors grow long
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _packed(values: object) -> str:
+    return base64.b64encode(zlib.compress(_compact(values).encode(), 9)).decode("ascii")
+
+
+def _unpacked(text: str) -> object:
+    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
 
 
 def sha256(path: Path) -> str:

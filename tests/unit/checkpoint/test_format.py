@@ -210,3 +210,26 @@ def test_weights_that_do_not_fit_change_nothing(model):
         load_strictly(other, tensors)
 
     assert all(torch.equal(t, before[n]) for n, t in other.state_dict().items())
+
+
+ANCESTORS = {f"run{n}": {"seed": n, "data": {"sha256": "0" * 64}} for n in range(30)}
+
+
+def test_records_of_earlier_runs_are_packed_and_come_back(path, checkpoint):
+    save(path, replace(checkpoint, record=RECORD | {"ancestors": ANCESTORS}))
+
+    assert load(path).record == RECORD | {"ancestors": ANCESTORS}
+    assert json.loads(metadata_of(path)["record"]) == RECORD
+    assert len(metadata_of(path)["ancestors"]) < 0.3 * len(json.dumps(ANCESTORS))
+
+
+def test_records_of_earlier_runs_that_are_not_packed_are_read(path):
+    written = rewritten(path, record=json.dumps(RECORD | {"ancestors": ANCESTORS}))
+
+    assert load(written).record["ancestors"] == ANCESTORS
+
+
+@pytest.mark.parametrize("text", ["%", "eJw=", "eJwLSizIzEsHAAeJAqU="])
+def test_broken_records_of_earlier_runs_are_refused(path, text):
+    with pytest.raises(WeightsError, match="unreadable metadata"):
+        load(rewritten(path, ancestors=text))
