@@ -197,15 +197,34 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
   --set training.steps=760 --set training.seed=25 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 \
   --set training.optimiser.ema=0.995 --set training.validate_every=2000
 
+# Thirteenth part: the fragment model knows kinds of atoms. The encoder learns on new simulated spectra and is averaged with
+# its relatives; then it is frozen, and the denoiser learns from what it says, from the shipped file of the twelfth on.
+[ -f "$runs/simalike13/manifest.json" ] || duallgd data simulate "$runs/alike9" --like "$runs/massbank" -o "$runs/simalike13" \
+  --limit 150000 --max-atoms 40 --seed 15
+encoder13=(--stage encoder --data "$runs/massbank" --simulated "$runs/simalike13" "${one_core[@]}" "${log[@]}" "${muon[@]}" "${less[@]}")
+duallgd train "${encoder13[@]}" -o "$runs/encoder13" --init-denoiser "$runs/joint11" --init-encoder "$runs/joint11" \
+  --set training.data.spectra_per_batch=128 --set training.steps=1200 --set training.seed=41 --set training.data.simulated_share=0.85 \
+  --set training.optimiser.learning_rate=8.0e-4 --set training.optimiser.ema=0.99 --set training.validate_every=500
+duallgd train "${encoder13[@]}" -o "$runs/encoder13b" --init-denoiser "$runs/encoder13" --init-encoder "$runs/encoder13" \
+  --set training.data.spectra_per_batch=256 --set training.steps=1400 --set training.seed=53 --set training.data.simulated_share=0.9 \
+  --set training.optimiser.learning_rate=7.0e-4 --set training.optimiser.ema=0.995 --set training.validate_every=700
+duallgd weights average "$runs/encoder13b/model.safetensors" "$runs/joint12/model.safetensors" "$runs/encoder13/model.safetensors" \
+  -o "$runs/average13.safetensors"
+OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint --data "$runs/massbank" --structures "$runs/alike9" \
+  --simulated "$runs/simalike13" -o "$runs/joint13" "${one_core[@]}" "${log[@]}" "${small[@]}" "${muon[@]}" "${less[@]}" \
+  --init-denoiser "$runs/joint12" --init-encoder "$runs/average13.safetensors" --set training.freeze_encoder=true \
+  --set training.steps=1500 --set training.seed=27 --set training.data.clean_share=0.1 --set training.optimiser.learning_rate=4.0e-4 \
+  --set training.optimiser.ema=0.995 --set training.validate_every=2000
+
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o weights/duallgd.train.hashes
 cp weights/duallgd.train.hashes "$runs/asking.train.hashes"
 
 # What candidates are asked with, besides the network.
-duallgd weights evidence "$runs/joint12/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
+duallgd weights evidence "$runs/joint13/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
 
 # Ranking and confidence are fitted on fold val, one spectrum a molecule.
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
-  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val12"
-duallgd calibrate "$runs/asking.safetensors" --run "$runs/val12/predictions.csv" --truth "$runs/val12/truth.tsv" \
+  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val13"
+duallgd calibrate "$runs/asking.safetensors" --run "$runs/val13/predictions.csv" --truth "$runs/val13/truth.tsv" \
   -o weights/duallgd.safetensors

@@ -27,11 +27,10 @@ _RAMP: Final = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0], np.float32)
 _COUNT_SCALE: Final = 20
 _N_ION_FEATURES: Final = len(ADDUCTS) + len(INSTRUMENTS) + 2
 _N_ELECTRON_FEATURES: Final = 2
-# All but the kinds of atoms, which come last: evidence in weights may have been fitted without.
-N_WITHOUT_SITES: Final = (
-    2 * N_ELEMENTS * (len(_RAMP) + 1) + N_CUT_FEATURES + _N_ELECTRON_FEATURES + _N_ION_FEATURES
+_N_COUNT_FEATURES: Final = 2 * N_ELEMENTS * (len(_RAMP) + 1)
+N_INPUTS: Final = (
+    _N_COUNT_FEATURES + N_CUT_FEATURES + _N_ELECTRON_FEATURES + _N_ION_FEATURES + N_SITE_FEATURES
 )
-N_INPUTS: Final = N_WITHOUT_SITES + N_SITE_FEATURES
 _UNSATURATION_SCALE: Final = 20
 _ENERGY_SCALE_EV: Final = 50.0
 _SHIFT_COST: Final = 0.4
@@ -54,16 +53,17 @@ class Ion:
     energy_ev: float
 
 
-def fragment_features(found: Fragments, ion: Ion, *, sites: bool = True) -> NDArray[np.float32]:
-    """Rows for the fragment model, float32 (C, N_INPUTS), or (C, N_WITHOUT_SITES)."""
+def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
+    """Rows for the fragment model, float32 (C, N_INPUTS)."""
     about = np.zeros(_N_ION_FEATURES, np.float32)
     about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
     if not np.isnan(ion.energy_ev):
         about[-2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
-    parts = [_ramps(found.counts), _ramps(lost), found.cuts, _electrons(found, ion), about]
-    return np.concatenate([*parts, found.sites] if sites else parts, 1)
+    electrons = _electrons(found, ion)
+    parts = [_ramps(found.counts), _ramps(lost), found.cuts, electrons, about, found.sites]
+    return np.concatenate(parts, 1)
 
 
 def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:

@@ -56,7 +56,7 @@ class Fragments:
     inside: NDArray[np.bool_]
     in_ring: NDArray[np.bool_]
 
-    @cached_property  # not everybody who cuts a molecule asks
+    @cached_property  # asked for at each collision energy
     def sites(self) -> NDArray[np.float32]:
         """Kinds of atoms kept and left behind, at the cuts and by them, (C, N_SITE_FEATURES)."""
         sites = atom_sites(self.graph, self.in_ring)

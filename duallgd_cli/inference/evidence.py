@@ -18,7 +18,6 @@ from duallgd_cli.chem.skeleton import bonds_of
 from duallgd_cli.data.fragment_rows import (
     CARRIED,
     N_INPUTS,
-    N_WITHOUT_SITES,
     Ion,
     fragment_features,
     measured_intensity,
@@ -82,17 +81,12 @@ class EvidenceModel:
             raise WeightsError(
                 f"the weights hold no {error} of evidence; run 'duallgd weights evidence'"
             ) from None
-        if layers[0][0].shape[1] not in (N_WITHOUT_SITES, N_INPUTS):
+        if layers[0][0].shape[1] != N_INPUTS:
             raise WeightsError(
                 "the evidence in the weights was fitted by another version of duallgd; use that "
                 "version, or fit it anew with 'duallgd weights evidence'"
             )
         return cls(log_prevalence, layers)
-
-    @property
-    def sees_sites(self) -> bool:
-        """Whether it was fitted on kinds of atoms, too."""
-        return bool(self.layers[0][0].shape[1] == N_INPUTS)
 
     def log_odds(self, features: Floats) -> Floats:
         """Of a peak of each fragment and hydrogen shift, (C, H), by `fragment_features`."""
@@ -155,9 +149,9 @@ class Witness:
         hydrogens = int(parts.formula.array[HYDROGEN])
         graph = MolecularGraph(parts.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
         found = fragments(graph, np.random.default_rng(0))  # every molecule with the same luck
-        sums, sites = [], self.model.sees_sites
+        sums = []
         for one in self.measured:
-            log_odds = self.model.log_odds(fragment_features(found, one.ion, sites=sites))
+            log_odds = self.model.log_odds(fragment_features(found, one.ion))
             there = measured_intensity(found, one.ion, one.subformula, one.intensity) > 0
             shown = -np.logaddexp(0, -log_odds[there]) - _BY_CHANCE
             hidden = -np.logaddexp(0, log_odds[~there])

@@ -9,12 +9,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
 from duallgd_cli.data.fragment_rows import (
     N_INPUTS,
-    N_WITHOUT_SITES,
     SHIFTS,
     fragment_features,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.fragmentation import N_SITE_FEATURES, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import MAX_ROWS
 from duallgd_cli.data.simulation import Simulator
@@ -134,7 +133,7 @@ def test_features_tell_whether_an_electron_is_unpaired():
     """Ethanol less an electron is a radical, protonated it is none; else adducts differ by name."""
     whole = [fragment_features(found_in("CCO"), ion(name))[0] for name in ("[M]+", "[M+H]+")]
 
-    adducts_and_later = N_WITHOUT_SITES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
+    adducts_and_later = N_INPUTS - N_SITE_FEATURES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
     radical, protonated = (row[:adducts_and_later] for row in whole)
     (unpaired, unsaturation) = np.flatnonzero(radical != protonated)
     assert (radical[unpaired], protonated[unpaired]) == (1, 0)

@@ -12,8 +12,7 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.fragment_rows import N_INPUTS, N_WITHOUT_SITES, SHIFTS
-from duallgd_cli.data.fragmentation import Fragments
+from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.inference.evidence import Evidence, EvidenceModel, Witness
 from duallgd_cli.model.fragment_model import FragmentModel
@@ -167,26 +166,6 @@ def test_weights_with_half_of_the_evidence_are_refused():
 
     with pytest.raises(WeightsError, match="log_prevalence"):
         EvidenceModel.of(arrays)
-
-
-def test_evidence_fitted_without_the_kinds_of_atoms_does_not_look_at_them(monkeypatch):
-    torch.manual_seed(5)
-    network = FragmentModel(N_WITHOUT_SITES, len(SHIFTS), width=8)
-    torch.nn.init.normal_(network.presence.weight)
-    wider = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
-    weights = network.state_dict()
-    blind = torch.zeros(8, N_INPUTS - N_WITHOUT_SITES)
-    wider.load_state_dict(
-        weights | {"hidden.0.weight": torch.cat([weights["hidden.0.weight"], blind], 1)}
-    )
-    seen = annotated("C2H5", "C2H3", formula="C2H6O")
-
-    expected = asked(EvidenceModel.of(arrays_of(wider)), seen)
-    monkeypatch.setattr(Fragments, "sites", property(lambda found: pytest.fail("looked at them")))
-    got = asked(EvidenceModel.of(arrays_of(network)), seen)
-
-    assert got == expected
-    assert got.peaks_found != 0
 
 
 def test_evidence_of_other_features_is_refused_in_a_sentence():
