@@ -158,6 +158,7 @@ def candidates(folder):
     return [(row["spectrum_id"], row["rank"], row["smiles"], row["samples"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(scored, tmp_path):
     honest, _ = scored("honest")
     told, done = scored("told", "--atom-order", "truth")
@@ -202,6 +203,7 @@ def test_a_run_that_was_told_the_order_is_not_continued_without_it(scored):
     assert "TRUE ATOM ORDER" in done.err
 
 
+@pytest.mark.slow
 def test_the_reference_preset_scores_by_the_authors_rules(scored, tmp_path):
     table = tmp_path / "labelled.tsv"
     first = table.read_text().splitlines()[1]
