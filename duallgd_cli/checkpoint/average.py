@@ -4,11 +4,10 @@ Such networks lie in one basin, and the middle of it generalises better than its
 (M. Wortsman and others, 2022, arXiv:2203.05482). Networks without a common past have no such mean.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.lineage import lineage
@@ -37,17 +36,12 @@ def average(checkpoints: Mapping[Path, Checkpoint]) -> Checkpoint:
                 "nothing, average networks that were trained on from the same weights"
             )
     parts = list(checkpoints.values())
-    tensors = {name: _mean([part.tensors[name] for part in parts]) for name in first.tensors}
+    tensors = {
+        name: torch.stack([part.tensors[name] for part in parts]).mean(0) for name in first.tensors
+    }
     origin = {f"mean_{place}": part.record for place, part in enumerate(parts, 1)}
     return Checkpoint(first.settings, tensors, lineage(origin))
 
 
 def _shapes(checkpoint: Checkpoint) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
-
-
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    """Of numbers that are trained; whole numbers, such as tables, are those of the first."""
-    if not tensors[0].is_floating_point():
-        return tensors[0]
-    return torch.stack(list(tensors)).mean(0)

@@ -118,17 +118,17 @@ def load(path: Path) -> Checkpoint:
         )
     try:
         values = [json.loads(metadata[name]) for name in ("settings", "record", "ranking")]
-        if not all(isinstance(value, dict) for value in values):
+        packed = metadata.get("ancestors")
+        ancestors = {} if packed is None else {"ancestors": _unpacked(packed)}
+        if not all(isinstance(value, dict) for value in (*values, *ancestors.values())):
             raise ValueError("not all of them are mappings")
         settings = parse(ModelSettings, values[0])
-        if "ancestors" in metadata:
-            values[1]["ancestors"] = _unpacked(metadata["ancestors"])
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
     named = [name for name in floats if name.startswith(_EVIDENCE)]
     evidence = {name.removeprefix(_EVIDENCE): floats.pop(name) for name in named}
-    return Checkpoint(settings, floats, values[1], values[2], evidence)
+    return Checkpoint(settings, floats, values[1] | ancestors, values[2], evidence)
 
 
 def _compact(values: object) -> str:

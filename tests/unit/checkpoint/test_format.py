@@ -229,7 +229,11 @@ def test_records_of_earlier_runs_that_are_not_packed_are_read(path):
     assert load(written).record["ancestors"] == ANCESTORS
 
 
-@pytest.mark.parametrize("text", ["%", "eJw=", "eJwLSizIzEsHAAeJAqU="])
+# No base64, cut short, other bytes, a cut short mapping, and [1].
+@pytest.mark.parametrize(
+    "text",
+    ["%", "eJw=", "eJwLSizIzEsHAAeJAqU=", "eNqrVkpUsgIABJUBWw==", "eNqLNowFAAHTAOo="],
+)
 def test_broken_records_of_earlier_runs_are_refused(path, text):
     with pytest.raises(WeightsError, match="unreadable metadata"):
         load(rewritten(path, ancestors=text))
