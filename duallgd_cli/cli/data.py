@@ -150,6 +150,14 @@ def select(
     output: _OUTPUT,
     like: _LIKE,
     limit: Annotated[int, typer.Option(min=1, help="Training structures to keep.")],
+    min_atoms: Annotated[int, typer.Option(min=1, help="Leave smaller ones out.")] = 1,
+    max_atoms: Annotated[
+        int | None, typer.Option(min=2, help="Leave larger ones out; none if absent.")
+    ] = None,
+    measured: Annotated[
+        bool,
+        typer.Option("--with-measured", help="Keep the training molecules of the spectra, too."),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 1,
 ) -> None:
     """Structures that are like the molecules of measured spectra, to train on with little time.
@@ -157,10 +165,11 @@ def select(
     A classifier learns to tell the training molecules of the spectra by their Morgan bits;
     structures are drawn with its odds as weights. Held-out folds are kept whole.
     """
-    from duallgd_cli.data.likeness import select_alike
+    from duallgd_cli.data.likeness import Wanted, select_alike
 
     _refuse_to_overwrite(output, structures, like)
-    manifest = select_alike(structures, like, output, limit, seed)
+    wanted = Wanted(limit, min_atoms, max_atoms, measured, seed)
+    manifest = select_alike(structures, like, output, wanted)
     typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
 
 

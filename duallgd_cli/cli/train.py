@@ -22,7 +22,10 @@ def train(
     ],
     stage: Annotated[str | None, typer.Option(help="decoder, encoder or joint.")] = None,
     structures: Annotated[
-        Path | None, typer.Option(help="Prepared structures, for the joint stage.")
+        list[Path] | None,
+        typer.Option(
+            help="Prepared structures, for the joint stage; repeatable: folders take turns."
+        ),
     ] = None,
     simulated: Annotated[
         Path | None,
@@ -78,7 +81,7 @@ def train(
         settings=settings,
         out=output,
         data=data,
-        structures=structures,
+        structures=tuple(structures or ()),
         simulated=simulated,
         init={name: _weights(path) for name, path in init.items() if path is not None},
         said=said(config, chosen).get("model", {}),

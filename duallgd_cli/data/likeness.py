@@ -3,12 +3,13 @@
 Large collections hold what chemists make; spectra are taken of what occurs. What a network of
 little training has seen should be the latter. A classifier learns to tell the training molecules of
 measured spectra from structures by their Morgan bits; structures are then drawn without
-replacement, with its odds as weights.
+replacement, with its odds as weights. The measured molecules may be kept with them, for what is
+measured often, as lipids are, may hardly occur among structures.
 
 Letters: G molecules, F fingerprint bits.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from duallgd_cli.data.prepared import (
     MANIFEST,
     Molecules,
     file_sha256,
+    join,
     load_molecules,
     load_spectra,
     offsets,
@@ -67,49 +69,76 @@ class Bits:
         return embedding_bag(self.bits, table, self.offset, mode="sum")[:, 0] + weight[-1]
 
 
-def select_alike(
-    structures: Path, like: Path, out: Path, limit: int, seed: int = 1
-) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which structures of fold train to keep.
+
+    Attributes:
+        limit: So many, besides measured ones.
+        min_atoms: Smaller ones are left out, and measured ones so small not learnt from.
+        max_atoms: Larger ones likewise; None for no limit.
+        measured: Whether the measured molecules of fold train are kept, too.
+        seed: Of the draw.
+    """
+
+    limit: int
+    min_atoms: int = 1
+    max_atoms: int | None = None
+    measured: bool = False
+    seed: int = 1
+
+    def sized(self, molecules: Molecules) -> NDArray[np.bool_]:
+        """Which molecules are neither too small nor too large, (G,)."""
+        most = self.max_atoms or int(molecules.n_heavy.max(initial=0))
+        return (molecules.n_heavy >= self.min_atoms) & (molecules.n_heavy <= most)
+
+
+def select_alike(structures: Path, like: Path, out: Path, wanted: Wanted) -> dict[str, object]:
     """Write the structures of a prepared folder that are most like measured ones.
 
     Args:
         structures: Folder made by `duallgd data structures`.
         like: Folder made by `duallgd data spectra`; its fold train is looked at.
         out: Folder for the arrays. Other folds than train are kept whole.
-        limit: Structures of fold train to keep.
-        seed: Of the draw.
+        wanted: How many structures of fold train, and of which sizes.
 
     Returns:
         The manifest.
 
     Raises:
         UsageError: `structures` holds spectra, or `like` holds none.
-        UnreadableError: One of them has nothing in fold train.
+        UnreadableError: One of them has nothing of these sizes in fold train.
     """
     source = read_manifest(structures)
     if source.get("kind") == "spectra":
         raise UsageError(f"{structures} holds spectra; give a folder of 'duallgd data structures'")
-    measured = load_spectra(like)
-    molecules = load_molecules(structures)
-    train = np.flatnonzero(molecules.in_folds("train"))
-    known = np.unique(measured.molecule[measured.spectrum_fold == FOLDS.index("train")])
+    spectra = load_spectra(like)
+    molecules, measured = load_molecules(structures), spectra.molecules
+    train = np.flatnonzero(molecules.in_folds("train") & wanted.sized(molecules))
+    known = np.unique(spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")])
+    known = known[wanted.sized(measured)[known]]
+    if wanted.measured:
+        train = train[~np.isin(molecules.inchikey[train], measured.inchikey[known])]
     if not len(train) or not len(known):
-        raise UnreadableError(f"{like if len(train) else structures} holds nothing in fold train")
-    generator = np.random.default_rng(seed)
+        nothing = like if len(train) else structures
+        raise UnreadableError(f"{nothing} holds nothing of these sizes in fold train")
+    generator = np.random.default_rng(wanted.seed)
     compared = np.sort(generator.permutation(train)[:_COMPARED])
-    weight = fit_likeness(Bits.of(measured.molecules, known), Bits.of(molecules, compared))
+    weight = fit_likeness(Bits.of(measured, known), Bits.of(molecules, compared))
     log_odds = Bits.of(molecules, train).log_odds(weight).numpy()
-    drawn = _drawn(log_odds, limit, generator)
+    drawn = _drawn(log_odds, wanted.limit, generator)
     held_out = np.flatnonzero(~molecules.in_folds("train"))
     rows = np.sort(np.concatenate([train[drawn], held_out]))
-    like_sha256 = file_sha256(like / MANIFEST)
+    arrays = take(molecules.arrays(), rows)
+    if wanted.measured:
+        arrays = join(Molecules(**take(measured.arrays(), known)), Molecules(**arrays))
     own = {
-        "molecules": len(rows),
-        "made_from": origin(structures, like_sha256=like_sha256, limit=limit, seed=seed),
+        "molecules": len(arrays["fold"]),
+        "made_from": origin(structures, like_sha256=file_sha256(like / MANIFEST), **asdict(wanted)),
         "mean_log_odds": float(log_odds[drawn].mean()),
         "mean_log_odds_before": float(log_odds.mean()),
     }
-    return write(out, take(molecules.arrays(), rows), record_of(source) | own)
+    return write(out, arrays, record_of(source) | own)
 
 
 def _drawn(

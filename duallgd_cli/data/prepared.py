@@ -214,6 +214,15 @@ def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[st
     return {name: kept[name] for name in arrays}
 
 
+def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:
+    """Arrays of two collections, one after the other, by the names of `MOLECULE_ARRAYS`."""
+    both = one.arrays(), other.arrays()
+    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
+    for name in _RAGGED:
+        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
+    return joined
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and check the manifest of a prepared folder.
 

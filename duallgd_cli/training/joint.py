@@ -6,7 +6,7 @@ a frozen encoder there are no steps on measured spectra: it knows their molecule
 denoiser that learns from that trusts it too much.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -148,7 +148,8 @@ class JointStage:
 
     Args:
         spectra: Prepared spectra.
-        structures: Molecules without spectra, or None for spectra alone.
+        structures: Collections of molecules without spectra, each with a turn of its own, so that a
+            small one is trained on as much as a large one; none for spectra alone.
         simulated: Prepared simulated spectra, or None for measured ones alone.
         settings: Of the run.
         rank: This process.
@@ -161,7 +162,7 @@ class JointStage:
     def __init__(
         self,
         spectra: PreparedSpectra,
-        structures: Molecules | None,
+        structures: Sequence[Molecules],
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         rank: int = 0,
@@ -175,12 +176,11 @@ class JointStage:
                 "'duallgd data simulate' and give them as --simulated"
             )
         self.encoder = EncoderStage(spectra, None, settings, *ranks)
-        self.decoder = None if structures is None else DecoderStage(structures, settings, *ranks)
+        self.decoders = [DecoderStage(molecules, settings, *ranks) for molecules in structures]
         self.turns: list[_LabelledSpectra | DecoderStage] = []
         if not self.frozen:
             self.turns.append(_LabelledSpectra(spectra, settings, *ranks))
-        if self.decoder is not None:
-            self.turns.append(self.decoder)
+        self.turns += self.decoders
         if simulated is not None:
             self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
         self.held_out = _HeldOutSpectra(spectra, settings)
@@ -214,9 +214,9 @@ class JointStage:
         return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs
 
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Fingerprint figures on fold val, and the denoiser's where structures are given."""
+        """Fingerprint figures on fold val, and the denoiser's on the first structures if any."""
         figures = self.encoder.validate(model) | self.held_out.validate(model)
-        return figures if self.decoder is None else figures | self.decoder.validate(model)
+        return figures | self.decoders[0].validate(model) if self.decoders else figures
 
 
 def _told(model: DualLGD, peaks: PeakBatch, known: Condition) -> tuple[Condition, Tensor]:

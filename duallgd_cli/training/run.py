@@ -52,7 +52,7 @@ class TrainingRequest:
         settings: Of network and run.
         out: Folder of the run.
         data: Prepared spectra (encoder, joint) or molecules (decoder).
-        structures: Prepared structures beside spectra, for the joint stage, or None.
+        structures: Folders of prepared structures beside spectra, for the joint stage.
         simulated: Prepared simulated spectra beside measured ones, or None.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
             part go before those of `settings`.
@@ -67,7 +67,7 @@ class TrainingRequest:
     settings: RunSettings
     out: Path
     data: Path
-    structures: Path | None = None
+    structures: tuple[Path, ...] = ()
     simulated: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     said: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +159,7 @@ def _stage(request: TrainingRequest, group: Group) -> Stage:
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":
         return EncoderStage(spectra, simulated, settings, *ranks)
-    structures = None if request.structures is None else load_molecules(request.structures)
+    structures = [load_molecules(folder) for folder in request.structures]
     return JointStage(spectra, structures, simulated, settings, *ranks)
 
 
@@ -168,7 +168,7 @@ def _refuse_unused(request: TrainingRequest) -> None:
     stage = request.settings.training.stage
     if stage == "decoder" and request.simulated is not None:
         raise UsageError("stage decoder trains on structures alone; leave --simulated out")
-    if stage == "encoder" and request.structures is not None:
+    if stage == "encoder" and request.structures:
         raise UsageError(
             "stage encoder trains on spectra alone; make some of these structures with "
             "'duallgd data simulate' and give them as --simulated"
@@ -176,9 +176,9 @@ def _refuse_unused(request: TrainingRequest) -> None:
 
 
 def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) -> dict[str, Any]:
-    folders = {
-        "data": request.data, "structures": request.structures, "simulated": request.simulated,
-    }  # fmt: skip
+    folders = {"data": request.data, "simulated": request.simulated}
+    for number, folder in enumerate(request.structures, 1):
+        folders["structures" if number == 1 else f"structures-{number}"] = folder
     return {
         "version": __version__,
         "torch": torch.__version__,

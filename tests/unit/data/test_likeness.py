@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import INDEX
-from duallgd_cli.data.likeness import Bits, fit_likeness, select_alike
+from duallgd_cli.data.likeness import Bits, Wanted, fit_likeness, select_alike
 from duallgd_cli.data.prepared import (
     MANIFEST,
     file_sha256,
@@ -63,7 +63,7 @@ def test_molecules_like_measured_ones_are_chosen(tmp_path):
     structures = structures_folder(tmp_path / "all", *ESTERS[::2], *CHLORIDES)
     like = measured(tmp_path / "measured", *ESTERS[1::2])
 
-    manifest = select_alike(structures, like, tmp_path / "alike", limit=15)
+    manifest = select_alike(structures, like, tmp_path / "alike", Wanted(15))
 
     chosen = load_molecules(tmp_path / "alike")
     verify(tmp_path / "alike")
@@ -79,7 +79,7 @@ def test_held_out_folds_are_kept_whole_and_order_stays(tmp_path):
     structures = structures_folder(tmp_path / "all", fold=folds)
     like = spectra_folder(tmp_path / "measured", *SPECTRA)
 
-    select_alike(structures, like, tmp_path / "alike", limit=2)
+    select_alike(structures, like, tmp_path / "alike", Wanted(2))
 
     chosen, before = load_molecules(tmp_path / "alike"), load_molecules(structures)
     assert chosen.fold.tolist() == [0, 0, 1, 1, 2, 3, 3, 3]
@@ -91,12 +91,46 @@ def test_the_manifest_says_what_it_was_chosen_from(tmp_path):
     structures = structures_folder(tmp_path / "all")
     like = spectra_folder(tmp_path / "measured")
 
-    select_alike(structures, like, tmp_path / "alike", limit=2, seed=7)
+    select_alike(structures, like, tmp_path / "alike", Wanted(2, seed=7))
 
-    made_from = origin(structures, like_sha256=file_sha256(like / MANIFEST), limit=2, seed=7)
+    asked = {"limit": 2, "min_atoms": 1, "max_atoms": None, "measured": False, "seed": 7}
+    made_from = origin(structures, like_sha256=file_sha256(like / MANIFEST), **asked)
     manifest = read_manifest(tmp_path / "alike")
     assert manifest["made_from"] == made_from
     assert manifest["kind"] == "structures"
+
+
+def test_only_structures_of_the_sizes_wanted_are_chosen(tmp_path):
+    structures = structures_folder(tmp_path / "all", *ESTERS)
+    like = measured(tmp_path / "measured", "CCCOC(=O)CC", "CCO")
+
+    select_alike(structures, like, tmp_path / "alike", Wanted(99, min_atoms=8, max_atoms=9))
+
+    n_heavy = load_molecules(structures).n_heavy
+    chosen = load_molecules(tmp_path / "alike").n_heavy.tolist()
+    assert chosen == [n for n in n_heavy.tolist() if n in (8, 9)]
+
+
+def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
+    structures = structures_folder(tmp_path / "all", "CCCCCOC(=O)CC", "CCOC(=O)CCC", "CCCl")
+    like = measured(tmp_path / "measured", "CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCO")
+
+    manifest = select_alike(
+        structures, like, tmp_path / "alike", Wanted(99, min_atoms=8, measured=True)
+    )
+
+    chosen = load_molecules(tmp_path / "alike")
+    verify(tmp_path / "alike")
+    assert chosen.n_heavy.tolist() == [11, 10, 8]
+    assert manifest["molecules"] == len(set(chosen.inchikey.tolist())) == 3
+    expected = molecules_of("CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCOC(=O)CCC")
+    for place in range(3):
+        own = [m for m in range(3) if expected.inchikey[m] == chosen.inchikey[place]]
+        for one, other in zip(chosen.bonds(place), expected.bonds(own[0]), strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(
+            chosen.fingerprint_bits(place), expected.fingerprint_bits(own[0])
+        )
 
 
 def test_a_seed_draws_the_same_again_and_another_another(tmp_path):
@@ -104,7 +138,7 @@ def test_a_seed_draws_the_same_again_and_another_another(tmp_path):
     like = measured(tmp_path / "measured", "CCO", "CCOC")
 
     def chosen(seed):
-        select_alike(structures, like, tmp_path / f"alike{seed}", 10, seed)
+        select_alike(structures, like, tmp_path / f"alike{seed}", Wanted(10, seed=seed))
         return load_molecules(tmp_path / f"alike{seed}").inchikey.tolist()
 
     assert chosen(1) == chosen(1)
@@ -115,7 +149,7 @@ def test_a_limit_above_all_keeps_all(tmp_path):
     structures = structures_folder(tmp_path / "all")
     like = spectra_folder(tmp_path / "measured")
 
-    select_alike(structures, like, tmp_path / "alike", limit=99)
+    select_alike(structures, like, tmp_path / "alike", Wanted(99))
 
     kept, before = load_molecules(tmp_path / "alike"), load_molecules(structures)
     assert kept.inchikey.tolist() == before.inchikey.tolist()
@@ -126,9 +160,9 @@ def test_spectra_are_no_structures_and_structures_no_spectra(tmp_path):
     like = spectra_folder(tmp_path / "measured")
 
     with pytest.raises(UsageError, match="holds spectra"):
-        select_alike(like, like, tmp_path / "alike", 3)
+        select_alike(like, like, tmp_path / "alike", Wanted(3))
     with pytest.raises(UsageError, match="not spectra"):
-        select_alike(structures, structures, tmp_path / "alike", 3)
+        select_alike(structures, structures, tmp_path / "alike", Wanted(3))
 
 
 @pytest.mark.parametrize("which", ["structures", "spectra"])
@@ -138,5 +172,5 @@ def test_nothing_to_train_on_is_said(tmp_path, which):
     rows = [(*row[:-1], "val") for row in SPECTRA] if which == "spectra" else SPECTRA
     like = spectra_folder(tmp_path / "measured", *rows)
 
-    with pytest.raises(UnreadableError, match=r"holds nothing in fold train"):
-        select_alike(structures, like, tmp_path / "alike", 3)
+    with pytest.raises(UnreadableError, match=r"holds nothing of these sizes in fold train"):
+        select_alike(structures, like, tmp_path / "alike", Wanted(3))

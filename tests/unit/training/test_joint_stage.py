@@ -21,16 +21,17 @@ def test_without_a_molecule_small_enough_the_joint_stage_says_so(spectra):
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
 
     with pytest.raises(UnreadableError, match=r"of fold train .* at most 3 heavy atoms"):
-        JointStage(spectra, None, None, settings)
+        JointStage(spectra, [], None, settings)
 
 
-@pytest.fixture(scope="module", params=[(False, False), (True, False), (False, True), (True, True)])
+@pytest.fixture(scope="module", params=[(0, False), (1, False), (0, True), (1, True), (2, True)])
 def joint(request, spectra, simulated):
     """The joint stage and the sources that take turns."""
-    structures = made_molecules(20, largest=5) if request.param[0] else None
-    sources = [spectra.molecules, structures, simulated.molecules if request.param[1] else None]
-    stage = JointStage(spectra, structures, simulated if request.param[1] else None, SETTINGS)
-    return stage, [source for source in sources if source is not None]
+    n_collections, and_simulated = request.param
+    structures = [made_molecules(20, largest=5 + n) for n in range(n_collections)]
+    sources = [spectra.molecules, *structures, *([simulated.molecules] if and_simulated else [])]
+    stage = JointStage(spectra, structures, simulated if and_simulated else None, SETTINGS)
+    return stage, sources
 
 
 def test_a_resumed_plan_is_the_rest_of_the_whole_one(joint):
@@ -52,13 +53,13 @@ def test_joint_steps_take_turns_over_their_sources(joint):
         formulas = {tuple(row) for row in sources[step % len(sources)].atom_counts.tolist()}
         graphs = getattr(batch, "graphs", batch)
         assert {tuple(row) for row in graphs.condition.formula.int().tolist()} <= formulas
-        assert isinstance(batch, GraphBatch) == (
-            sources[step % len(sources)] is getattr(stage.decoder, "molecules", None)
+        assert isinstance(batch, GraphBatch) == any(
+            sources[step % len(sources)] is decoder.molecules for decoder in stage.decoders
         )
 
 
 def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, simulated):
-    stage = JointStage(spectra, None, simulated, SETTINGS)
+    stage = JointStage(spectra, [], simulated, SETTINGS)
 
     for step, planned in enumerate(islice(stage.plan(0), 4)):
         batch = stage.collate(planned, step)
@@ -71,7 +72,7 @@ def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, 
 
 def test_simulated_spectra_of_large_molecules_are_left_out_of_joint_steps(spectra, simulated):
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=5))
-    stage = JointStage(spectra, None, simulated, settings)
+    stage = JointStage(spectra, [], simulated, settings)
 
     sizes = {
         int(n)
@@ -84,7 +85,7 @@ def test_simulated_spectra_of_large_molecules_are_left_out_of_joint_steps(spectr
 
 def test_the_joint_loss_reaches_encoder_and_denoiser(spectra):
     model = stirred(small_settings(layers=1)).train()
-    stage = JointStage(spectra, None, None, SETTINGS)
+    stage = JointStage(spectra, [], None, SETTINGS)
 
     summed, count = stage.loss(model, stage.collate(next(stage.plan(0)), 0))
     (summed / count).backward()
@@ -101,9 +102,9 @@ def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
         other.encoder.fingerprint.bias += torch.linspace(-3, 3, 4096)
     names = [f"predicted_nll_{t}" for t in (50, 150, 250, 350, 500)]
 
-    figures = JointStage(spectra, None, None, SETTINGS).validate(model)
-    again = JointStage(spectra, None, None, replace(SETTINGS, seed=5)).validate(model)
-    told_otherwise = JointStage(spectra, None, None, SETTINGS).validate(other)
+    figures = JointStage(spectra, [], None, SETTINGS).validate(model)
+    again = JointStage(spectra, [], None, replace(SETTINGS, seed=5)).validate(model)
+    told_otherwise = JointStage(spectra, [], None, SETTINGS).validate(other)
 
     assert [figures[name] for name in names] == [again[name] for name in names]
     assert all(0 < figures[name] != told_otherwise[name] for name in names)
@@ -112,7 +113,7 @@ def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
 def test_held_out_spectra_of_large_molecules_are_not_judged(spectra):
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=7))
 
-    figures = JointStage(spectra, None, None, settings).validate(stirred(small_settings(layers=1)))
+    figures = JointStage(spectra, [], None, settings).validate(stirred(small_settings(layers=1)))
 
     assert not [name for name in figures if name.startswith("predicted")]
 
@@ -122,7 +123,7 @@ FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulated):
     structures = made_molecules(20, largest=5)
-    stage = JointStage(spectra, structures, simulated, FROZEN)
+    stage = JointStage(spectra, [structures], simulated, FROZEN)
 
     kinds = [
         isinstance(stage.collate(planned, step), GraphBatch)
@@ -139,7 +140,7 @@ def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(s
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.5
     model.train().encoder.requires_grad_(False)
-    stage = JointStage(spectra, None, simulated, FROZEN)
+    stage = JointStage(spectra, [], simulated, FROZEN)
     batch = stage.collate(next(stage.plan(0)), 0)
 
     first, pairs = stage.loss(model, batch)
@@ -153,7 +154,7 @@ def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(s
 
 def test_a_frozen_encoder_needs_simulated_spectra(spectra):
     with pytest.raises(UsageError, match="data simulate"):
-        JointStage(spectra, None, None, FROZEN)
+        JointStage(spectra, [], None, FROZEN)
 
 
 @pytest.mark.parametrize("stage", ["encoder", "decoder"])

@@ -108,7 +108,7 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
         spectra,
         "joint",
         "training.optimiser.learning_rate=1e-30",
-        structures=structures,
+        structures=(structures,),
         init={"denoiser": decoder, "encoder": encoder},
     )
 
@@ -124,12 +124,14 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
 
 
 def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures, simulated):
-    record = trained(tmp_path, spectra, "joint", structures=structures, simulated=simulated).record
+    folders = (structures, structures_folder(tmp_path / "more", "CCO", "CCN"))
+    record = trained(tmp_path, spectra, "joint", structures=folders, simulated=simulated).record
 
     assert record["data"]["data"]["kind"] == "spectra"
     assert record["data"]["data"]["source"]["file"] == "spectra.tsv"
     assert record["data"]["data"]["holdout_removed"] == 0
     assert record["data"]["structures"]["molecules"] == 12
+    assert record["data"]["structures-2"]["molecules"] == 2
     assert len(record["data"]["structures"]["sha256"]) == 64
     assert record["data"]["simulated"]["spectra"] == 12
     assert record["data"]["simulated"]["source"]["model"] == {"made": True}
@@ -148,7 +150,7 @@ def test_a_run_with_held_out_spectra_reports_on_them(tmp_path, spectra):
 
 @pytest.mark.parametrize("stage", ["decoder", "encoder", "joint"])
 def test_every_stage_resumes_exactly(tmp_path, spectra, structures, simulated, stage):
-    request = {"structures": structures} if stage == "joint" else {}
+    request = {"structures": (structures,)} if stage == "joint" else {}
     request |= {"simulated": simulated} if stage != "decoder" else {}
     trained(tmp_path / "whole", spectra, stage, **request)
 

@@ -138,7 +138,7 @@ def test_without_held_out_data_there_are_no_figures(model, train_only):
 
     assert decoder.validate(model) == {}
     assert encoder.validate(model) == {}
-    assert JointStage(train_only, None, None, SETTINGS).validate(model) == {}
+    assert JointStage(train_only, [], None, SETTINGS).validate(model) == {}
 
 
 def test_a_short_process_is_looked_at_within_its_steps():
@@ -156,8 +156,8 @@ def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
     for made in (
         lambda: EncoderStage(unlabelled, None, SETTINGS),
         lambda: EncoderStage(spectra, unlabelled, SETTINGS),
-        lambda: JointStage(unlabelled, None, None, SETTINGS),
-        lambda: JointStage(spectra, None, unlabelled, SETTINGS),
+        lambda: JointStage(unlabelled, [], None, SETTINGS),
+        lambda: JointStage(spectra, [], unlabelled, SETTINGS),
     ):
         with pytest.raises(UnreadableError, match="hold no spectrum of fold train"):
             made()
