@@ -8,9 +8,10 @@
 # Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before, where the
 # data were prepared (weights/make.sh, first lines), pack them, once; packs/ is ignored by git:
 #
-#   duallgd data pack prepared/structures -o packs/structures.pack --max-atoms 40 --no-keys
+#   duallgd data pack prepared/structures -o packs/structures.pack --max-atoms 66 --no-keys
 #   duallgd data pack prepared/massbank   -o packs/massbank.pack
-#   duallgd data pack prepared/structures -o packs/sample.pack --max-atoms 40 --no-keys --limit 20000
+#   duallgd data pack prepared/large      -o packs/large.pack --no-keys    (if there: a turn of its own in joint)
+#   duallgd data pack prepared/structures -o packs/sample.pack --max-atoms 66 --no-keys --limit 20000
 #
 # Carry packs/ (or, for bench alone, packs/sample.pack and wheels of rdkit in .wheels/, so that
 # molecules are assembled too). OUT receives logs, figures and weights of at most 15.5 MiB, eight
@@ -67,7 +68,7 @@ steps_in() { # SECONDS RUN: how many steps of the tried run fit, a tenth kept fo
   python3 -c "import sys; print(max(50, int(0.9 * float(sys.argv[1]) / float(sys.argv[3]))))" "$1" $(rate "$2") 2> /dev/null
 }
 shared=(--device "$device" --precision bfloat16 --quiet --set training.data.bucket=8
-  --set training.data.max_atoms=40
+  --set training.data.max_atoms=66
   ${EXTRA:-})
 try() { # RUN OPTIONS...: sixty steps to be thrown away
   rm -rf "$1"
@@ -130,6 +131,7 @@ joint)
   both+=(--set model.encoder.dropout=0.05 --set training.data.peak_dropout=0.15) # as of the twelfth part on
   stage encoder "$each" "${both[@]}" --set training.data.spectra_per_batch=512 \
     --set training.data.simulated_share=0.85 ${start:+--init-encoder "$start" --init-denoiser "$start"}
+  [ -f "$packs/large.pack" ] && unpacked large && both+=(--structures "$runs/large")
   stage joint "$each" "${both[@]}" --structures "$runs/structures" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
     --set training.freeze_encoder=true --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
   ;;

@@ -15,8 +15,10 @@ CONVERT_EPILOG: Final = (
     "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
 )
 HASHES_EPILOG: Final = (
-    "Example: `duallgd weights hashes prepared/structures prepared/massbank --max-atoms 50 "
-    "-o weights/duallgd.train.hashes`"
+    "Examples: `duallgd weights hashes prepared/structures prepared/massbank --max-atoms 50 "
+    "-o runs/first.train.hashes` · "
+    "`duallgd weights hashes prepared/more --also runs/first.train.hashes "
+    "-o runs/second.train.hashes`, of weights that were trained on from the first"
 )
 NARROW_EPILOG: Final = (
     "Example: `duallgd weights narrow runs/decoder/model.safetensors --pair-feed 3 "
@@ -83,17 +85,24 @@ def hashes(
     max_atoms: Annotated[
         int, typer.Option(min=2, help="The largest molecule trained on, in heavy atoms.")
     ] = 100,
+    also: Annotated[
+        Path | None,
+        typer.Option(help="A list to add to: of the weights that training went on from."),
+    ] = None,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
     from duallgd_cli.data.prepared import load_molecules
     from duallgd_cli.evaluation.leakage import TrainingHashes
 
+    before = None if also is None else TrainingHashes.read(also)
     keys: list[str] = []
     for folder in prepared:
         found = load_molecules(folder)
         trained = found.in_folds("train") & (found.n_heavy <= max_atoms)
         keys += [key.decode("ascii") for key in found.inchikey[trained].tolist()]
     listed = TrainingHashes.of(keys)
+    if before is not None:
+        listed = listed.joined(before)
     listed.write(output)
     typer.echo(f"{len(listed)} molecules in {output}", err=True)
 

@@ -84,6 +84,10 @@ class TrainingHashes:
         counted = len(self.hashes).to_bytes(8, "little")
         path.write_bytes(_MAGIC + counted + _digest(counted + rest) + rest)
 
+    def joined(self, other: "TrainingHashes") -> "TrainingHashes":
+        """Molecules of either list."""
+        return TrainingHashes(np.union1d(self.hashes, other.hashes))
+
     def __len__(self) -> int:
         return len(self.hashes)
 

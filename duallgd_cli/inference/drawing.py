@@ -127,8 +127,9 @@ def draw_in_chunks(
     chunk: int,
     check: Callable[[], None],
     at_once: int = 1,
+    wanted: slice = slice(None),
 ) -> tuple[Samples, tuple[str, ...]]:
-    """Draw all samples of a task; they come back on the CPU.
+    """Draw samples of a task; they come back on the CPU.
 
     When CUDA runs out of memory the chunk is halved, and the notes say so.
 
@@ -138,21 +139,21 @@ def draw_in_chunks(
         chunk: Samples drawn together.
         check: Called before every evaluation; may raise to stop.
         at_once: Chunks drawn side by side, each on a CPU thread of its own.
+        wanted: Which samples of the task; all if not said.
 
     Returns:
         The samples, and notes for the run record.
     """
-    samples = task.noise.samples
+    done, samples, _ = wanted.indices(task.noise.samples)
 
     def draw(rows: slice, check: Callable[[], None] = check) -> Samples:
         return sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu()
 
     if at_once > 1:
-        chunks = [slice(n, min(n + chunk, samples)) for n in range(0, samples, chunk)]
+        chunks = [slice(n, min(n + chunk, samples)) for n in range(done, samples, chunk)]
         return _side_by_side(draw, chunks, check, at_once), ()
     parts: list[Samples] = []
     notes: list[str] = []
-    done = 0
     while done < samples:
         rows = slice(done, min(done + chunk, samples))
         try:

@@ -4,7 +4,7 @@ S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from duallgd_cli.diffusion.sampler import Denoise, Samples
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
+from duallgd_cli.inference.doubt import doubted, repeated
 from duallgd_cli.inference.drawing import (
     Deadline,
     PairCost,
@@ -104,10 +105,19 @@ class ModelGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
-        Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`.
+        Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
+        the first samples repeat one another, the fingerprint of the last is doubted.
         """
-        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
-        return self.draw_given(condition, settings, seed, check)
+        bits = self.model.settings.memory_bits
+        condition = formula_condition(formula, fingerprint, bits)
+        first = settings.samples - round(settings.doubted_share * settings.samples)
+        drawn, notes = self.draw_given(condition, settings, seed, check, slice(first))
+        if first == settings.samples:
+            return drawn, notes
+        if repeated(drawn.bond_class.numpy(), formula.atom_class):
+            condition = formula_condition(formula, doubted(fingerprint), bits)
+        last, more = self.draw_given(condition, settings, seed, check, slice(first, None))
+        return Samples.join([drawn, last]), (*notes, *more)
 
     @torch.inference_mode()
     def draw_given(
@@ -116,8 +126,12 @@ class ModelGenerator:
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None] = lambda: None,
+        wanted: slice = slice(None),
     ) -> tuple[Samples, tuple[str, ...]]:
-        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`."""
+        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
+
+        Of the settings' samples, those wanted: the same as if all were drawn.
+        """
         device = self.runtime.device
         process = self.model.settings.diffusion
         with self.runtime.lower_precision():
@@ -125,9 +139,11 @@ class ModelGenerator:
         n_atoms = condition.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
         task = sampling_task(process, settings, seed, n_pairs, device)
-        chunk = chunk_size(n_pairs, settings, device)
+        samples = len(range(*wanted.indices(settings.samples)))
+        chunk = chunk_size(n_pairs, replace(settings, samples=samples), device)
         denoiser_of = partial(self._denoiser, context)
-        return draw_in_chunks(denoiser_of, task, chunk, check, self.runtime.chunks_at_once)
+        at_once = self.runtime.chunks_at_once
+        return draw_in_chunks(denoiser_of, task, chunk, check, at_once, wanted)
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.records:

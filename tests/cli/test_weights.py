@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.official_keys import ENCODER, theirs_of
 from duallgd_cli.cli.app import app
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import MissingInputError, WeightsError
 from duallgd_cli.evaluation.leakage import TrainingHashes
 from duallgd_cli.model.reference.mist import ReferenceEncoder
 from duallgd_cli.model.reference.settings import ReferenceEncoderSettings
@@ -68,3 +68,26 @@ def test_the_molecules_of_fold_train_are_listed_as_hashes(tmp_path):
     ethanol, hexane, ethylamine = "LFQSCWFLJHTTHZ", "VLKZOEOYAKHREP", "QUSNBJAOOMFDIB"
     found = TrainingHashes.read(target).contains([ethanol, hexane, ethylamine])
     assert found.tolist() == [True, False, False]
+
+
+def test_a_list_grows_by_what_is_trained_on_next(tmp_path):
+    structures_folder(tmp_path / "first", "CCO", "CCN")
+    structures_folder(tmp_path / "next", "CCCCCC", "CCO")
+    list_ = tmp_path / "w.train.hashes"
+    run("hashes", tmp_path / "first", "-o", list_)
+
+    listed = run("hashes", tmp_path / "next", "--also", list_, "-o", list_)
+
+    assert listed.exit_code == 0
+    assert listed.stderr == f"3 molecules in {list_}\n"
+    ethanol, hexane, ethylamine = "LFQSCWFLJHTTHZ", "VLKZOEOYAKHREP", "QUSNBJAOOMFDIB"
+    assert TrainingHashes.read(list_).contains([ethanol, hexane, ethylamine]).all()
+
+
+def test_a_list_to_add_to_must_be_one(tmp_path):
+    structures_folder(tmp_path / "first", "CCO")
+
+    listed = run("hashes", tmp_path / "first", "--also", tmp_path / "none", "-o", tmp_path / "w")
+
+    assert isinstance(listed.exception, MissingInputError)
+    assert not (tmp_path / "w").exists()
