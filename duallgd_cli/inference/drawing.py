@@ -118,6 +118,8 @@ def samples_at_once(
         pairs = min(pairs, cost.at_once_on_cpu)
     most = max(1, min(settings.samples, pairs // n_pairs))
     chunks = math.ceil(settings.samples / most)
+    if device.type == "cpu" and chunks > 1:
+        chunks += chunks % 2  # so that neither of two threads waits for the other's last one
     return math.ceil(settings.samples / chunks)  # chunks of like size take a like time
 
 

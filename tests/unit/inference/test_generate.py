@@ -277,6 +277,14 @@ def test_chunks_differ_by_less_than_their_number(samples):
     assert chunk * chunks - samples < chunks
 
 
+@pytest.mark.parametrize("samples", [40, 60, 100])
+@pytest.mark.parametrize("n_pairs", [190, 435, 1225])
+def test_two_threads_get_as_many_chunks(samples, n_pairs):
+    chunk = chunk_size(n_pairs, SamplingSettings(samples=samples), CPU)
+
+    assert chunk == samples or -(-samples // chunk) % 2 == 0
+
+
 def test_more_memory_is_used_on_cuda_and_not_on_a_cpu():
     large = SamplingSettings(samples=10_000, max_memory_mib=8192)
 
