@@ -226,11 +226,11 @@ joint14=(--stage joint --data "$runs/massbank" --structures "$runs/alike9" --sim
   "${small[@]}" "${muon[@]}" "${less[@]}" --set training.freeze_encoder=true --set training.data.clean_share=0.1
   --set training.optimiser.ema=0.995)
 OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train "${joint14[@]}" -o "$runs/joint14" \
-  --init-denoiser "$runs/joint13" --init-encoder "$runs/joint13" --set training.steps=2600 --stop-after 600 \
+  --init-denoiser "$runs/joint13" --init-encoder "$runs/joint13" --set training.steps=2600 --stop-after 605 \
   --set training.seed=28 --set training.optimiser.learning_rate=4.0e-4 --set training.validate_every=1300
 OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train "${joint14[@]}" -o "$runs/joint14b" \
   --init-denoiser "$runs/joint14" --init-encoder "$runs/joint14" --structures "$runs/large14" --set training.data.max_atoms=66 \
-  --set training.steps=2300 --set training.seed=29 --set training.optimiser.learning_rate=6.0e-4 --set training.validate_every=1150
+  --set training.steps=2300 --stop-after 2006 --set training.seed=29 --set training.optimiser.learning_rate=6.0e-4 --set training.validate_every=1150
 
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o "$runs/before.train.hashes"

@@ -1,12 +1,12 @@
 """Which molecules a model has seen: a compact list of hashes that ships with the weights.
 
-Each molecule is a 35-bit BLAKE2b hash of the first block of its InChIKey (14 ASCII letters). The
-file holds the 8 bytes ``DLGDHSH3``, the number of molecules as an unsigned 64-bit integer
+Each molecule is a 34-bit BLAKE2b hash of the first block of its InChIKey (14 ASCII letters). The
+file holds the 8 bytes ``DLGDHSH4``, the number of molecules as an unsigned 64-bit integer
 (little-endian), the 8-byte BLAKE2b digest of that number and all that follows, and the differences
 between the sorted hashes (first difference: the first hash) in Rice's code, highest bits first: the
-low 15 bits of all, then the rest of each as that many zeros and a one. For 700,000 molecules that
-is 17 bits each. A molecule that was not seen is mistaken for one that was with a probability of
-n / 2^35: 2 in 100,000.
+low 14 bits of all, then the rest of each as that many zeros and a one. For 700,000 molecules that
+is 16 bits each. A molecule that was not seen is mistaken for one that was with a probability of
+n / 2^34: 4 in 100,000.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import MissingInputError, UnreadableError
 
-_MAGIC: Final = b"DLGDHSH3"
+_MAGIC: Final = b"DLGDHSH4"
 _HASH_BYTES: Final = 5
-_HASH_BITS: Final = 35
-_LOW_BITS: Final = 15
+_HASH_BITS: Final = 34
+_LOW_BITS: Final = 14
 _DIGEST_BYTES: Final = 8
 _HEADER_BYTES: Final = len(_MAGIC) + 8 + _DIGEST_BYTES
 _BLOCK_LETTERS: Final = 14
@@ -36,7 +36,7 @@ class TrainingHashes:
     """Molecules of a training set.
 
     Attributes:
-        hashes: Sorted, distinct, below 2^35, uint64 (n,).
+        hashes: Sorted, distinct, below 2^34, uint64 (n,).
     """
 
     hashes: NDArray[np.uint64]

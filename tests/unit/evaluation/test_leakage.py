@@ -31,10 +31,10 @@ def test_the_file_is_what_its_description_says(tmp_path):
     TrainingHashes.of(blocks).write(path)
 
     digests = [hashlib.blake2b(b.encode(), digest_size=5).digest() for b in set(blocks)]
-    first, second = sorted(int.from_bytes(digest, "big") % 2**35 for digest in digests)
+    first, second = sorted(int.from_bytes(digest, "big") % 2**34 for digest in digests)
     steps = [first, second - first]
-    low = "".join(f"{step % 2**15:015b}" for step in steps)
-    high = "".join("0" * (step >> 15) + "1" for step in steps)
+    low = "".join(f"{step % 2**14:014b}" for step in steps)
+    high = "".join("0" * (step >> 14) + "1" for step in steps)
     rest = b"".join(
         int(bits[i : i + 8].ljust(8, "0"), 2).to_bytes(1, "big")
         for bits in (low, high)
@@ -42,7 +42,7 @@ def test_the_file_is_what_its_description_says(tmp_path):
     )
     counted = (2).to_bytes(8, "little")
     digest = hashlib.blake2b(counted + rest, digest_size=8).digest()
-    assert path.read_bytes() == b"DLGDHSH3" + counted + digest + rest
+    assert path.read_bytes() == b"DLGDHSH4" + counted + digest + rest
 
 
 def test_a_whole_key_counts_as_its_first_block():
@@ -59,7 +59,7 @@ def test_a_whole_key_counts_as_its_first_block():
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"DLGDHSH3", b"DLGDHSH3" + (3).to_bytes(8, "little") + b"1" * 17, b"x" * 40, b"DLGDHSH2"],
+    [b"", b"DLGDHSH4", b"DLGDHSH4" + (3).to_bytes(8, "little") + b"1" * 17, b"x" * 40, b"DLGDHSH3"],
 )
 def test_a_damaged_list_is_refused(tmp_path, content):
     path = tmp_path / "w.train.hashes"
