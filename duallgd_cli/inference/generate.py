@@ -110,7 +110,7 @@ class ModelGenerator:
         """
         bits = self.model.settings.memory_bits
         condition = formula_condition(formula, fingerprint, bits)
-        first = settings.samples - round(settings.doubted_share * settings.samples)
+        first = max(1, settings.samples - round(settings.doubted_share * settings.samples))
         drawn, notes = self.draw_given(condition, settings, seed, check, slice(first))
         if first == settings.samples:
             return drawn, notes
@@ -130,7 +130,7 @@ class ModelGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
 
-        Of the settings' samples, those wanted: the same as if all were drawn.
+        Of the settings' samples, those wanted, from the noise that they have among all.
         """
         device = self.runtime.device
         process = self.model.settings.diffusion

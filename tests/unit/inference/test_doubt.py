@@ -144,3 +144,11 @@ def test_without_doubt_all_are_drawn_at_once_and_the_same(model, monkeypatch):
 def test_a_share_that_leaves_no_first_samples_is_refused(share):
     with pytest.raises(ConfigError, match="doubted_share must be 0 to below 1"):
         SamplingSettings(doubted_share=share)
+
+
+def test_one_sample_is_drawn_without_doubt(model, monkeypatch):
+    settings = replace(SETTINGS, samples=1, doubted_share=0.9)
+
+    samples, told = drawn_with(model, monkeypatch, repeats=True, settings=settings)
+
+    assert len(samples.bond_class) == len(told) == 1
