@@ -168,6 +168,8 @@ def _refuse_unused(request: TrainingRequest) -> None:
     stage = request.settings.training.stage
     if stage == "decoder" and request.simulated is not None:
         raise UsageError("stage decoder trains on structures alone; leave --simulated out")
+    if stage == "decoder" and request.structures:
+        raise UsageError("stage decoder trains on the structures of --data; leave --structures out")
     if stage == "encoder" and request.structures:
         raise UsageError(
             "stage encoder trains on spectra alone; make some of these structures with "

@@ -216,6 +216,7 @@ def test_a_file_of_settings_holds_for_weights_to_start_from(duallgd, structures,
         (["--data", "structures", "--stage", "joint"], 2, "holds structures, not spectra"),
         (["--data", "structures", "--stage", "last"], 2, "must be one of decoder, encoder, joint"),
         (["--data", "structures", "--simulated", "x"], 2, "leave --simulated out"),
+        (["--data", "structures", "--structures", "x"], 2, "leave --structures out"),
         (
             ["--data", "structures", "--structures", "structures", "--stage", "encoder"],
             2,
