@@ -131,8 +131,9 @@ joint)
   both+=(--set model.encoder.dropout=0.05 --set training.data.peak_dropout=0.15) # as of the twelfth part on
   stage encoder "$each" "${both[@]}" --set training.data.spectra_per_batch=512 \
     --set training.data.simulated_share=0.85 ${start:+--init-encoder "$start" --init-denoiser "$start"}
+  both+=(--structures "$runs/structures") # the first is validated on
   [ -f "$packs/large.pack" ] && unpacked large && both+=(--structures "$runs/large")
-  stage joint "$each" "${both[@]}" --structures "$runs/structures" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
+  stage joint "$each" "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
     --set training.freeze_encoder=true --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
   ;;
 *) echo "bench, decoder or joint, not $command" >&2; exit 2 ;;

@@ -107,7 +107,7 @@ def select_alike(structures: Path, like: Path, out: Path, wanted: Wanted) -> dic
 
     Raises:
         UsageError: `structures` holds spectra, or `like` holds none.
-        UnreadableError: One of them has nothing of these sizes in fold train.
+        UnreadableError: One of them has no molecule of these sizes in fold train.
     """
     source = read_manifest(structures)
     if source.get("kind") == "spectra":
@@ -121,7 +121,10 @@ def select_alike(structures: Path, like: Path, out: Path, wanted: Wanted) -> dic
         train = train[~np.isin(molecules.inchikey[train], measured.inchikey[known])]
     if not len(train) or not len(known):
         nothing = like if len(train) else structures
-        raise UnreadableError(f"{nothing} holds nothing of these sizes in fold train")
+        raise UnreadableError(
+            f"{nothing} holds no molecule of fold train between --min-atoms and --max-atoms heavy "
+            "atoms; ask for other sizes, or give another folder"
+        )
     generator = np.random.default_rng(wanted.seed)
     compared = np.sort(generator.permutation(train)[:_COMPARED])
     weight = fit_likeness(Bits.of(measured, known), Bits.of(molecules, compared))

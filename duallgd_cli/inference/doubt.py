@@ -9,10 +9,10 @@ Letters: S samples, N atoms, M = N (N - 1) / 2 pairs, F fingerprint bits.
 
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from duallgd_cli.diffusion.counter import scatter_
 
 # Samples that must be drawn before it can be said whether they repeat one another.
 _ENOUGH: Final = 20
@@ -23,7 +23,7 @@ _SHARPNESS: Final = 0.25
 _ROUNDS: Final = 8
 
 
-def repeated(bond_class: NDArray[np.int64], atom_class: NDArray[np.int64]) -> bool:
+def repeated(bond_class: Tensor, atom_class: Tensor) -> bool:
     """Whether too many samples are one and the same molecule, however its atoms are numbered.
 
     Args:
@@ -32,7 +32,7 @@ def repeated(bond_class: NDArray[np.int64], atom_class: NDArray[np.int64]) -> bo
     """
     if len(bond_class) < _ENOUGH:
         return False
-    _, counts = np.unique(graph_keys(bond_class, atom_class), return_counts=True)
+    _, counts = graph_keys(bond_class, atom_class).unique(return_counts=True)
     return bool(counts.max() >= _REPEATED * len(bond_class))
 
 
@@ -41,34 +41,27 @@ def doubted(probability: Tensor) -> Tensor:
     return torch.sigmoid(_SHARPNESS * torch.logit(probability, 1e-9))
 
 
-def graph_keys(bond_class: NDArray[np.int64], atom_class: NDArray[np.int64]) -> NDArray[np.uint64]:
+def graph_keys(bond_class: Tensor, atom_class: Tensor) -> Tensor:
     """Numbers that are the same for graphs that differ in the numbering of their atoms alone.
 
     Weisfeiler-Leman refinement: an atom's label takes up those of its neighbours, eight times; the
     sum of the last labels is the key. Few other graphs share one.
 
     Args:
-        bond_class: (S, M).
-        atom_class: (N,).
+        bond_class: int64 (S, M).
+        atom_class: int64 (N,).
 
     Returns:
-        (S,).
+        int64 (S,).
     """
-    n = len(atom_class)
-    low, high = np.triu_indices(n, 1)
-    square = np.zeros((len(bond_class), n, n), np.uint64)
-    square[:, low, high] = square[:, high, low] = bond_class
-    bonded = square > 0
-    label = np.broadcast_to(_mixed(atom_class.astype(np.uint64)), square.shape[:2])
+    samples, n = len(bond_class), len(atom_class)
+    low, high = torch.triu_indices(n, n, 1)
+    sample, pair = bond_class.nonzero(as_tuple=True)
+    one, other = sample * n + low[pair], sample * n + high[pair]
+    here, there = torch.cat([one, other]), torch.cat([other, one])
+    kind = bond_class[sample, pair].repeat(2)
+    label = scatter_(atom_class.repeat(samples))
     for _ in range(_ROUNDS):
-        met = np.where(bonded, _mixed(label[:, None, :] + square), 0)
-        label = _mixed(3 * label + met.sum(2, dtype=np.uint64))
-    keys: NDArray[np.uint64] = label.sum(1, dtype=np.uint64)
-    return keys
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scattered over 64 bits, so that sums tell sets apart (the finaliser of MurmurHash3)."""
-    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return x ^ (x >> np.uint64(33))
+        met = torch.zeros_like(label).index_add_(0, here, scatter_(label[there] + kind))
+        label = scatter_(3 * label + met)
+    return label.view(samples, n).sum(1)

@@ -108,35 +108,46 @@ class ModelGenerator:
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
         the first samples repeat one another, the fingerprint of the last is doubted.
         """
-        bits = self.model.settings.memory_bits
-        condition = formula_condition(formula, fingerprint, bits)
+        context, n_atoms = self._context(formula, fingerprint), len(formula.atom_class)
         first = max(1, settings.samples - round(settings.doubted_share * settings.samples))
-        drawn, notes = self.draw_given(condition, settings, seed, check, slice(first))
+        drawn, notes = self._drawn(context, n_atoms, settings, seed, check, slice(first))
         if first == settings.samples:
             return drawn, notes
-        if repeated(drawn.bond_class.numpy(), formula.atom_class):
-            condition = formula_condition(formula, doubted(fingerprint), bits)
-        last, more = self.draw_given(condition, settings, seed, check, slice(first, None))
+        if repeated(drawn.bond_class, torch.from_numpy(formula.atom_class)):
+            context = self._context(formula, doubted(fingerprint))
+        last, more = self._drawn(context, n_atoms, settings, seed, check, slice(first, None))
         return Samples.join([drawn, last]), (*notes, *more)
 
     @torch.inference_mode()
     def draw_given(
+        self, condition: Condition, settings: SamplingSettings, seed: int
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
+
+        Nothing is doubted.
+        """
+        return self._drawn(self._told(condition), condition.atom_class.shape[1], settings, seed)
+
+    def _context(self, formula: Formula, fingerprint: Tensor) -> Context:
+        bits = self.model.settings.memory_bits
+        return self._told(formula_condition(formula, fingerprint, bits))
+
+    def _told(self, condition: Condition) -> Context:
+        with self.runtime.lower_precision():
+            return self.model.denoiser.context(condition.to(self.runtime.device))
+
+    def _drawn(
         self,
-        condition: Condition,
+        context: Context,
+        n_atoms: int,
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None] = lambda: None,
         wanted: slice = slice(None),
     ) -> tuple[Samples, tuple[str, ...]]:
-        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
-
-        Of the settings' samples, those wanted, from the noise that they have among all.
-        """
+        """Of the settings' samples, those wanted, from the noise that they have among all."""
         device = self.runtime.device
         process = self.model.settings.diffusion
-        with self.runtime.lower_precision():
-            context = self.model.denoiser.context(condition.to(device))
-        n_atoms = condition.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
         task = sampling_task(process, settings, seed, n_pairs, device)
         samples = len(range(*wanted.indices(settings.samples)))

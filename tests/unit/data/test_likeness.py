@@ -172,5 +172,5 @@ def test_nothing_to_train_on_is_said(tmp_path, which):
     rows = [(*row[:-1], "val") for row in SPECTRA] if which == "spectra" else SPECTRA
     like = spectra_folder(tmp_path / "measured", *rows)
 
-    with pytest.raises(UnreadableError, match=r"holds nothing of these sizes in fold train"):
+    with pytest.raises(UnreadableError, match=r"no molecule of fold train .* --min-atoms"):
         select_alike(structures, like, tmp_path / "alike", Wanted(3))

@@ -27,16 +27,17 @@ def graph_of(smiles):
     """Bond classes (1, M) and elements (N,)."""
     molecules = molecules_of(smiles)
     n = int(molecules.n_heavy[0])
-    row = np.zeros((1, n * (n - 1) // 2), np.int64)
-    pair, kind = molecules.bonds(0)
+    row = torch.zeros((1, n * (n - 1) // 2), dtype=torch.int64)
+    pair, kind = (torch.from_numpy(part.astype(np.int64)) for part in molecules.bonds(0))
     row[0, pair] = kind
-    return row, molecules.atom_class(0)
+    return row, torch.from_numpy(molecules.atom_class(0))
 
 
 def renumbered(bond_class, order):
     """The same graphs, their atoms in another order."""
-    low, high = np.triu_indices(len(order), 1)
-    square = np.zeros((len(bond_class), len(order), len(order)), np.int64)
+    n = len(order)
+    low, high = torch.triu_indices(n, n, 1)
+    square = torch.zeros((len(bond_class), n, n), dtype=torch.int64)
     square[:, low, high] = square[:, high, low] = bond_class
     return square[:, order][:, :, order][:, low, high]
 
@@ -44,14 +45,14 @@ def renumbered(bond_class, order):
 @given(st.permutations(range(9)), st.integers(0, 2**32 - 1))
 def test_numbering_does_not_change_a_key(order, seed):
     rng = np.random.default_rng(seed)
-    bond_class = rng.choice(5, (4, 36), p=[0.7, 0.15, 0.05, 0.02, 0.08])
-    atom_class = rng.integers(0, 3, 9)
-    order = np.array(order)
+    bond_class = torch.from_numpy(rng.choice(5, (4, 36), p=[0.7, 0.15, 0.05, 0.02, 0.08]))
+    atom_class = torch.from_numpy(rng.integers(0, 3, 9))
+    order = torch.tensor(order)
 
     keys = graph_keys(bond_class, atom_class)
 
     moved = graph_keys(renumbered(bond_class, order), atom_class[order])
-    np.testing.assert_array_equal(keys, moved)
+    assert torch.equal(keys, moved)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +77,10 @@ def test_isomers_have_keys_of_their_own(isomers):
 def test_a_fifth_of_enough_samples_makes_a_repetition(same, of, expected):
     rng = np.random.default_rng(0)
     one, atom_class = graph_of("CCCCCCCCCC")
-    others = rng.choice(5, (of - same, one.shape[1]))  # none of them alike
-    copies = np.concatenate([renumbered(one, rng.permutation(10)) for _ in range(same)])
+    others = torch.from_numpy(rng.choice(5, (of - same, one.shape[1])))  # none of them alike
+    copies = [renumbered(one, torch.from_numpy(rng.permutation(10))) for _ in range(same)]
 
-    assert repeated(np.concatenate([copies, others]), atom_class) is expected
+    assert repeated(torch.cat([*copies, others]), atom_class) is expected
 
 
 def test_doubt_moves_bits_towards_one_half_and_keeps_their_order():
@@ -102,13 +103,13 @@ def drawn_with(model, monkeypatch, repeats, settings=SETTINGS):
     """What was drawn, and the fingerprint bits that each part was told."""
     monkeypatch.setattr("duallgd_cli.inference.generate.repeated", lambda *_: repeats)
     told = []
-    plain = ModelGenerator.draw_given
+    plain = ModelGenerator._drawn
 
-    def noted(self, condition, *rest):
-        told.append((condition.bit_log_prob, rest[-1]))
-        return plain(self, condition, *rest)
+    def noted(self, context, *rest):
+        told.append((context.condition.bit_log_prob, rest[-1]))
+        return plain(self, context, *rest)
 
-    monkeypatch.setattr(ModelGenerator, "draw_given", noted)
+    monkeypatch.setattr(ModelGenerator, "_drawn", noted)
     fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(3)) ** 200
     samples, _ = ModelGenerator(model, cpu()).draw(FORMULA, fingerprint, settings, seed=4)
     return samples, told
