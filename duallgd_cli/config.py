@@ -39,8 +39,8 @@ class SamplingSettings:
         temperature: Divides the clean-bond logits; below 1 is more conservative.
         time_shift: Share of the way from the true step to pure noise by which the network is told
             of more noise than there is, 0 to below 1; None for what the network's settings name.
-        doubted_share: Share of the samples, 0 to below 1, that is drawn last and with a doubted
-            fingerprint where the others repeat one another; see `inference.doubt`.
+        analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
+            the predicted fingerprint instead of pure noise; see `inference.analogues`.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.
         timeout_s: Seconds one spectrum may take, looked at between steps; None waits for ever.
@@ -51,7 +51,7 @@ class SamplingSettings:
     schedule: str | None = None
     temperature: float = 1.0
     time_shift: float | None = None
-    doubted_share: float = 0.4
+    analogue_share: float = 0.4
     max_memory_mib: int = 1024
     timeout_s: float | None = None
 
@@ -67,8 +67,8 @@ class SamplingSettings:
             f"time_shift must be 0 to below 1, not {self.time_shift}",
         )
         require(
-            0 <= self.doubted_share < 1,
-            f"doubted_share must be 0 to below 1, not {self.doubted_share}",
+            0 <= self.analogue_share < 1,
+            f"analogue_share must be 0 to below 1, not {self.analogue_share}",
         )
         require(self.max_memory_mib >= 64, "max_memory_mib must be at least 64")
         require(self.timeout_s is None or self.timeout_s > 0, "timeout_s must be above 0")

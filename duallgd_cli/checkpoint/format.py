@@ -1,9 +1,10 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Tensors named ``evidence.*`` are no part of the network. Metadata keys: ``format_version``,
-``settings`` (of the network), ``record`` (how it was trained), ``ranking`` (how candidates are
-scored and calibrated), and ``ancestors``: the records of earlier runs, which repeat each other and
-grow long, as base64 of zlib of JSON.
+Tensors named ``evidence.*`` and ``analogues.*`` are no part of the network. In files of 16 bit the
+codes of the fingerprint bits, which training hardly moves, take 8, with a scale for each. Metadata
+keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
+``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records of earlier
+runs, which repeat each other and grow long, as base64 of zlib of JSON.
 """
 
 import base64
@@ -27,7 +28,11 @@ from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
 _READABLE: Final = 0o644
-_EVIDENCE: Final = "evidence."
+# Attributes of a checkpoint that are no part of the network, and prefixes of their tensors.
+_BESIDES: Final = ("evidence", "analogues")
+_IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
+_SCALE: Final = ".scale"
+_LARGEST: Final = 127
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +46,7 @@ class Checkpoint:
         ranking: Values of the ranking and calibration models, by name.
         evidence: What candidates are asked with besides, by name; see `inference.evidence`. It
             fits the data, not the network, and most files hold none.
+        analogues: Known molecules to start samples from, likewise; see `inference.analogues`.
     """
 
     settings: ModelSettings
@@ -48,6 +54,7 @@ class Checkpoint:
     record: dict[str, Any] = field(default_factory=dict)
     ranking: dict[str, Any] = field(default_factory=dict)
     evidence: dict[str, Tensor] = field(default_factory=dict)
+    analogues: dict[str, Tensor] = field(default_factory=dict)
 
     def build(self) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.
@@ -78,10 +85,14 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
     }
     if ancestors is not None:
         metadata["ancestors"] = _packed(ancestors)
-    evidence = {_EVIDENCE + name: t for name, t in checkpoint.evidence.items()}
+    tensors = dict(checkpoint.tensors)
+    for part in _BESIDES:
+        tensors |= {f"{part}.{name}": t for name, t in getattr(checkpoint, part).items()}
+    if dtype.itemsize == 2:
+        tensors = _with_8_bit(tensors, dtype)
     tensors = {
         name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
-        for name, t in (checkpoint.tensors | evidence).items()
+        for name, t in tensors.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
@@ -126,9 +137,29 @@ def load(path: Path) -> Checkpoint:
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-    named = [name for name in floats if name.startswith(_EVIDENCE)]
-    evidence = {name.removeprefix(_EVIDENCE): floats.pop(name) for name in named}
-    return Checkpoint(settings, floats, values[1] | ancestors, values[2], evidence)
+    for name in [name for name in floats if name.endswith(_SCALE)]:
+        scale = floats.pop(name)
+        floats[name.removesuffix(_SCALE)] = floats[name.removesuffix(_SCALE)] * scale
+    besides = [_popped(floats, f"{part}.") for part in _BESIDES]
+    return Checkpoint(settings, floats, values[1] | ancestors, values[2], *besides)
+
+
+def _with_8_bit(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """The same, but some matrices in 8 bit, with a scale in `dtype` for each row."""
+    smaller = dict(tensors)
+    for name in _IN_8_BIT & tensors.keys():
+        rows = tensors[name].float()
+        scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-6) / _LARGEST
+        scale = scale.to(dtype).float()
+        smaller[name] = (rows / scale).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
+        smaller[name + _SCALE] = scale
+    return smaller
+
+
+def _popped(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Taken out of them: those whose names begin so, without that."""
+    named = [name for name in tensors if name.startswith(prefix)]
+    return {name.removeprefix(prefix): tensors.pop(name) for name in named}
 
 
 def _compact(values: object) -> str:

@@ -33,6 +33,11 @@ EVIDENCE_EPILOG: Final = (
     "prepared/structures --spectra prepared/massbank -o runs/asking.safetensors`, then predict "
     "molecules of fold val with it and fit the ranking by `duallgd calibrate`"
 )
+ANALOGUES_EPILOG: Final = (
+    "Example: `duallgd weights analogues runs/asking.safetensors --molecules prepared/massbank "
+    "-o runs/starting.safetensors`, then predict molecules of fold val with it and fit the ranking "
+    "by `duallgd calibrate`"
+)
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
 
@@ -141,6 +146,34 @@ def evidence(
     asking = replace(checkpoint, evidence=tensors, record=record, ranking={})
     weights_format.save(output, asking)
     typer.echo(f"wrote {output}: {fitted}", err=True)
+
+
+@app.command("analogues", epilog=ANALOGUES_EPILOG)
+def analogues(
+    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+    molecules: Annotated[
+        Path, typer.Option(help="Folder made by 'duallgd data': its fold train is known.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    max_atoms: Annotated[
+        int, typer.Option(min=2, help="The largest molecule to keep, in heavy atoms.")
+    ] = 100,
+) -> None:
+    """Add known molecules, from which a part of the samples starts instead of from pure noise.
+
+    Those whose fingerprints are like the predicted one are given the atoms of the formula. The
+    network stays as it is. Its ranking is dropped: fit another by 'duallgd calibrate'.
+    """
+    from dataclasses import replace
+
+    from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.data.prepared import load_molecules
+    from duallgd_cli.inference.analogues import known_molecules
+
+    known = known_molecules(load_molecules(molecules), max_atoms)
+    checkpoint = replace(weights_format.load(weights), analogues=known.tensors(), ranking={})
+    weights_format.save(output, checkpoint)
+    typer.echo(f"wrote {output}: {len(known.molecules)} known molecules", err=True)
 
 
 @app.command("narrow", epilog=NARROW_EPILOG)

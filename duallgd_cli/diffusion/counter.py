@@ -27,20 +27,14 @@ def uniform(key: int, start: int, stop: int, device: torch.device) -> Tensor:
     word = torch.arange(start + 1, stop + 1, device=device)
     word *= _signed(_STEP)
     word += _signed(key)
-    scatter_(word)
-    word >>= 64 - _KEPT_BITS
-    word &= (1 << _KEPT_BITS) - 1
-    return word.float().mul_(2.0**-_KEPT_BITS)
-
-
-def scatter_(word: Tensor) -> Tensor:
-    """Scatter each word, int64, over all its 64 bits: in place, and one to one."""
     shifted = torch.empty_like(word)
     for shift, factor in _ROUNDS:
         _fold(word, shift, shifted)
         word *= _signed(factor)
     _fold(word, _LAST_SHIFT, shifted)
-    return word
+    word >>= 64 - _KEPT_BITS
+    word &= (1 << _KEPT_BITS) - 1
+    return word.float().mul_(2.0**-_KEPT_BITS)
 
 
 def _fold(word: Tensor, shift: int, shifted: Tensor) -> None:

@@ -28,6 +28,11 @@ class JumpPlan:
         """J, the number of network evaluations."""
         return len(self.timesteps) - 1
 
+    def last_part(self, most: int) -> "JumpPlan | None":
+        """The plan from its first step at or below `most` on; None if that is the end."""
+        left = tuple(step for step in self.timesteps if step <= most)
+        return JumpPlan(left) if len(left) > 1 else None
+
     def jumps(self) -> tuple[tuple[int, int], ...]:
         """Pairs (t, s) in the order they are taken."""
         return tuple(zip(self.timesteps, self.timesteps[1:], strict=False))

@@ -1,4 +1,4 @@
-"""Jump sampling: from pure noise to clean bond graphs in J network evaluations.
+"""Jump sampling: from noise to clean bond graphs in J network evaluations.
 
 Letters: S samples of one hypothesis, M pairs, C bond classes.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from duallgd_cli.diffusion import counter
 from duallgd_cli.diffusion.jumps import JumpPlan
-from duallgd_cli.diffusion.transition import draw_classes, skipped_posterior
+from duallgd_cli.diffusion.transition import corrupt, draw_classes, skipped_posterior
 
 # A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
@@ -116,6 +116,8 @@ class SamplingTask:
             It learnt on noised molecules, whose bonds agree; what it draws itself agrees less, and
             told of more noise it trusts that less ("exposure bias").
         last_jump: How the walk ends.
+        start: Graphs to begin from, noised to the plan's first step, int64 (S, M); None for pure
+            noise.
     """
 
     plan: JumpPlan
@@ -125,6 +127,7 @@ class SamplingTask:
     temperature: float = 1.0
     time_shift: float = 0.0
     last_jump: LastJump = most_probable
+    start: Tensor | None = None
 
     def told(self, t: int) -> int:
         """The step that the network is told at step t."""
@@ -149,8 +152,7 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    uniform = task.noise.uniform(0, rows, task.marginal.device)
-    bond = draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
+    bond = _begun(task, rows)
     remembered: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
@@ -160,6 +162,15 @@ def sample(
         bond = draw() if s else task.last_jump(log_prob, draw)
     chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in remembered]
     return Samples(bond, torch.stack(chosen).mean(0), remembered[-1])
+
+
+def _begun(task: SamplingTask, rows: slice) -> Tensor:
+    """Classes at the first step of the plan, (c, M)."""
+    uniform = task.noise.uniform(0, rows, task.marginal.device)
+    if task.start is None:
+        return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
+    share = task.alpha_bar[task.plan.timesteps[0]]
+    return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)
 
 
 def _draw(

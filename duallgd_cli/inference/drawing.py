@@ -129,7 +129,6 @@ def draw_in_chunks(
     chunk: int,
     check: Callable[[], None],
     at_once: int = 1,
-    wanted: slice = slice(None),
 ) -> tuple[Samples, tuple[str, ...]]:
     """Draw samples of a task; they come back on the CPU.
 
@@ -141,12 +140,11 @@ def draw_in_chunks(
         chunk: Samples drawn together.
         check: Called before every evaluation; may raise to stop.
         at_once: Chunks drawn side by side, each on a CPU thread of its own.
-        wanted: Which samples of the task; all if not said.
 
     Returns:
         The samples, and notes for the run record.
     """
-    done, samples, _ = wanted.indices(task.noise.samples)
+    done, samples = 0, task.noise.samples
 
     def draw(rows: slice, check: Callable[[], None] = check) -> Samples:
         return sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu()

@@ -6,6 +6,7 @@ S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,11 @@ from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.sampler import Denoise, Samples
+from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
-from duallgd_cli.inference.doubt import doubted, repeated
+from duallgd_cli.inference.analogues import Analogues
 from duallgd_cli.inference.drawing import (
     Deadline,
     PairCost,
@@ -47,6 +48,9 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
 _CPU_PAIRS: Final = 8_192
+# Shares of the way to pure noise that analogues are noised, half of them each: little keeps their
+# skeleton, more lets it change.
+_NOISED: Final = (0.25, 0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +61,13 @@ class ModelGenerator:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
         evidence: What molecules are asked with, or None.
+        analogues: Known molecules to start some samples from, or None.
     """
 
     model: DualLGD
     runtime: Runtime
     evidence: EvidenceModel | None = None
+    analogues: Analogues | None = None
     _recorded: RecordedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -106,17 +112,15 @@ class ModelGenerator:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
-        the first samples repeat one another, the fingerprint of the last is doubted.
+        the weights hold analogues, the last samples start from those.
         """
-        context, n_atoms = self._context(formula, fingerprint), len(formula.atom_class)
-        first = max(1, settings.samples - round(settings.doubted_share * settings.samples))
-        drawn, notes = self._drawn(context, n_atoms, settings, seed, check, slice(first))
-        if first == settings.samples:
-            return drawn, notes
-        if repeated(drawn.bond_class, torch.from_numpy(formula.atom_class)):
-            context = self._context(formula, doubted(fingerprint))
-        last, more = self._drawn(context, n_atoms, settings, seed, check, slice(first, None))
-        return Samples.join([drawn, last]), (*notes, *more)
+        bits = self.model.settings.memory_bits
+        context = self._context(formula_condition(formula, fingerprint, bits))
+        tasks = self._tasks(formula, fingerprint, settings, seed)
+        parts, notes = zip(
+            *(self._drawn(context, task, settings, check) for task in tasks), strict=True
+        )
+        return Samples.join(parts), tuple(chain.from_iterable(notes))
 
     @torch.inference_mode()
     def draw_given(
@@ -124,37 +128,50 @@ class ModelGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
 
-        Nothing is doubted.
+        All of them start from pure noise.
         """
-        return self._drawn(self._told(condition), condition.atom_class.shape[1], settings, seed)
+        task = self._task(condition.atom_class.shape[1], settings, seed)
+        return self._drawn(self._context(condition), task, settings)
 
-    def _context(self, formula: Formula, fingerprint: Tensor) -> Context:
-        bits = self.model.settings.memory_bits
-        return self._told(formula_condition(formula, fingerprint, bits))
-
-    def _told(self, condition: Condition) -> Context:
+    def _context(self, condition: Condition) -> Context:
         with self.runtime.lower_precision():
             return self.model.denoiser.context(condition.to(self.runtime.device))
+
+    def _task(self, n_atoms: int, settings: SamplingSettings, seed: int) -> SamplingTask:
+        process, n_pairs = self.model.settings.diffusion, n_atoms * (n_atoms - 1) // 2
+        return sampling_task(process, settings, seed, n_pairs, self.runtime.device)
+
+    def _tasks(
+        self, formula: Formula, fingerprint: Tensor, settings: SamplingSettings, seed: int
+    ) -> list[SamplingTask]:
+        """Samples from pure noise, and those from analogues, by the noise that they start with."""
+        whole = self._task(len(formula.atom_class), settings, seed)
+        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
+        plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
+        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
+        if self.analogues is None or not plans or not begun:
+            return [whole]
+        start = self.analogues.starts(fingerprint, formula, begun, seed)
+        if start is None:
+            return [whole]
+        tasks = [replace(whole, noise=replace(whole.noise, samples=settings.samples - begun))]
+        for number, (plan, own) in enumerate(zip(plans, start.chunk(len(plans)), strict=False), 1):
+            noise = replace(whole.noise, seed=whole.noise.seed + number, samples=len(own))
+            own = own.to(self.runtime.device)
+            tasks.append(replace(whole, plan=plan, noise=noise, start=own))
+        return tasks
 
     def _drawn(
         self,
         context: Context,
-        n_atoms: int,
+        task: SamplingTask,
         settings: SamplingSettings,
-        seed: int,
         check: Callable[[], None] = lambda: None,
-        wanted: slice = slice(None),
     ) -> tuple[Samples, tuple[str, ...]]:
-        """Of the settings' samples, those wanted, from the noise that they have among all."""
-        device = self.runtime.device
-        process = self.model.settings.diffusion
-        n_pairs = n_atoms * (n_atoms - 1) // 2
-        task = sampling_task(process, settings, seed, n_pairs, device)
-        samples = len(range(*wanted.indices(settings.samples)))
-        chunk = chunk_size(n_pairs, replace(settings, samples=samples), device)
+        asked = replace(settings, samples=task.noise.samples)
+        chunk = chunk_size(task.noise.n_pairs, asked, self.runtime.device)
         denoiser_of = partial(self._denoiser, context)
-        at_once = self.runtime.chunks_at_once
-        return draw_in_chunks(denoiser_of, task, chunk, check, at_once, wanted)
+        return draw_in_chunks(denoiser_of, task, chunk, check, self.runtime.chunks_at_once)
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.records:
@@ -185,7 +202,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     checkpoint = load_checkpoint(path)
     model = for_inference(checkpoint.build(), runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, _evidence(checkpoint)),
+        generator=ModelGenerator(model, runtime, _evidence(checkpoint), _analogues(checkpoint)),
         ranking=_ranking(checkpoint, path),
         name=path.name,
         sha256=sha256(path),
@@ -209,6 +226,10 @@ def _evidence(checkpoint: Checkpoint) -> EvidenceModel | None:
     if not checkpoint.evidence:
         return None
     return EvidenceModel.of({name: t.numpy() for name, t in checkpoint.evidence.items()})
+
+
+def _analogues(checkpoint: Checkpoint) -> Analogues | None:
+    return Analogues.of(checkpoint.analogues) if checkpoint.analogues else None
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:

@@ -77,3 +77,12 @@ def test_a_plan_counts_its_evaluations():
 
     assert plan.n_evaluations == 2
     assert plan.jumps() == ((9, 4), (4, 0))
+
+
+@pytest.mark.parametrize(("most", "steps"), [(500, (9, 4, 0)), (8, (4, 0)), (4, (4, 0))])
+def test_the_last_part_of_a_plan_begins_at_a_step_that_it_visits(most, steps):
+    assert JumpPlan((9, 4, 0)).last_part(most) == JumpPlan(steps)
+
+
+def test_a_plan_that_ends_above_has_no_last_part():
+    assert JumpPlan((9, 4, 0)).last_part(3) is None

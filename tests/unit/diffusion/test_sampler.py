@@ -84,3 +84,21 @@ def test_samples_are_the_same_on_a_second_call():
 
     assert torch.equal(first.bond_class, second.bond_class)
     assert torch.equal(first.log_likelihood, second.log_likelihood)
+
+
+def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
+    start = torch.tensor([[1, 0], [2, 3], [4, 4]])
+    met = []
+
+    def noted(bond_class, t):
+        met.append((bond_class, t))
+        return constant(bond_class, t)
+
+    sample(noted, task(JumpPlan((1, 0)), start=start), slice(1, 3))  # hardly any noise
+    sample(noted, task(JumpPlan((100, 0)), start=start), slice(1, 3))
+    sample(noted, task(JumpPlan((100, 0))), slice(1, 3))
+
+    (almost, one), (noised, _), (noise, _) = met
+    assert one == 1
+    torch.testing.assert_close(almost, start[1:])
+    torch.testing.assert_close(noised, noise)  # nothing is left of them

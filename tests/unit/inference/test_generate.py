@@ -130,8 +130,7 @@ def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
 
 
 def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, monkeypatch):
-    settings = replace(SETTINGS, doubted_share=0.0)
-    whole = generator.generate(annotated(), settings, seed=1)
+    whole = generator.generate(annotated(), SETTINGS, seed=1)
     forward = model.denoiser.forward
 
     def small_memory(bond_class, t, context):
@@ -140,7 +139,7 @@ def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, mo
         return forward(bond_class, t, context)
 
     monkeypatch.setattr(model.denoiser, "forward", small_memory)
-    drawn = generator.generate(annotated(), settings, seed=1)
+    drawn = generator.generate(annotated(), SETTINGS, seed=1)
 
     np.testing.assert_array_equal(drawn.bond_class, whole.bond_class)
     assert drawn.notes == (

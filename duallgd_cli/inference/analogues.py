@@ -1,0 +1,174 @@
+"""Known molecules as places to start from, where their fingerprints are like the predicted one.
+
+A predicted fingerprint gives each bit a chance of its own; which of them go together it does not
+say, but molecules do. Part of the samples is therefore not drawn from pure noise: a known molecule
+is given the atoms of the formula, noised a little, and denoised from there, told the formula and
+the fingerprint like any other sample. Atoms that it has too many of are cut off, ends of chains
+first; atoms that it lacks begin without bonds.
+
+Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from duallgd_cli.chem.elements import N_HEAVY
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
+from duallgd_cli.data.prepared import Molecules, offsets, pair_index, take
+from duallgd_cli.errors import WeightsError
+
+# Molecules that a spectrum's samples start from, if there are as many samples.
+_ASKED: Final = 6
+# Atoms to add and to cut off, next to those of the formula, beyond which a molecule is of no use.
+_DIFFERENT: Final = 0.4
+_KEPT: Final = ("atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits")
+
+
+@dataclass(frozen=True, eq=False)
+class Analogues:
+    """Known molecules.
+
+    Attributes:
+        molecules: As they were prepared; their names and folds are not known here.
+    """
+
+    molecules: Molecules
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Analogues":
+        """From the tensors of a weights file, see `tensors`.
+
+        Raises:
+            WeightsError: They are not of known molecules.
+        """
+        try:
+            kept = {name: tensors[name].numpy() for name in _KEPT}
+            counts = kept["atom_counts"]
+            molecules = Molecules(
+                atom_counts=counts,
+                charge=np.zeros(len(counts), np.int8),
+                bond_offset=offsets(kept["n_bonds"]),
+                bond_pair=kept["bond_pair"],
+                bond_type=kept["bond_type"],
+                bit_offset=offsets(kept["n_bits"]),
+                bits=kept["bits"].view(np.uint16),
+                fold=np.zeros(len(counts), np.uint8),
+                inchikey=np.zeros(len(counts), "S14"),
+            )
+        except KeyError as error:
+            raise WeightsError(
+                f"the weights hold no {error} of analogues; run 'duallgd weights analogues'"
+            ) from None
+        return cls(molecules)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a weights file keeps; integers all of them."""
+        known = self.molecules
+        kept = {
+            "atom_counts": known.atom_counts,
+            "n_bonds": np.diff(known.bond_offset).astype(np.uint8),
+            "bond_pair": known.bond_pair,
+            "bond_type": known.bond_type,
+            "n_bits": np.diff(known.bit_offset).astype(np.int16),
+            "bits": known.bits.view(np.int16),  # what every version of the file format knows
+        }
+        return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
+
+    def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
+        """Known molecules that have nearly the formula's atoms, most alike first; few or none.
+
+        Args:
+            probability: Predicted chance of each Morgan bit, (F,).
+            formula: Of the spectrum.
+        """
+        known = self.molecules
+        wanted = np.array(formula.counts[:N_HEAVY])
+        different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1)
+        common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
+        either = probability.sum() + np.diff(known.bit_offset) - common
+        similarity = np.where(different <= _DIFFERENT * wanted.sum(), common / either, -1)
+        best = np.argsort(-similarity, kind="stable")[:_ASKED]
+        return best[similarity[best] > 0]
+
+    def starts(
+        self, probability: Tensor, formula: Formula, samples: int, seed: int
+    ) -> Tensor | None:
+        """Graphs to start samples from.
+
+        Args:
+            probability: Predicted chance of each Morgan bit, (F,).
+            formula: Of the spectrum.
+            samples: S.
+            seed: Of what is cut off, and of which of the formula's atoms the others become.
+
+        Returns:
+            Bond classes, int64 (S, M), or None where no known molecule is near the formula.
+        """
+        nearest = self.nearest(probability.numpy(), formula)
+        if not len(nearest):
+            return None
+        generator = np.random.default_rng(seed)
+        graphs = [graph_of(self.molecules, int(row)) for row in nearest]
+        begun = [
+            fitted(graphs[sample % len(graphs)], formula.atom_class, generator)
+            for sample in range(samples)
+        ]
+        return torch.from_numpy(np.stack(begun))
+
+
+def known_molecules(molecules: Molecules, max_atoms: int) -> Analogues:
+    """Those of fold train, up to a number of heavy atoms."""
+    rows = np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
+    return Analogues(Molecules(**take(molecules.arrays(), rows)))
+
+
+def fitted(
+    graph: MolecularGraph, atom_class: NDArray[np.int64], generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """A molecule's bonds between the atoms of a formula.
+
+    Args:
+        graph: The molecule, its atoms sorted by element.
+        atom_class: Elements of the formula's atoms, sorted, (N,).
+        generator: Chooses which atoms are cut off, and which places the others take; atoms of one
+            element keep their order.
+
+    Returns:
+        Bond classes, (M,).
+    """
+    n = len(atom_class)
+    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator)
+    place = np.full(len(graph.element), -1)
+    for element in np.unique(graph.element[kept]):
+        atoms = kept[graph.element[kept] == element]
+        free = np.flatnonzero(atom_class == element)
+        place[atoms] = np.sort(generator.choice(free, len(atoms), replace=False))
+    ends = np.sort(place[graph.pair], 1)
+    whole = ends[:, 0] >= 0
+    bond_class = np.zeros(n * (n - 1) // 2, np.int64)
+    bond_class[pair_index(ends[whole, 0], ends[whole, 1], n)] = graph.kind[whole]
+    return bond_class
+
+
+def _kept(
+    graph: MolecularGraph, wanted: NDArray[np.int64], generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Atoms that the formula has room for, ascending; ends of chains are cut off first."""
+    kept = np.ones(len(graph.element), np.bool_)
+    surplus = np.bincount(graph.element, minlength=N_HEAVY) - wanted
+    while (surplus > 0).any():
+        bonded = graph.pair[kept[graph.pair].all(1)]
+        degree = np.bincount(bonded.ravel(), minlength=len(kept))
+        too_many = np.flatnonzero(kept & (surplus[graph.element] > 0))
+        ends = too_many[degree[too_many] <= 1]
+        cut = generator.choice(ends if len(ends) else too_many)
+        kept[cut] = False
+        surplus[graph.element[cut]] -= 1
+    return np.flatnonzero(kept)
