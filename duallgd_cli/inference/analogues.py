@@ -26,8 +26,8 @@ from duallgd_cli.errors import WeightsError
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 _ASKED: Final = 6
-# Atoms to add and to cut off, next to those of the formula, beyond which a molecule is of no use.
-_DIFFERENT: Final = 0.4
+# Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
+_MOST_DIFFERENT: Final = 0.4
 _KEPT: Final = ("atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits")
 
 
@@ -84,18 +84,21 @@ class Analogues:
     def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
+        They are alike by the soft Tanimoto similarity to the predicted chances, less where atoms
+        have to be added or cut off.
+
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum.
         """
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
-        different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1)
+        different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
         common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
         either = probability.sum() + np.diff(known.bit_offset) - common
-        similarity = np.where(different <= _DIFFERENT * wanted.sum(), common / either, -1)
-        best = np.argsort(-similarity, kind="stable")[:_ASKED]
-        return best[similarity[best] > 0]
+        alike = np.where(different <= _MOST_DIFFERENT, (1 - different) * common / either, 0)
+        best = np.argsort(-alike, kind="stable")[:_ASKED]
+        return best[alike[best] > 0]
 
     def starts(
         self, probability: Tensor, formula: Formula, samples: int, seed: int

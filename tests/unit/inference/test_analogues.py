@@ -58,6 +58,14 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
         )
 
 
+def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
+    pair = Analogues(molecules_of("CCCCCO", "CCCCCCO"))
+    chance = np.full(4096, 0.5, np.float32)  # says nothing
+
+    assert pair.nearest(chance, Formula.parse("C5H12O")).tolist() == [0, 1]
+    assert pair.nearest(chance, Formula.parse("C6H14O")).tolist() == [1, 0]
+
+
 def test_where_no_molecule_is_near_nothing_starts():
     formula = Formula.parse("C30H50O20")
 
