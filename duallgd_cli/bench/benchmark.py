@@ -35,6 +35,7 @@ from duallgd_cli.bench.rivals import (
 )
 from duallgd_cli.bench.suites.suite import Suite, write_truth, write_unlabelled
 from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluation.leakage import TrainingHashes
 from duallgd_cli.evaluation.scoring import Scorer
 from duallgd_cli.evaluation.tables import Predicted, Truth
 from duallgd_cli.inference.finished import FinishedRun
@@ -101,14 +102,20 @@ class BenchmarkRequest:
         return FORMULA_KNOWN if self.formulas is None else FORMULA_PREDICTED
 
 
-def check(request: BenchmarkRequest) -> Checked:
-    """The spectra of a request, after the check of what the weights have seen.
+def check(request: BenchmarkRequest, model: LoadedModel) -> Checked:
+    """The spectra of a request, after the check of what the weights have seen or hold.
 
     Raises:
         UsageError: The weights have seen test molecules, or there is no such fold.
         UnreadableError: The benchmark cannot be read.
     """
-    return check_leakage(request.choice.truths(request.suite), request.training)
+    held = {
+        f"the analogues in {one.name}": TrainingHashes.of(one.known)
+        for one in (model, *request.rivals.values())
+        if one.known
+    }
+    training = replace(request.training, hashes={**request.training.hashes, **held})
+    return check_leakage(request.choice.truths(request.suite), training)
 
 
 def run_benchmark(
@@ -137,7 +144,7 @@ def run_benchmark(
     """
     if request.with_oracle:
         _require_decoder(model)
-    model, checked = request.protocol.applied(model, checked or check(request))
+    model, checked = request.protocol.applied(model, checked or check(request, model))
     truths = checked.truths
     make_folder(request.output)
     write_unlabelled(

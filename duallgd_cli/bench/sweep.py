@@ -76,7 +76,7 @@ def run_sweep(
     if request.shard.count > 1:
         raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
     make_folder(request.output)
-    checked = check(request)
+    checked = check(request, model)
     runs = []
     for value in sweep.values:
         sampling = sweep.applied(request.settings.sampling, value)

@@ -28,7 +28,9 @@ from duallgd_cli.errors import WeightsError
 _ASKED: Final = 6
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
-_KEPT: Final = ("atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits")
+_KEPT: Final = (
+    "atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits", "inchikey",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Analogues:
     """Known molecules.
 
     Attributes:
-        molecules: As they were prepared; their names and folds are not known here.
+        molecules: As they were prepared; their charges and folds are not known here.
     """
 
     molecules: Molecules
@@ -60,7 +62,7 @@ class Analogues:
                 bit_offset=offsets(kept["n_bits"]),
                 bits=kept["bits"].view(np.uint16),
                 fold=np.zeros(len(counts), np.uint8),
-                inchikey=np.zeros(len(counts), "S14"),
+                inchikey=kept["inchikey"].view("S14")[:, 0],
             )
         except KeyError as error:
             raise WeightsError(
@@ -78,8 +80,14 @@ class Analogues:
             "bond_type": known.bond_type,
             "n_bits": np.diff(known.bit_offset).astype(np.int16),
             "bits": known.bits.view(np.int16),  # what every version of the file format knows
+            "inchikey": known.inchikey.astype("S14")[:, None].view(np.uint8),
         }
         return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """First blocks of their InChIKeys."""
+        return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
 
     def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.

@@ -200,15 +200,16 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     if is_reference(path):
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
-    model = for_inference(checkpoint.build(), runtime)
+    model, analogues = for_inference(checkpoint.build(), runtime), _analogues(checkpoint)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, _evidence(checkpoint), _analogues(checkpoint)),
+        generator=ModelGenerator(model, runtime, _evidence(checkpoint), analogues),
         ranking=_ranking(checkpoint, path),
         name=path.name,
         sha256=sha256(path),
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
+        known=() if analogues is None else analogues.names,
     )
 
 

@@ -104,6 +104,8 @@ class LoadedModel:
         parameters: Trainable parameters by part of the network, for reports.
         draws_aside: Whether drawing leaves this process idle: then it goes on beside other work.
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
+        known: First blocks of the InChIKeys of molecules that come with the weights, from which
+            samples start: none of them may be a test molecule.
     """
 
     generator: Generator
@@ -115,6 +117,7 @@ class LoadedModel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
     draws_aside: bool = False
+    known: tuple[str, ...] = ()
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from duallgd_cli.bench import evaluate as use_case
 from duallgd_cli.bench import sweep
 from duallgd_cli.cli import evaluating
 from duallgd_cli.evaluation.leakage import TrainingHashes
+from duallgd_cli.inference import api
 from tests import labelled_table
+from tests.stub_model import stub_model
 
 FEW = ("--no-mces", "--workers", "1", "--samples", "4")
 
@@ -213,6 +216,20 @@ def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(
     assert stamped.code == 0
     assert any(s.startswith("LEAKAGE: 1 of the 3") for s in results(tmp_path / "r")["remarks"])
     assert results(tmp_path / "r")["spectra"] == 6
+
+
+def test_a_test_molecule_among_those_that_samples_start_from_is_refused(
+    duallgd, table, monkeypatch
+):
+    holding = replace(stub_model(), known=("BSYNRYMUTXBXSQ",))
+    monkeypatch.setattr(api, "load", lambda *_, **__: holding)
+
+    done = duallgd("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r")
+
+    assert done.code == 2
+    assert (
+        "1 of the 3 test molecules were in the training data of the analogues in stub" in done.err
+    )
 
 
 def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(

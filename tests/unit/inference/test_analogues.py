@@ -144,6 +144,7 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     again = Analogues.of(kept.tensors())
 
     assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
+    assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
     for row, own in enumerate((0, 2)):
         for name in ("atom_class", "fingerprint_bits"):
             expected = getattr(molecules, name)(own)
