@@ -232,16 +232,27 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train "${joint14[@]
   --init-denoiser "$runs/joint14" --init-encoder "$runs/joint14" --structures "$runs/large14" --set training.data.max_atoms=66 \
   --set training.steps=2300 --stop-after 2006 --set training.seed=29 --set training.optimiser.learning_rate=6.0e-4 --set training.validate_every=1150
 
+# Fifteenth part: on from there, other simulated spectra; a part of the samples starts from known molecules.
+[ -f "$runs/simalike15/manifest.json" ] || duallgd data simulate "$runs/alike9" --like "$runs/massbank" -o "$runs/simalike15" \
+  --limit 200000 --max-atoms 40 --seed 19
+duallgd train --stage joint --data "$runs/massbank" --structures "$runs/alike9" --structures "$runs/large14" --simulated "$runs/simalike15" \
+  -o "$runs/joint15" "${one_core[@]}" "${log[@]}" "${small[@]}" "${muon[@]}" "${less[@]}" --set training.data.max_atoms=66 \
+  --init-denoiser "$runs/joint14b" --init-encoder "$runs/joint14b" --set training.freeze_encoder=true --set training.data.clean_share=0.1 \
+  --set training.steps=1500 --set training.seed=30 --set training.optimiser.learning_rate=4.0e-4 --set training.optimiser.ema=0.995 \
+  --set training.validate_every=5000
+
 # The list of what was trained on, which evaluate looks molecules up in: it lies beside the weights.
 duallgd weights hashes "$runs/structures" "$runs/massbank" --max-atoms 50 -o "$runs/before.train.hashes"
-duallgd weights hashes "$runs/massbank" "$runs/large14" --also "$runs/before.train.hashes" -o weights/duallgd.train.hashes
-cp weights/duallgd.train.hashes "$runs/asking.train.hashes"
+duallgd weights hashes "$runs/massbank" "$runs/large14" --also "$runs/before.train.hashes" -o "$runs/large.train.hashes"
+duallgd weights hashes "$runs/alike9" --max-atoms 66 --also "$runs/large.train.hashes" -o weights/duallgd.train.hashes
+cp weights/duallgd.train.hashes "$runs/starting.train.hashes"
 
-# What candidates are asked with, besides the network.
-duallgd weights evidence "$runs/joint14b/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
+# What candidates are asked with, and what a part of the samples starts from, besides the network.
+duallgd weights evidence "$runs/joint15/model.safetensors" --structures "$runs/structures" --spectra "$runs/massbank" -o "$runs/asking.safetensors"
+duallgd weights analogues "$runs/asking.safetensors" --molecules "$runs/massbank" -o "$runs/starting.safetensors"
 
 # Ranking and confidence are fitted on fold val, one spectrum a molecule.
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
-  --no-mces --no-rivals --precision bfloat16 --weights "$runs/asking.safetensors" -o "$runs/val14"
-duallgd calibrate "$runs/asking.safetensors" --run "$runs/val14/predictions.csv" --truth "$runs/val14/truth.tsv" \
+  --no-mces --no-rivals --precision bfloat16 --weights "$runs/starting.safetensors" -o "$runs/val15"
+duallgd calibrate "$runs/starting.safetensors" --run "$runs/val15/predictions.csv" --truth "$runs/val15/truth.tsv" \
   -o weights/duallgd.safetensors
