@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets, pair_index, take
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import UsageError, WeightsError
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 _ASKED: Final = 6
@@ -135,8 +135,17 @@ class Analogues:
 
 
 def known_molecules(molecules: Molecules, max_atoms: int) -> Analogues:
-    """Those of fold train, up to a number of heavy atoms."""
+    """Those of fold train, up to a number of heavy atoms.
+
+    Raises:
+        UsageError: There are none.
+    """
     rows = np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
+    if not len(rows):
+        raise UsageError(
+            f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
+            "--max-atoms, or another folder"
+        )
     return Analogues(Molecules(**take(molecules.arrays(), rows)))
 
 

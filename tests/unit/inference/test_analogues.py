@@ -14,7 +14,7 @@ from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion import sampler
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.inference.analogues import Analogues, fitted, known_molecules
 from duallgd_cli.inference.generate import ModelGenerator
 from tests.made_graphs import made_molecules, small_settings, stirred
@@ -151,6 +151,11 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
             np.testing.assert_array_equal(getattr(again.molecules, name)(row), expected)
         for got, expected in zip(again.molecules.bonds(row), molecules.bonds(own), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+def test_no_known_molecules_at_all_are_refused():
+    with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
+        known_molecules(molecules_of(*KNOWN), max_atoms=2)
 
 
 def test_tensors_of_something_else_are_refused():
