@@ -1,8 +1,8 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Tensors named ``evidence.*`` and ``analogues.*`` are no part of the network. In files of 16 bit the
-codes of the fingerprint bits, which training hardly moves, take 8, with a scale for each. Metadata
-keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
+Tensors named ``evidence.*`` and ``analogues.*`` are no part of the network. In files to be shipped
+the codes of the fingerprint bits, which training hardly moves, take 8 bit, with a scale for each.
+Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
 ``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records of earlier
 runs, which repeat each other and grow long, as base64 of zlib of JSON.
 """
@@ -67,13 +67,21 @@ class Checkpoint:
         return model.eval()
 
 
-def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> None:
+def save(
+    path: Path,
+    checkpoint: Checkpoint,
+    dtype: torch.dtype = torch.float32,
+    *,
+    short_codes: bool = False,
+) -> None:
     """Write a checkpoint; the file appears only when it is complete.
 
     Args:
         path: Ends in .safetensors.
         checkpoint: To write.
         dtype: Of floating-point tensors in the file.
+        short_codes: Whether the codes of the fingerprint bits take 8 bit. Not where training may
+            go on from the file: it moves them by less than that rounds.
     """
     record = dict(checkpoint.record)
     ancestors = record.pop("ancestors", None)
@@ -88,7 +96,7 @@ def save(path: Path, checkpoint: Checkpoint, dtype: torch.dtype = torch.float32)
     tensors = dict(checkpoint.tensors)
     for part in _BESIDES:
         tensors |= {f"{part}.{name}": t for name, t in getattr(checkpoint, part).items()}
-    if dtype.itemsize == 2:
+    if short_codes:
         tensors = _with_8_bit(tensors, dtype)
     tensors = {
         name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()

@@ -49,7 +49,7 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
         run: Its output or journal, such as ``predictions.csv`` of ``duallgd evaluate``.
         truth: Table with identifier and inchikey, one row for each spectrum of the run, in order;
             with a column smiles, candidates that are like the truth count a little too.
-        out: Where to write the weights with the fit; stored in 16 bit.
+        out: Where to write the weights with the fit; in 16 bit, codes of fingerprint bits in 8.
 
     Raises:
         UsageError: The run was made with other weights, or the truth has another number of rows or
@@ -68,7 +68,7 @@ def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted
         ranking=dump(ranking),
         record={**checkpoint.record, "ranking_validation": _plain(asdict(validation))},
     )
-    save(out, fitted, torch.float16)
+    save(out, fitted, torch.float16, short_codes=True)
     return Fitted(ranking, validation, len(cases))
 
 
