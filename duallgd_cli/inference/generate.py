@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint.format import Checkpoint, sha256
@@ -20,12 +21,12 @@ from duallgd_cli.checkpoint.reference import is_reference
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.data.analogues import NOISED, Analogues
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
-from duallgd_cli.inference.analogues import Analogues
 from duallgd_cli.inference.drawing import (
     Deadline,
     PairCost,
@@ -48,9 +49,6 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
 _CPU_PAIRS: Final = 8_192
-# Shares of the way to pure noise that analogues are noised, half of them each: little keeps their
-# skeleton, more lets it change.
-_NOISED: Final = (0.25, 0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +80,13 @@ class ModelGenerator:
         with stages.stage(stages.ENCODE):
             fingerprint = self.fingerprint(annotated)
         formula = annotated.hypothesis.formula
-        drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+        drawn, begun, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
+            from_analogue=begun,
             witness=None if self.evidence is None else Witness.of(self.evidence, annotated),
             notes=notes,
         )
@@ -108,11 +107,14 @@ class ModelGenerator:
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None] = lambda: None,
-    ) -> tuple[Samples, tuple[str, ...]]:
+    ) -> tuple[Samples, NDArray[np.bool_], tuple[str, ...]]:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
         the weights hold analogues, the last samples start from those.
+
+        Returns:
+            The samples, which of them started from a known molecule (S,), and notes.
         """
         bits = self.model.settings.memory_bits
         context = self._context(formula_condition(formula, fingerprint, bits))
@@ -120,7 +122,10 @@ class ModelGenerator:
         parts, notes = zip(
             *(self._drawn(context, task, settings, check) for task in tasks), strict=True
         )
-        return Samples.join(parts), tuple(chain.from_iterable(notes))
+        begun = np.repeat(
+            [task.start is not None for task in tasks], [task.noise.samples for task in tasks]
+        )
+        return Samples.join(parts), begun, tuple(chain.from_iterable(notes))
 
     @torch.inference_mode()
     def draw_given(
@@ -146,7 +151,7 @@ class ModelGenerator:
     ) -> list[SamplingTask]:
         """Samples from pure noise, and those from analogues, by the noise that they start with."""
         whole = self._task(len(formula.atom_class), settings, seed)
-        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
+        levels = (round(share * self.model.settings.diffusion.n_steps) for share in NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if self.analogues is None or not plans or not begun:
@@ -168,6 +173,10 @@ class ModelGenerator:
         settings: SamplingSettings,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
+        if task.start is not None:
+            with self.runtime.lower_precision():
+                told = torch.ones(1, device=self.runtime.device)
+                context = self.model.denoiser.told_of_analogues(context, told)
         asked = replace(settings, samples=task.noise.samples)
         chunk = chunk_size(task.noise.n_pairs, asked, self.runtime.device)
         denoiser_of = partial(self._denoiser, context)

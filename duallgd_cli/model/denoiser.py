@@ -4,7 +4,7 @@ Letters: B graphs, N atoms, M pairs, K fingerprint bits.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -92,6 +92,7 @@ class Denoiser(nn.Module):
         self.place_from_end = nn.Embedding(settings.position_limit, atom)
         self.relative = Linear(2 * _RELATIVE_WAVES + 1, pair)
         self.formula_in = Linear(2 * N_ELEMENTS + 3, width)
+        self.from_analogue = nn.Parameter(torch.zeros(width))
         self.bits_in = Linear(atom, width)
         self.time_in = Linear(2 * _TIME_WAVES + N_GLOBAL_FEATURES, width)
         self.y_out = Linear(width, width)
@@ -129,6 +130,17 @@ class Denoiser(nn.Module):
         )
         atoms = self.element(condition.atom_class)
         return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
+
+    def told_of_analogues(self, context: Context, analogue: Tensor) -> Context:
+        """The same, told which graphs began as a known molecule's bonds.
+
+        Those are free of noise where they differ from what is sought, so there is less to trust.
+
+        Args:
+            context: Of B graphs.
+            analogue: 1 for graphs that did, 0 for those that began as noise, float (B,).
+        """
+        return replace(context, y=context.y + analogue[:, None] * self.from_analogue)
 
     def forward(self, bond_class: Tensor, t: Tensor, context: Context) -> Tensor:
         """Logits of the clean bond classes.

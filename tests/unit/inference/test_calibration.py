@@ -16,7 +16,7 @@ from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.ranking import FEATURES, Drawn, RankingModel, sigmoid
 from tests.unit.inference.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def synthetic(count, seed=0, present=1.0, n_candidates=20):
@@ -84,7 +84,7 @@ def test_the_order_of_the_spectra_does_not_matter():
 def test_a_right_candidate_outweighs_all_that_are_like_it():
     likeness = np.array([0.9, 1.0, 0.3])
     right = ScoredCase(
-        np.zeros((3, 9)), np.arange(3) == 1, ("a", "b", "c"), "M", Drawn(20), likeness
+        np.zeros((3, len(FEATURES))), np.arange(3) == 1, ("a", "b", "c"), "M", Drawn(20), likeness
     )
     wrong = replace(right, is_right=np.zeros(3, bool))
 
