@@ -14,6 +14,7 @@ EPILOG: Final = (
     "`duallgd data simulate prepared/structures --like prepared/massbank -o prepared/simulated` · "
     "`duallgd data select prepared/structures --like prepared/massbank --limit 150000 "
     "-o prepared/alike` · "
+    "`duallgd data cations structures.tsv.xz -o cations.smi` · "
     "`duallgd data pack prepared/structures -o structures.pack --max-atoms 40 --no-keys`"
 )
 
@@ -171,6 +172,28 @@ def select(
     wanted = Wanted(limit, min_atoms, max_atoms, measured, seed)
     manifest = select_alike(structures, like, output, wanted)
     typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
+
+
+@app.command("cations", epilog=EPILOG)
+def cations(
+    source: Annotated[Path, typer.Argument(help="TSV, CSV, SMI or SDF, plain, .gz or .xz.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="File of SMILES, .smi.")],
+    limit: Annotated[int, typer.Option(min=1, help="Cations of all kinds.")] = 12_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of what they are alkylated with.")] = 1,
+) -> None:
+    """Permanent cations made from neutral structures, for 'duallgd data structures --holdout'.
+
+    Collections of structures leave them out; spectra of [M]+ are of little else. Quaternary
+    ammonium, pyridinium, imidazolium, phosphonium and flavylium ions, as many of each.
+    """
+    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.data.prepare_cations import prepare_cations
+
+    _refuse_to_overwrite(output, source)
+    with counting("structures") as advance:
+        counts = prepare_cations(source, output, limit, seed, advance)
+    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    typer.echo(f"{told} in {output}", err=True)
 
 
 @app.command("massbank", epilog=EPILOG)
