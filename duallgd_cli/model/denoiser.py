@@ -92,7 +92,6 @@ class Denoiser(nn.Module):
         self.place_from_end = nn.Embedding(settings.position_limit, atom)
         self.relative = Linear(2 * _RELATIVE_WAVES + 1, pair)
         self.formula_in = Linear(2 * N_ELEMENTS + 3, width)
-        self.from_analogue = nn.Parameter(torch.zeros(width))
         self.bits_in = Linear(atom, width)
         self.time_in = Linear(2 * _TIME_WAVES + N_GLOBAL_FEATURES, width)
         self.y_out = Linear(width, width)
@@ -108,6 +107,9 @@ class Denoiser(nn.Module):
         self.readout_norm = nn.LayerNorm(pair)
         self.readout_hidden = Linear(pair, 2 * pair)
         self.readout = Linear(2 * pair, N_BOND_CLASSES)
+        # As plain to see as the time from the first step on: from zero it stays unseen, and the
+        # network learns to doubt all graphs alike.
+        self.from_analogue = nn.Parameter(torch.randn(width))
 
     def context(self, condition: Condition) -> Context:
         """Everything that is the same for all steps and candidates."""
