@@ -21,12 +21,12 @@ from duallgd_cli.checkpoint.reference import is_reference
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
-from duallgd_cli.data.analogues import NOISED, Analogues
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.inference import stages
 from duallgd_cli.inference.about import parameter_counts
+from duallgd_cli.inference.analogues import Analogues
 from duallgd_cli.inference.drawing import (
     Deadline,
     PairCost,
@@ -49,6 +49,9 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
 _CPU_PAIRS: Final = 8_192
+# Shares of the way to pure noise that analogues are noised, half of them each: little keeps their
+# skeleton, more lets it change.
+_NOISED: Final = (0.25, 0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +154,7 @@ class ModelGenerator:
     ) -> list[SamplingTask]:
         """Samples from pure noise, and those from analogues, by the noise that they start with."""
         whole = self._task(len(formula.atom_class), settings, seed)
-        levels = (round(share * self.model.settings.diffusion.n_steps) for share in NOISED)
+        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if self.analogues is None or not plans or not begun:
@@ -173,10 +176,6 @@ class ModelGenerator:
         settings: SamplingSettings,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
-        if task.start is not None:
-            with self.runtime.lower_precision():
-                told = torch.ones(1, device=self.runtime.device)
-                context = self.model.denoiser.told_of_analogues(context, told)
         asked = replace(settings, samples=task.noise.samples)
         chunk = chunk_size(task.noise.n_pairs, asked, self.runtime.device)
         denoiser_of = partial(self._denoiser, context)

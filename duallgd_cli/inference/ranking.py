@@ -50,9 +50,9 @@ class RankingModel:
 
     Attributes:
         log_share: Weight of the log share of the drawn samples that became the molecule.
-        log_likelihood: Weight of the mean log-likelihood of those samples per heavy atom.
+        log_likelihood: Weight of the mean log-likelihood of those samples.
         fingerprint_log_likelihood: Weight of the log-likelihood of the molecule's Morgan bits under
-            the predicted probabilities, relative to the most probable bits, per heavy atom.
+            the predicted probabilities, relative to the most probable bits.
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
@@ -74,7 +74,7 @@ class RankingModel:
     """
 
     log_share: float = 1.0
-    log_likelihood: float = 0.1
+    log_likelihood: float = 0.005
     fingerprint_log_likelihood: float = 0.0
     fingerprint_tanimoto: float = 5.0
     log_prior: float = 1.0
@@ -216,8 +216,8 @@ def _features(
     agreement = structure.fingerprint_log_likelihood or 0.0
     return (
         _log_share(structure, outcome, model),
-        structure.log_likelihood / outcome.n_heavy,
-        agreement / outcome.n_heavy,
+        structure.log_likelihood,
+        agreement,
         structure.fingerprint_tanimoto or 0.0,
         log_prior,
         structure.repaired / max(1, structure.samples),

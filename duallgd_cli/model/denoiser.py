@@ -4,7 +4,7 @@ Letters: B graphs, N atoms, M pairs, K fingerprint bits.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -107,9 +107,6 @@ class Denoiser(nn.Module):
         self.readout_norm = nn.LayerNorm(pair)
         self.readout_hidden = Linear(pair, 2 * pair)
         self.readout = Linear(2 * pair, N_BOND_CLASSES)
-        # As plain to see as the time from the first step on: from zero it stays unseen, and the
-        # network learns to doubt all graphs alike.
-        self.from_analogue = nn.Parameter(torch.randn(width))
 
     def context(self, condition: Condition) -> Context:
         """Everything that is the same for all steps and candidates."""
@@ -132,17 +129,6 @@ class Denoiser(nn.Module):
         )
         atoms = self.element(condition.atom_class)
         return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
-
-    def told_of_analogues(self, context: Context, analogue: Tensor) -> Context:
-        """The same, told which graphs began as a known molecule's bonds.
-
-        Those are free of noise where they differ from what is sought, so there is less to trust.
-
-        Args:
-            context: Of B graphs.
-            analogue: 1 for graphs that did, 0 for those that began as noise, float (B,).
-        """
-        return replace(context, y=context.y + analogue[:, None] * self.from_analogue)
 
     def forward(self, bond_class: Tensor, t: Tensor, context: Context) -> Tensor:
         """Logits of the clean bond classes.

@@ -39,18 +39,12 @@ class GraphBatch:
         condition: What is known of each.
         level: Noise level as a share of all steps, in [0, 1), float64 (B,).
         uniform: Uniform numbers for the noise, float32 (B, M).
-        seed: Of whatever else is random about each graph, int64 (B,).
-        begun: Classes that are noised instead of the graph's own, int64 (B, M), or None.
-        analogue: 1 for graphs that those are an analogue's of, else 0, float32 (B,), or None.
     """
 
     graph: BondGraph
     condition: Condition
     level: Tensor
     uniform: Tensor
-    seed: Tensor
-    begun: Tensor | None = None
-    analogue: Tensor | None = None
 
     @property
     def n_samples(self) -> int:
@@ -134,7 +128,9 @@ class NllByStep:
         """Judge a batch with its own noise, at every level."""
         for t, total in self.totals.items():
             steps = torch.full((batch.n_samples,), t, device=batch.uniform.device)
-            summed, count = bond_loss(self.model, batch, steps)
+            summed, count = bond_loss(
+                self.model, batch.graph, batch.condition, steps, batch.uniform
+            )
             total += torch.stack([summed, count]).cpu()
 
     def figures(self, name: str) -> dict[str, float]:
@@ -165,7 +161,7 @@ def held_out_batches(
 def graph_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Summed cross entropy over the real pairs of a batch, and how many there are."""
     t = noise_steps(batch.level, model.settings.diffusion.n_steps)
-    return bond_loss(model, batch, t)
+    return bond_loss(model, batch.graph, batch.condition, t, batch.uniform)
 
 
 def graph_batch(
@@ -177,8 +173,7 @@ def graph_batch(
     condition = collator.condition(rows, size, generator)
     level = noise_levels(len(rows), generator)
     uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
-    seed = torch.from_numpy(generator.integers(2**62, size=len(rows)))
-    return GraphBatch(graph, condition, level, uniform, seed)
+    return GraphBatch(graph, condition, level, uniform)
 
 
 def noise_levels(n_graphs: int, generator: np.random.Generator) -> Tensor:
@@ -192,25 +187,29 @@ def noise_steps(level: Tensor, n_steps: int) -> Tensor:
     return (1 + torch.floor(level * n_steps).long()).clamp_max(n_steps)
 
 
-def bond_loss(model: DualLGD, batch: GraphBatch, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Noise graphs to step t and score the denoiser's guess of the clean classes.
+def bond_loss(
+    model: DualLGD,
+    graph: BondGraph,
+    condition: Condition,
+    t: Tensor,
+    uniform: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Noise clean graphs to step t and score the denoiser's guess of the clean classes.
 
     Args:
         model: Its denoiser guesses, its settings hold the noise process.
-        batch: Graphs; its levels are not looked at.
-        t: Noise steps, int64 (B,), on its device.
+        graph: Clean graphs, on the device of t.
+        condition: Likewise.
+        t: Noise steps, int64 (B,).
+        uniform: Uniform numbers for the noise, (B, M).
 
     Returns:
         Summed cross entropy over real pairs and their number, both scalars.
     """
-    clean, mask = batch.graph.bond_class, batch.graph.pair_mask
-    begun = clean if batch.begun is None else batch.begun
+    clean, mask = graph.bond_class, graph.pair_mask
     share, marginal = _process(model.settings.diffusion, t.device)
-    noisy = torch.where(mask, corrupt(begun, share[t], marginal, batch.uniform), 0)
-    context = model.denoiser.context(batch.condition)
-    if batch.analogue is not None:
-        context = model.denoiser.told_of_analogues(context, batch.analogue)
-    logits = model.denoiser(noisy, t, context)
+    noisy = torch.where(mask, corrupt(clean, share[t], marginal, uniform), 0)
+    logits = model.denoiser(noisy, t, model.denoiser.context(condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
 

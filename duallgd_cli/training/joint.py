@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from duallgd_cli.data.analogues import known_molecules
 from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
@@ -25,15 +24,16 @@ from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoders.peaks import PeakBatch
-from duallgd_cli.training.analogue_starts import AnalogueStarts
 from duallgd_cli.training.decoder import (
     DecoderStage,
     GraphBatch,
     NllByStep,
     Planned,
+    bond_loss,
     graph_batch,
     graph_loss,
     held_out_batches,
+    noise_steps,
 )
 from duallgd_cli.training.encoder import (
     VALIDATION_SEED,
@@ -184,10 +184,6 @@ class JointStage:
         if simulated is not None:
             self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
         self.held_out = _HeldOutSpectra(spectra, settings)
-        self.starts: AnalogueStarts | None = None
-        if settings.data.analogue_share:
-            known = known_molecules(spectra.molecules, settings.data.max_atoms)
-            self.starts = AnalogueStarts(known, settings.data.analogue_share)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
         """Rows or places of molecules, and their padded size, of whose turn it is."""
@@ -206,20 +202,16 @@ class JointStage:
         if self.frozen:
             model.encoder.eval()  # it says what it will say in use
         if isinstance(batch, GraphBatch):
-            return graph_loss(model, self._begun(model, batch))
+            return graph_loss(model, batch)
+        t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)
         condition, logits = _told(model, batch.spectra.peaks, batch.graphs.condition)
-        graphs = self._begun(model, replace(batch.graphs, condition=condition))
-        summed, pairs = graph_loss(model, graphs)
+        graph, uniform = batch.graphs.graph, batch.graphs.uniform
+        summed, pairs = bond_loss(model, graph, condition, t, uniform)
         if self.frozen:
             return summed, pairs
         truth = batch.spectra.fingerprint.float()
         entropy = binary_cross_entropy_with_logits(logits, truth, reduction="sum")
         return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs
-
-    def _begun(self, model: DualLGD, graphs: GraphBatch) -> GraphBatch:
-        if self.starts is None:
-            return graphs
-        return self.starts.begin(graphs, model.settings.diffusion.n_steps)
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Fingerprint figures on fold val, and the denoiser's on the first structures if any."""

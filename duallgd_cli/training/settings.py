@@ -49,9 +49,6 @@ class TrainingData:
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
-        analogue_share: Share of the graphs of the joint stage that are not the molecule's, noised,
-            but those of a molecule of fold train that is like its predicted fingerprint, as in
-            `data.analogues`; the network learns what to change.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
             Changes no number, so a run may go on with another.
@@ -65,13 +62,11 @@ class TrainingData:
     false_bits: float = 450.0
     shuffle_share: float = 0.0
     simulated_share: float = 0.5
-    analogue_share: float = 0.0
     peak_dropout: float = 0.4
     workers: int | None = None
 
     def __post_init__(self) -> None:
         require(self.workers is None or self.workers >= 0, "workers must be at least 0")
-        require(0 <= self.analogue_share <= 1, "analogue_share must be 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +100,3 @@ class TrainingSettings:
         require(self.steps >= 1, "steps must be at least 1")
         joint = self.stage == "joint"
         require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")
-        require(
-            joint or not self.data.analogue_share, "analogue_share is for the joint stage alone"
-        )

@@ -98,11 +98,6 @@ class OrderReadingDenoiser(nn.Module):
         )
         return KnownAtoms(atoms, fingerprint)
 
-    def told_of_analogues(self, context: KnownAtoms, analogue: Tensor) -> KnownAtoms:
-        """The same: the published network has no place for it."""
-        del analogue
-        return context
-
     def forward(self, bond_class: Tensor, t: Tensor, context: KnownAtoms) -> Tensor:
         """Logits of the clean bond classes, float32 (B, M, classes); see `Denoiser.forward`."""
         with torch.autocast(bond_class.device.type, enabled=False):

@@ -14,7 +14,6 @@ from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.training.decoder import (
     DecoderStage,
     bond_loss,
-    graph_batch,
     noise_levels,
     noise_steps,
 )
@@ -30,12 +29,6 @@ from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
 
 SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
-
-
-def made_batch(molecules, size):
-    """All of them, their fingerprints as they are."""
-    planned = np.arange(len(molecules.n_heavy)), size
-    return graph_batch(MoleculeCollator(molecules, None), planned, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
@@ -57,14 +50,17 @@ def test_noise_levels_are_uniform():
 
 def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     molecules = made_molecules(6, smallest=3, largest=7)
-    batch = made_batch(molecules, 9)
-    t, graph = torch.tensor([1, 50, 150, 250, 400, 500]), batch.graph
+    collator = MoleculeCollator(molecules, None)
+    rows, generator = np.arange(6), np.random.default_rng(2)
+    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
+    t = torch.tensor([1, 50, 150, 250, 400, 500])
+    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
 
     with torch.no_grad():
-        summed, count = bond_loss(model, batch, t)
+        summed, count = bond_loss(model, graph, known, t, uniform)
         # What the loss of padded pairs would be must not matter.
         dirty = BondGraph(torch.where(graph.pair_mask, graph.bond_class, 3), graph.pair_mask)
-        again, _ = bond_loss(model, replace(batch, graph=dirty), t)
+        again, _ = bond_loss(model, dirty, known, t, uniform)
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
@@ -73,10 +69,18 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
 
 def test_at_low_noise_an_untrained_network_copies_what_it_sees(model):
     """The noisy class is added to the logits, so a clean graph is cheaper than pure noise."""
-    batch, share = made_batch(made_molecules(30), 9), alpha_bar(500)
+    molecules = made_molecules(30)
+    collator = MoleculeCollator(molecules, None)
+    rows, generator = np.arange(30), np.random.default_rng(2)
+    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
+    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+    share = alpha_bar(500)
 
     with torch.no_grad():
-        losses = [float(bond_loss(model, batch, torch.full((30,), t))[0]) for t in (1, 500)]
+        losses = [
+            float(bond_loss(model, graph, known, torch.full((30,), t), uniform)[0])
+            for t in (1, 500)
+        ]
 
     assert share[1] > 0.99 > 0.01 > share[500]
     assert losses[0] < losses[1]

@@ -28,9 +28,6 @@ from duallgd_cli.errors import UsageError, WeightsError
 _ASKED: Final = 6
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
-# Shares of the way to pure noise that they are noised, half of the samples each: little keeps their
-# skeleton, more lets it change.
-NOISED: Final = (0.25, 0.1)
 _KEPT: Final = (
     "atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits", "inchikey",
 )  # fmt: skip
@@ -92,9 +89,7 @@ class Analogues:
         """First blocks of their InChIKeys."""
         return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
 
-    def nearest(
-        self, probability: NDArray[np.float32], heavy: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
         They are alike by the soft Tanimoto similarity to the predicted chances, less where atoms
@@ -102,10 +97,11 @@ class Analogues:
 
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
-            heavy: Atoms of each element but hydrogen in the formula, (N_HEAVY,).
+            formula: Of the spectrum.
         """
         known = self.molecules
-        different = np.abs(known.atom_counts[:, :N_HEAVY] - heavy).sum(1) / heavy.sum()
+        wanted = np.array(formula.counts[:N_HEAVY])
+        different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
         common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
         either = probability.sum() + np.diff(known.bit_offset) - common
         alike = np.where(different <= _MOST_DIFFERENT, (1 - different) * common / either, 0)
@@ -126,7 +122,7 @@ class Analogues:
         Returns:
             Bond classes, int64 (S, M), or None where no known molecule is near the formula.
         """
-        nearest = self.nearest(probability.numpy(), np.array(formula.counts[:N_HEAVY]))
+        nearest = self.nearest(probability.numpy(), formula)
         if not len(nearest):
             return None
         generator = np.random.default_rng(seed)

@@ -1,4 +1,6 @@
-"""Known molecules to start from: which, and what becomes of their atoms."""
+"""Known molecules to start from: which, what becomes of their atoms, and what is drawn of them."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,22 +11,23 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
-from duallgd_cli.data.analogues import Analogues, fitted, known_molecules
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.errors import UsageError, WeightsError
-from tests.made_graphs import made_molecules
+from duallgd_cli.diffusion import sampler
+from duallgd_cli.errors import ConfigError, UsageError, WeightsError
+from duallgd_cli.inference.analogues import Analogues, fitted, known_molecules
+from duallgd_cli.inference.generate import ModelGenerator
+from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import molecules_of
+from tests.made_training import cpu
 
 BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
 KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
+SETTINGS = SamplingSettings(steps=10, samples=10)
 
 
 def known():
     return Analogues(molecules_of(*KNOWN))
-
-
-def heavy(formula):
-    return np.array(Formula.parse(formula).counts[:N_HEAVY])
 
 
 def predicted(smiles, chance=0.9):
@@ -34,15 +37,15 @@ def predicted(smiles, chance=0.9):
 
 
 def test_the_most_alike_come_first_and_those_of_other_atoms_never():
-    ranked = known().nearest(predicted(BUTANOL), heavy("C4H10O"))
+    ranked = known().nearest(predicted(BUTANOL), Formula.parse("C4H10O"))
 
     # Naphthol and hexadecane are too far from four carbons and an oxygen.
     assert ranked.tolist() == [0, 1]
-    assert known().nearest(predicted(BUTYLAMINE), heavy("C4H10O")).tolist() == [1, 0]
+    assert known().nearest(predicted(BUTYLAMINE), Formula.parse("C4H10O")).tolist() == [1, 0]
 
 
 def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
-    molecules, atoms = known().molecules, heavy("C4H11NO")
+    molecules, formula = known().molecules, Formula.parse("C4H11NO")
     rng = np.random.default_rng(0)
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
@@ -50,15 +53,17 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
         common = [chance[own].sum() for own in bits]
         like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
 
-        assert known().nearest(chance, atoms).tolist() == ([0, 1] if like[0] > like[1] else [1, 0])
+        assert known().nearest(chance, formula).tolist() == (
+            [0, 1] if like[0] > like[1] else [1, 0]
+        )
 
 
 def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
     pair = Analogues(molecules_of("CCCCCO", "CCCCCCO"))
     chance = np.full(4096, 0.5, np.float32)  # says nothing
 
-    assert pair.nearest(chance, heavy("C5H12O")).tolist() == [0, 1]
-    assert pair.nearest(chance, heavy("C6H14O")).tolist() == [1, 0]
+    assert pair.nearest(chance, Formula.parse("C5H12O")).tolist() == [0, 1]
+    assert pair.nearest(chance, Formula.parse("C6H14O")).tolist() == [1, 0]
 
 
 def test_where_no_molecule_is_near_nothing_starts():
@@ -156,3 +161,70 @@ def test_no_known_molecules_at_all_are_refused():
 def test_tensors_of_something_else_are_refused():
     with pytest.raises(WeightsError, match=r"'n_bonds' of analogues.*weights analogues"):
         Analogues.of({"atom_counts": torch.zeros(2, 3)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return stirred(small_settings(layers=1))
+
+
+def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypatch=None):
+    """What was drawn, and the tasks that were drawn from."""
+    tasks = []
+    generator = ModelGenerator(model, cpu(), analogues=analogues)
+    if monkeypatch is not None:
+        plain = sampler.sample
+
+        def noted(denoise, task, *rest):
+            tasks.append(task)
+            return plain(denoise, task, *rest)
+
+        monkeypatch.setattr("duallgd_cli.inference.drawing.sample", noted)
+    chance = torch.from_numpy(predicted(BUTANOL))
+    samples, begun, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
+    assert begun.tolist() == [False] * (len(begun) - begun.sum()) + [True] * begun.sum()
+    return samples, tasks, int(begun.sum())
+
+
+def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change(
+    model, monkeypatch
+):
+    without, *_ = drawn(model)
+    partly, tasks, begun = drawn(model, analogues=known(), monkeypatch=monkeypatch)
+
+    fresh, more, less = tasks
+    assert fresh.start is None
+    assert begun == 4
+    assert [task.noise.samples for task in tasks] == [6, 2, 2]
+    assert more.start.shape == less.start.shape == (2, 15)
+    # A quarter and a tenth of the way to pure noise.
+    assert (more.plan.timesteps[0], less.plan.timesteps[0]) == (125, 45)
+    assert len({task.noise.seed for task in tasks}) == 3
+    assert len(partly.bond_class) == len(partly.log_likelihood) == 10
+    torch.testing.assert_close(partly.bond_class[:6], without.bond_class[:6])
+    assert not torch.equal(partly.bond_class[6:], without.bond_class[6:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "formula"),
+    [
+        ({"analogue_share": 0.0}, "C4H11NO"),
+        ({"samples": 1, "analogue_share": 0.9}, "C4H11NO"),
+        ({"steps": 1}, "C4H11NO"),  # a plan that only visits pure noise
+        ({}, "CHCl3"),  # nothing is near
+    ],
+)
+def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, changes, formula):
+    settings = replace(SETTINGS, **changes)
+
+    with_known, _, begun = drawn(model, settings, known(), formula)
+
+    without, *_ = drawn(model, settings, None, formula)
+    assert not begun
+    torch.testing.assert_close(with_known.bond_class, without.bond_class)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_share_that_leaves_none_from_pure_noise_is_refused(share):
+    with pytest.raises(ConfigError, match="analogue_share must be 0 to below 1"):
+        SamplingSettings(analogue_share=share)
