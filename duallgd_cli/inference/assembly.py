@@ -84,21 +84,13 @@ class _Tally:
     samples: int = 0
     alternatives: int = 0
     repaired: int = 0
-    from_analogues: int = 0
     sample_sum: float = 0.0
     alternative_sum: float = 0.0
 
-    def add(
-        self,
-        molecule: Named,
-        log_likelihoods: NDArray[np.float64],
-        repaired: bool,
-        from_analogues: int,
-    ) -> None:
+    def add(self, molecule: Named, log_likelihoods: NDArray[np.float64], repaired: bool) -> None:
         """Count samples that became the molecule."""
         self._name(molecule, len(log_likelihoods))
         self.samples += len(log_likelihoods)
-        self.from_analogues += from_analogues
         self.repaired += len(log_likelihoods) * repaired
         self.sample_sum += float(log_likelihoods.sum())
 
@@ -181,24 +173,18 @@ def collect(
         Distinct molecules in alphabetical order of their keys, and the tallies.
     """
     log_likelihood = generated.log_likelihood.astype(np.float64)
-    begun = generated.from_analogue
-    if begun is None:
-        begun = np.zeros(len(log_likelihood), np.bool_)
     found: dict[str, _Tally] = {}
     rejected: Counter[str] = Counter()
     assembled = repaired = 0
     for number, reading in enumerate(readings):
-        own = place == number
-        mine = log_likelihood[own]
+        mine = log_likelihood[place == number]
         if not reading.molecules:
             rejected[reading.reason] += len(mine)
             continue
         best, *others = _by_block(reading.molecules)
         assembled += len(mine) * (not reading.repaired)
         repaired += len(mine) * reading.repaired
-        found.setdefault(best.block, _Tally()).add(
-            best, mine, reading.repaired, int(begun[own].sum())
-        )
+        found.setdefault(best.block, _Tally()).add(best, mine, reading.repaired)
         for other in others:
             found.setdefault(other.block, _Tally()).add_alternative(other, mine)
     structures = tuple(_structure(found[block], generated.fingerprint) for block in sorted(found))
@@ -320,6 +306,5 @@ def _structure(tally: _Tally, fingerprint: NDArray[np.float32] | None) -> Struct
         log_likelihood=tally.mean_log_likelihood(),
         fingerprint_log_likelihood=agreement[0],
         fingerprint_tanimoto=agreement[1],
-        from_analogues=tally.from_analogues,
         **({} if molecule.evidence is None else asdict(molecule.evidence)),
     )

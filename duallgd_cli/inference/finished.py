@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.inference.journal import Contents, Header, few, scan
 from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.records import decode, member_of, outcome_of
@@ -57,12 +57,22 @@ class FinishedRun:
             yield latest, at
 
     def case(self, number: int) -> Case:
-        """Read one case from the disk."""
+        """Read one case from the disk.
+
+        Raises:
+            UnreadableError: Its fields are those of another version.
+        """
         place, offsets = self._where[number]
         with self._paths[place].open("rb") as file:
             lines = [_line(file.seek(offset), file.readline()) for offset in offsets]
-        members = tuple(member_of(values) for values in lines[0]["members"])
-        return Case(number, members, tuple(outcome_of(line["outcome"]) for line in lines))
+        try:
+            members = tuple(member_of(values) for values in lines[0]["members"])
+            return Case(number, members, tuple(outcome_of(line["outcome"]) for line in lines))
+        except (KeyError, TypeError):
+            raise UnreadableError(
+                f"{self._paths[place]} was written by another version of duallgd; use that one, or "
+                "predict again"
+            ) from None
 
 
 def journals_of(names: Sequence[Path]) -> list[Path]:

@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint.format import Checkpoint, sha256
@@ -83,13 +82,12 @@ class ModelGenerator:
         with stages.stage(stages.ENCODE):
             fingerprint = self.fingerprint(annotated)
         formula = annotated.hypothesis.formula
-        drawn, begun, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+        drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
-            from_analogue=begun,
             witness=None if self.evidence is None else Witness.of(self.evidence, annotated),
             notes=notes,
         )
@@ -110,14 +108,11 @@ class ModelGenerator:
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None] = lambda: None,
-    ) -> tuple[Samples, NDArray[np.bool_], tuple[str, ...]]:
+    ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
         the weights hold analogues, the last samples start from those.
-
-        Returns:
-            The samples, which of them started from a known molecule (S,), and notes.
         """
         bits = self.model.settings.memory_bits
         context = self._context(formula_condition(formula, fingerprint, bits))
@@ -125,10 +120,7 @@ class ModelGenerator:
         parts, notes = zip(
             *(self._drawn(context, task, settings, check) for task in tasks), strict=True
         )
-        begun = np.repeat(
-            [task.start is not None for task in tasks], [task.noise.samples for task in tasks]
-        )
-        return Samples.join(parts), begun, tuple(chain.from_iterable(notes))
+        return Samples.join(parts), tuple(chain.from_iterable(notes))
 
     @torch.inference_mode()
     def draw_given(

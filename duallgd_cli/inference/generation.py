@@ -47,7 +47,6 @@ class Generated:
             None where the generator does not keep them.
         fingerprint: Predicted probability of each Morgan bit, float32 (4096,), or None.
         witness: Asks molecules about the spectrum, or None.
-        from_analogue: Which samples started from a known molecule, bool (S,); None for none.
         notes: Sentences for the run record, such as a chunk halved after running out of memory.
         message: Sentence that must accompany the candidates, "" for none.
     """
@@ -57,7 +56,6 @@ class Generated:
     bond_log_prob: NDArray[np.float16] | None = None
     fingerprint: NDArray[np.float32] | None = None
     witness: Witness | None = None
-    from_analogue: NDArray[np.bool_] | None = None
     notes: tuple[str, ...] = ()
     message: str = ""
 
@@ -67,8 +65,6 @@ class Generated:
             raise ValueError(f"log_likelihood {self.log_likelihood.shape}, expected ({samples},)")
         if not np.isfinite(self.log_likelihood).all():
             raise ValueError("a log-likelihood is not finite: the generator is broken")
-        if self.from_analogue is not None and self.from_analogue.shape != (samples,):
-            raise ValueError(f"from_analogue {self.from_analogue.shape}, expected ({samples},)")
         expected = (*self.bond_class.shape, 5)
         if self.bond_log_prob is not None and self.bond_log_prob.shape != expected:
             raise ValueError(f"bond_log_prob {self.bond_log_prob.shape}, expected {expected}")

@@ -69,7 +69,6 @@ class Structure:
             model, or it cannot be asked about this molecule.
         peaks_found: Likewise.
         peaks_missed: Likewise.
-        from_analogues: How many of `samples` started from a known molecule.
     """
 
     smiles: str
@@ -84,7 +83,6 @@ class Structure:
     familiarity: float | None = None
     peaks_found: float | None = None
     peaks_missed: float | None = None
-    from_analogues: int = 0
 
     @property
     def block(self) -> str:

@@ -24,7 +24,6 @@ FEATURES: Final = (
     "fingerprint_tanimoto",
     "log_prior",
     "repaired_share",
-    "from_analogues",
     "familiarity",
     "peaks_found",
     "peaks_missed",
@@ -56,8 +55,6 @@ class RankingModel:
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
-        from_analogues: Weight of the share of samples that started from known molecules: those are
-            more alike among themselves, so that they say less.
         familiarity: Weight of `inference.evidence.Evidence.familiarity`.
         peaks_found: Weight of its log-likelihood of explained peaks, less that of the molecule of
             the hypothesis which explains most.
@@ -79,7 +76,6 @@ class RankingModel:
     fingerprint_tanimoto: float = 5.0
     log_prior: float = 1.0
     repaired_share: float = -0.5
-    from_analogues: float = 0.0
     familiarity: float = 0.0
     peaks_found: float = 0.0
     peaks_missed: float = 0.0
@@ -221,7 +217,6 @@ def _features(
         structure.fingerprint_tanimoto or 0.0,
         log_prior,
         structure.repaired / max(1, structure.samples),
-        structure.from_analogues / max(1, structure.samples),
     )
 
 

@@ -181,20 +181,18 @@ def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypat
 
         monkeypatch.setattr("duallgd_cli.inference.drawing.sample", noted)
     chance = torch.from_numpy(predicted(BUTANOL))
-    samples, begun, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
-    assert begun.tolist() == [False] * (len(begun) - begun.sum()) + [True] * begun.sum()
-    return samples, tasks, int(begun.sum())
+    samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
+    return samples, tasks
 
 
 def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change(
     model, monkeypatch
 ):
-    without, *_ = drawn(model)
-    partly, tasks, begun = drawn(model, analogues=known(), monkeypatch=monkeypatch)
+    without, _ = drawn(model)
+    partly, tasks = drawn(model, analogues=known(), monkeypatch=monkeypatch)
 
     fresh, more, less = tasks
     assert fresh.start is None
-    assert begun == 4
     assert [task.noise.samples for task in tasks] == [6, 2, 2]
     assert more.start.shape == less.start.shape == (2, 15)
     # A quarter and a tenth of the way to pure noise.
@@ -217,10 +215,9 @@ def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change
 def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, changes, formula):
     settings = replace(SETTINGS, **changes)
 
-    with_known, _, begun = drawn(model, settings, known(), formula)
+    with_known, _ = drawn(model, settings, known(), formula)
 
-    without, *_ = drawn(model, settings, None, formula)
-    assert not begun
+    without, _ = drawn(model, settings, None, formula)
     torch.testing.assert_close(with_known.bond_class, without.bond_class)
 
 

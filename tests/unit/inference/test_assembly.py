@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -46,20 +44,6 @@ def test_equal_molecules_are_counted_and_their_likelihoods_averaged():
     assert by_key[key(ISOMER)].samples == 1
     assert (tallies.sampled, tallies.assembled, tallies.distinct) == (3, 3, 2)
     assert tallies.rejected == {}
-
-
-def test_samples_that_started_from_known_molecules_are_counted_by_molecule():
-    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN, IMPOSSIBLE)
-    begun = replace(generated, from_analogue=np.array([False, True, True, True]))
-
-    counts = [
-        {one.inchikey: one.from_analogues for one in assembled(formula, samples)[0]}
-        for samples in (begun, generated)
-    ]
-
-    assert counts == [{key(ASPIRIN): 1, key(ISOMER): 1}, {key(ASPIRIN): 0, key(ISOMER): 0}]
-    with pytest.raises(ValueError, match=r"from_analogue \(2,\), expected \(4,\)"):
-        replace(generated, from_analogue=np.zeros(2, np.bool_))
 
 
 def test_every_sample_is_accounted_for_once():

@@ -16,7 +16,7 @@ from duallgd_cli.inference.prediction import Case
 from duallgd_cli.inference.ranking import FEATURES, Drawn, RankingModel, sigmoid
 from tests.unit.inference.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
 def synthetic(count, seed=0, present=1.0, n_candidates=20):

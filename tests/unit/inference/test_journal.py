@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.inference.finished import FinishedRun, journals_of
 from duallgd_cli.inference.journal import Header, Journal, scan
 from duallgd_cli.inference.prediction import (
@@ -254,6 +254,21 @@ def test_every_line_is_plain_json(tmp_path):
     assert "duallgd_journal" in kinds[0]
     assert kinds[1] == {"case", "hypothesis", "of", "members", "outcome"}
     assert kinds[2] == {"end"}
+
+
+@pytest.mark.parametrize("change", ["one more field", "an unknown name"])
+def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, change):
+    path = finished(tmp_path / "j", case(0))
+    lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
+    outcome = lines[1]["outcome"]
+    if change == "one more field":
+        outcome["structures"] = [[*row, *[0] * 20] for row in outcome["structures"]]
+    else:
+        outcome["colour"] = "blue"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "ascii")
+
+    with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
+        FinishedRun([path]).case(0)
 
 
 def shard(folder, number, count, *cases, header=HEADER, name="out.csv"):

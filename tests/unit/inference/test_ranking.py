@@ -73,17 +73,6 @@ def test_the_score_is_the_weighted_sum_of_the_extra_scores():
     assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
 
 
-def test_samples_that_started_from_known_molecules_may_say_less():
-    fresh, begun = structure("B", 4), structure("A", 5, from_analogues=4)
-    case = Case(0, (), (outcome(fresh, begun),))
-
-    (first, _), _ = rank(case, RankingModel())
-
-    assert first.smiles == "A"
-    assert first.extra_scores["from_analogues"] == 0.8
-    assert names(case, RankingModel(from_analogues=-2.0)) == ["B", "A"]
-
-
 def test_a_further_reading_counts_for_less_than_a_sample():
     read, further = structure("B", 4), structure("A", 0, alternatives=4)
 
