@@ -11,6 +11,7 @@
 #   duallgd data pack prepared/structures -o packs/structures.pack --max-atoms 66 --no-keys
 #   duallgd data pack prepared/massbank   -o packs/massbank.pack
 #   duallgd data pack prepared/large      -o packs/large.pack --no-keys    (if there: a turn of its own in joint)
+#   duallgd data pack prepared/cations    -o packs/cations.pack --no-keys  (likewise)
 #   duallgd data pack prepared/structures -o packs/sample.pack --max-atoms 66 --no-keys --limit 20000
 #
 # Carry packs/ (or, for bench alone, packs/sample.pack and wheels of rdkit in .wheels/, so that
@@ -132,7 +133,9 @@ joint)
   stage encoder "$each" "${both[@]}" --set training.data.spectra_per_batch=512 \
     --set training.data.simulated_share=0.85 ${start:+--init-encoder "$start" --init-denoiser "$start"}
   both+=(--structures "$runs/structures") # the first is validated on
-  [ -f "$packs/large.pack" ] && unpacked large && both+=(--structures "$runs/large")
+  for more in large cations; do
+    [ -f "$packs/$more.pack" ] && unpacked $more && both+=(--structures "$runs/$more")
+  done
   stage joint "$each" "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
     --set training.freeze_encoder=true --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
   ;;
