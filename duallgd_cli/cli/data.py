@@ -1,5 +1,6 @@
 """`duallgd data`: structures and labelled spectra to prepared folders, and what is made of them."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
@@ -175,7 +176,7 @@ def select(
 
 
 @app.command("cations", epilog=EPILOG)
-def cations(
+def make_cations(
     source: Annotated[Path, typer.Argument(help="TSV, CSV, SMI or SDF, plain, .gz or .xz.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File of SMILES, .smi.")],
     limit: Annotated[int, typer.Option(min=1, help="Cations of all kinds.")] = 12_000,
@@ -187,12 +188,15 @@ def cations(
     ammonium, pyridinium, imidazolium, phosphonium and flavylium ions, as many of each.
     """
     from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.prepare_cations import prepare_cations
+    from duallgd_cli.data.prepare_cations import cations
+    from duallgd_cli.inference.writers import write_atomically
 
     _refuse_to_overwrite(output, source)
     with counting("structures") as advance:
-        counts = prepare_cations(source, output, limit, seed, advance)
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+        made = cations(source, limit, seed, advance)
+    write_atomically(output, (f"{smiles} {kind}\n" for kind, smiles in made))
+    counts = Counter(kind for kind, _ in made)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     typer.echo(f"{told} in {output}", err=True)
 
 
@@ -261,4 +265,4 @@ def unpack(
 
 def _refuse_to_overwrite(output: Path, *sources: Path) -> None:
     if output.resolve() in {source.resolve() for source in sources}:
-        raise UsageError(f"{output} holds what the output is made of; use another output folder")
+        raise UsageError(f"{output} holds what the output is made of; give another output")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +19,12 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.data.prepare_structures import StructureRow, read_rows
+from duallgd_cli.data.prepare_structures import read_rows
 from duallgd_cli.errors import MoleculeError, UnreadableError
 
 _REPORTED: Final = 2_000
-# What alkylates: methyl as often as all others together.
-_ALKYL: Final = ("C", "C", "C", "C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
+# What alkylates, each as often as the others.
+_ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Kind:
 
     Attributes:
         name: In the output.
-        hint: What a SMILES must hold for its molecule to be looked at; rare kinds need one.
+        hint: What a SMILES must hold for its molecule to be looked at: most rows are passed over so
+            once only a rare kind is still wanted.
         site: SMARTS of what reacts, its atoms mapped.
         product: SMARTS of what it becomes; ``{R}`` stands for an alkyl group.
     """
@@ -77,46 +79,31 @@ KINDS: Final = (
         "[NX3;H0;!$(N-[C,S,P]=[O,S,N]);!$(N-a);!$(N-C=C);!$(N-[!#6]);!$(N-C#N):1]",
         "[N+:1]{R}",
     ),
-)  # fmt: skip
+)
 
 
-def prepare_cations(
-    source: Path,
-    out: Path,
-    limit: int,
-    seed: int = 1,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> dict[str, int]:
-    """Write a SMILES file of cations made from the structures of fold train in another file.
+def cations(
+    source: Path, limit: int, seed: int = 1, advance: Callable[[int], None] = lambda rows: None
+) -> list[tuple[str, str]]:
+    """Cations made from the structures of fold train in a file, at most one of each.
 
     Args:
         source: As `data.prepare_structures.read_rows` reads them.
-        out: One cation a line, with its kind; at most one for each structure.
         limit: Cations of all kinds; none is more than its equal share of them.
-        seed: Of the alkyl groups.
+        seed: Of sites and alkyl groups.
         advance: Told how many rows were read.
 
     Returns:
-        How many there are of each kind.
+        Kind and canonical SMILES of each.
 
     Raises:
         MissingInputError: No such file.
         UnreadableError: It holds nothing that a cation could be made of.
     """
-    counts: Counter[str] = Counter()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(out.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        for name, smiles in _made(source, -(-limit // len(KINDS)), seed, advance):
-            stream.write(f"{smiles} {name}\n")
-            counts[name] += 1
-            if counts.total() == limit:
-                break
-    if not counts:
-        temporary.unlink()
+    made = list(islice(_made(source, -(-limit // len(KINDS)), seed, advance), limit))
+    if not made:
         raise UnreadableError(f"{source} holds no structure that a cation could be made of")
-    temporary.replace(out)
-    return dict(sorted(counts.items()))
+    return made
 
 
 def _made(
@@ -127,31 +114,31 @@ def _made(
     for number, row in enumerate(read_rows(source), 1):
         if not number % _REPORTED:
             advance(_REPORTED)
-        open_kinds = [kind for kind in KINDS if counts[kind.name] < most]
-        if not open_kinds:
+        wanted = [kind for kind in KINDS if counts[kind.name] < most]
+        if not wanted:
             return
-        hinted = [kind for kind in open_kinds if kind.hint in row.smiles]
-        made = _first(row, hinted, generator) if row.fold == "train" and hinted else None
+        hinted = [kind for kind in wanted if kind.hint in row.smiles]
+        made = _first(row.smiles, hinted, generator) if row.fold == "train" and hinted else None
         if made is not None:
             counts[made[0]] += 1
             yield made
 
 
 def _first(
-    row: StructureRow, kinds: list[Kind], generator: np.random.Generator
+    smiles: str, kinds: list[Kind], generator: np.random.Generator
 ) -> tuple[str, str] | None:
     """The first of the kinds that the molecule can become, at one of its sites."""
     try:
-        mol = parse_smiles(row.smiles)
+        mol = parse_smiles(smiles)
     except MoleculeError:
         return None
     for kind in kinds:
         reaction = kind.reactions[generator.integers(len(kind.reactions))]
         made = reaction.RunReactants((mol,))
         if made:
-            smiles = _whole(made[generator.integers(len(made))][0])
-            if smiles is not None:
-                return kind.name, smiles
+            cation = _whole(made[generator.integers(len(made))][0])
+            if cation is not None:
+                return kind.name, cation
     return None
 
 

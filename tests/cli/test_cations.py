@@ -25,11 +25,13 @@ def test_cations_are_made_held_out_and_prepared(duallgd, tmp_path):
 
 def test_nothing_to_make_cations_of_is_said(duallgd, tmp_path):
     (tmp_path / "neutral.smi").write_text("CCO\n")
+    (tmp_path / "amine.smi").write_text("CN(C)CCO\n")
 
     for arguments, code, message in (
         (["neutral.smi", "-o", "cations.smi"], 65, "no structure that a cation could be made of"),
         (["none.smi", "-o", "cations.smi"], 66, "none.smi does not exist"),
-        (["neutral.smi", "-o", "./neutral.smi"], 2, "use another output folder"),
+        (["neutral.smi", "-o", "./neutral.smi"], 2, "give another output"),
+        (["amine.smi", "-o", "none/cations.smi"], 2, "cannot write none/cations.smi"),
     ):
         done = duallgd("data", "cations", *arguments)
 
@@ -37,3 +39,5 @@ def test_nothing_to_make_cations_of_is_said(duallgd, tmp_path):
         assert message in done.err
         assert "Traceback" not in done.err
     assert (tmp_path / "neutral.smi").read_text() == "CCO\n"
+    # Nothing half made is left behind.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["amine.smi", "neutral.smi"]

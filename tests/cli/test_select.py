@@ -25,8 +25,8 @@ def test_structures_are_chosen_and_can_be_simulated(duallgd, prepared):
         (["structures", "--like", "none", "-o", "alike"], 66, "none holds no prepared data"),
         (["structures", "--like", "structures", "-o", "alike"], 2, "not spectra"),
         (["spectra", "--like", "spectra", "-o", "alike"], 2, "spectra holds spectra"),
-        (["structures", "--like", "spectra", "-o", "structures"], 2, "use another output folder"),
-        (["structures", "--like", "spectra", "-o", "./spectra"], 2, "use another output folder"),
+        (["structures", "--like", "spectra", "-o", "structures"], 2, "give another output"),
+        (["structures", "--like", "spectra", "-o", "./spectra"], 2, "give another output"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_in_a_sentence(
