@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.peaks import PeakRows
+from duallgd_cli.data.pool import pool
 from duallgd_cli.data.prepared import (
     FOLDS,
     Molecules,
@@ -116,8 +116,8 @@ def _work(
         return
     # As bytes: torch's own way to other processes needs shared memory, and this is done once.
     own = pickle.dumps((structures, simulator, seed))
-    with get_context("spawn").Pool(workers, _begin, (own,)) as pool:
-        yield from pool.imap(_draw_own, chunks)
+    with pool(workers, _begin, (own,)) as processes:
+        yield from processes.imap(_draw_own, chunks)
 
 
 def _begin(own: bytes) -> None:

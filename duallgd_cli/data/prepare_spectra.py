@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from duallgd_cli.data.labelled_spectra import (
     read_nplib1,
 )
 from duallgd_cli.data.massbank_records import is_release
+from duallgd_cli.data.pool import pool
 from duallgd_cli.data.prepare_massbank import read_massbank
 from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
@@ -345,8 +345,8 @@ def _work(
     if workers <= 1:
         yield from map(prepare, chunks)
         return
-    with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(prepare, chunks)
+    with pool(workers) as processes:
+        yield from processes.imap(prepare, chunks)
 
 
 def _prepare_chunk(

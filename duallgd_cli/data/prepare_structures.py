@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,6 +18,7 @@ from rdkit import Chem, rdBase
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.pool import pool
 from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
 from duallgd_cli.errors import (
     DuallgdError,
@@ -275,5 +275,5 @@ def _work(
     if workers <= 1:
         yield from map(_prepare_chunk, chunks)
         return
-    with get_context("spawn").Pool(workers) as pool:
-        yield from pool.imap(_prepare_chunk, chunks)
+    with pool(workers) as processes:
+        yield from processes.imap(_prepare_chunk, chunks)
