@@ -1,12 +1,12 @@
 """Ranked molecular structures for a tandem mass spectrum of an unknown.
 
-From Python: ``from duallgd_cli import load, predict_spectra``; see `duallgd_cli.inference.api`.
+From Python: ``from duallgd_cli import load, predict_spectra``; see `duallgd_cli.predict.api`.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duallgd_cli.inference.api import load, predict_spectra
+    from duallgd_cli.predict.api import load, predict_spectra
 
 __all__ = ["__version__", "load", "predict_spectra"]
 __version__ = "0.1.0"
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> object:
     """Import the Python interface when asked for, so that ``duallgd --help`` stays instant."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from duallgd_cli.inference import api
+    from duallgd_cli.predict import api
 
     found: object = getattr(api, name)
     return found

@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SODIUM_MASS_DA
 from duallgd_cli.chem.formula import Formula
 
 HERE = Path(__file__).resolve().parent
-SELFTEST = HERE.parent / "duallgd_cli" / "inference" / "selftest.mgf"
+SELFTEST = HERE.parent / "duallgd_cli" / "predict" / "selftest.mgf"
 PPM_ERROR = 2.0
 CHEMICAL_NOISE = 3
 

@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.training.decoder import DecoderStage
-from duallgd_cli.training.distributed import Group, process_group
-from duallgd_cli.training.loop import Hooks, Limit, train
-from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
+from duallgd_cli.train.decoder import DecoderStage
+from duallgd_cli.train.distributed import Group, process_group
+from duallgd_cli.train.loop import Hooks, Limit, train
+from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings
 
 FOLDS = [0] * 40 + [3] * 5

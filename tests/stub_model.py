@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from duallgd_cli.chem.elements import VALENCES
-from duallgd_cli.inference.generation import Generated, LoadedModel, OutOfTimeError
-from duallgd_cli.inference.ranking import RankingModel
+from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
+from duallgd_cli.predict.ranking import RankingModel
 
 
 class StubGenerator:

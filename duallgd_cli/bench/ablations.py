@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.bench.arms import Arm, Budget, Judging, Watcher, run_arm
+from duallgd_cli.bench.held_out import HeldOut, bond_marginal
 from duallgd_cli.bench.judging import COLUMNS, even_jumps
-from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings, override
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluation.bootstrap import Estimate, independent
+from duallgd_cli.evaluate.bootstrap import Estimate, independent
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.training.run import RunSettings
+from duallgd_cli.train.run import RunSettings
 
 REFERENCE: Final = "full"
 CITATION: Final = "the paper's table of ablations (label tab:ablation_crossattn), NPLIB1"

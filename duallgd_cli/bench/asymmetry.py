@@ -25,9 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from duallgd_cli.bench.suites.prepared import KnownMolecule
+from duallgd_cli.bench.prepared_molecules import KnownMolecule
 from duallgd_cli.checkpoint import format as own_format
-from duallgd_cli.checkpoint import reference
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
@@ -37,9 +36,10 @@ from duallgd_cli.model.condition import keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.incidence import PairsFromAtoms
 from duallgd_cli.model.line_graph import LineGraph
-from duallgd_cli.model.reference.denoiser import ReferenceDenoiser, build
-from duallgd_cli.model.reference.sampling import atoms_of, bound
-from duallgd_cli.model.reference.settings import ReferenceSettings
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
+from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.settings import ReferenceSettings
 
 Denoise = Callable[[Tensor, int], object]
 # Weights closer to 0 than this are float32's rounding of a sigmoid; log2 of the ratio stays finite.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duallgd_cli.bench.asymmetry_classes import OVERALL
 from duallgd_cli.bench.attention_report import shown_kinds
-from duallgd_cli.bench.plots import save_drawings
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_TRIPLE
+from duallgd_cli.evaluate.plots import save_drawings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-from duallgd_cli.bench.suites.held_out import KnownStructure
+from duallgd_cli.bench.held_out import KnownStructure
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
-from duallgd_cli.inference.assembly import collect, distinct, read_matrices, tanimoto
-from duallgd_cli.inference.generate import ModelGenerator
-from duallgd_cli.inference.generation import Generated
-from duallgd_cli.inference.prediction import Structure
 from duallgd_cli.model.condition import Condition
+from duallgd_cli.predict.assembly import collect, distinct, read_matrices, tanimoto
+from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.predict.generation import Generated
+from duallgd_cli.predict.prediction import Structure
 
 FIRST: Final = 10
 NOISE_STEPS: Final = (50, 150, 250, 350, 500)

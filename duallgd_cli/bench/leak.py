@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from duallgd_cli.bench.ablations import estimates
 from duallgd_cli.bench.arms import Arm, Budget, Judging, Watcher, run_arm
+from duallgd_cli.bench.held_out import HeldOut, bond_marginal
 from duallgd_cli.bench.judging import even_jumps
-from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluation.bootstrap import Estimate
+from duallgd_cli.evaluate.bootstrap import Estimate
 from duallgd_cli.model.settings import AtomOrder, Variant
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.training.run import RunSettings
+from duallgd_cli.train.run import RunSettings
 
 ORDERS: Final[tuple[AtomOrder, ...]] = ("truth", "random", "formula")
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluation.molecules import NETWORK_BITS, network_fingerprint
-from duallgd_cli.evaluation.tables import Predicted, Truth, read_predictions
-from duallgd_cli.inference.generate import ModelGenerator
-from duallgd_cli.inference.generation import LoadedModel
-from duallgd_cli.inference.predict import predict
-from duallgd_cli.inference.settings import PredictRequest
+from duallgd_cli.evaluate.molecules import NETWORK_BITS, network_fingerprint
+from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions
+from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.settings import PredictRequest
 
 OUTPUT: Final = "true_fingerprint.csv"
 

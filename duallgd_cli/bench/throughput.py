@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from duallgd_cli.bench import made
 from duallgd_cli.bench.speed import floors, machine, measure
-from duallgd_cli.bench.suites import made
-from duallgd_cli.inference import stages
-from duallgd_cli.inference.generate import ModelGenerator, formula_condition, load_model
-from duallgd_cli.inference.generation import LoadedModel
-from duallgd_cli.inference.progress import Silent
-from duallgd_cli.inference.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict import stages
+from duallgd_cli.predict.generate import ModelGenerator, formula_condition, load_model
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.progress import Silent
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
-    from duallgd_cli.inference.prediction import Case
+    from duallgd_cli.predict.prediction import Case
 
 RESULTS: Final = "results.json"
 STAGES: Final = "stages.csv"
@@ -241,7 +241,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:
     """The predict use case into a folder that is thrown away."""
-    from duallgd_cli.inference.predict import predict
+    from duallgd_cli.predict.predict import predict
 
     with tempfile.TemporaryDirectory(prefix="duallgd-") as name:
         folder = Path(name)

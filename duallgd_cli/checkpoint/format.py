@@ -44,9 +44,9 @@ class Checkpoint:
         tensors: Parameters and persistent buffers by name.
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
-        evidence: What candidates are asked with besides, by name; see `inference.evidence`. It
+        evidence: What candidates are asked with besides, by name; see `predict.evidence`. It
             fits the data, not the network, and most files hold none.
-        analogues: Known molecules to start samples from, likewise; see `inference.analogues`.
+        analogues: Known molecules to start samples from, likewise; see `predict.analogues`.
     """
 
     settings: ModelSettings

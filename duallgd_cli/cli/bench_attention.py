@@ -59,7 +59,7 @@ def attention(
     """
     from duallgd_cli.bench.asymmetry import NoiseLevels
     from duallgd_cli.bench.attention import AttentionRequest, study
-    from duallgd_cli.bench.suites.prepared import Selection
+    from duallgd_cli.bench.prepared_molecules import Selection
     from duallgd_cli.errors import UsageError
     from duallgd_cli.runtime import Runtime
 

@@ -66,8 +66,8 @@ def predict(
     accuracy of the weights and the share of what the machine reaches in matrix products.
     """
     from duallgd_cli.bench import throughput
-    from duallgd_cli.inference.settings import PredictSettings
-    from duallgd_cli.inference.workers import default_count
+    from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.predict.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     given = {

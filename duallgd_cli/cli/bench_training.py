@@ -78,7 +78,7 @@ def leak(
     from duallgd_cli.bench.judging import even_jumps
     from duallgd_cli.bench.study_report import draw_leak, leak_table
     from duallgd_cli.runtime import Runtime
-    from duallgd_cli.training.presets import run_settings
+    from duallgd_cli.train.presets import run_settings
 
     settings = run_settings(config, overrides or [])
     request = study.LeakRequest(
@@ -130,7 +130,7 @@ def ablations(
     from duallgd_cli.bench.judging import even_jumps
     from duallgd_cli.bench.study_report import ablation_table
     from duallgd_cli.runtime import Runtime
-    from duallgd_cli.training.presets import run_settings
+    from duallgd_cli.train.presets import run_settings
 
     settings = run_settings(config, overrides or [])
     request = study.AblationRequest(

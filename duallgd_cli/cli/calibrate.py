@@ -24,7 +24,7 @@ def calibrate(
     Use a fold that was not trained on and will not be reported. Figures printed are
     cross-validated by molecule.
     """
-    from duallgd_cli.inference.fitting import fit_weights_file
+    from duallgd_cli.predict.fitting import fit_weights_file
 
     fitted = fit_weights_file(weights, run, truth, output)
     held = fitted.validation

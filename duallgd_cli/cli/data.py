@@ -121,8 +121,8 @@ def simulate(
     from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.runtime import available_cores
-    from duallgd_cli.training.fragment_model import fit_simulator
-    from duallgd_cli.training.resemblance import compare
+    from duallgd_cli.train.fragment_model import fit_simulator
+    from duallgd_cli.train.resemblance import compare
 
     _refuse_to_overwrite(output, structures, like)
     load_molecules(structures)  # what is wrong with them is said before minutes are spent
@@ -189,7 +189,7 @@ def make_cations(
     """
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_cations import cations
-    from duallgd_cli.inference.writers import write_atomically
+    from duallgd_cli.predict.writers import write_atomically
 
     _refuse_to_overwrite(output, source)
     with counting("structures") as advance:

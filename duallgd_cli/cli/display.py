@@ -27,7 +27,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from duallgd_cli.inference.prediction import Case
+    from duallgd_cli.predict.prediction import Case
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _JSON_EVERY_S: Final = 5.0

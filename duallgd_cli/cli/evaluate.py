@@ -240,9 +240,9 @@ def evaluate(
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
     weights at hand. With --predictions a table is scored as it is.
     """
-    from duallgd_cli.bench.protocol import Protocol
     from duallgd_cli.cli import display, evaluating
-    from duallgd_cli.evaluation.scoring import Scorer
+    from duallgd_cli.evaluate.protocol import Protocol
+    from duallgd_cli.evaluate.scoring import Scorer
     from duallgd_cli.runtime import available_cores
 
     display.configure_logging(quiet, json_log)

@@ -11,12 +11,12 @@ import typer
 from duallgd_cli.errors import UsageError, WeightsError
 
 if TYPE_CHECKING:
-    from duallgd_cli.bench.benchmark import BenchmarkRequest
-    from duallgd_cli.bench.evaluate import Choice, Evaluated
-    from duallgd_cli.bench.overlap import Training
-    from duallgd_cli.bench.protocol import Protocol
-    from duallgd_cli.evaluation.leakage import TrainingHashes
-    from duallgd_cli.evaluation.scoring import Scorer
+    from duallgd_cli.evaluate.benchmark import BenchmarkRequest
+    from duallgd_cli.evaluate.leakage import TrainingHashes
+    from duallgd_cli.evaluate.overlap import Training
+    from duallgd_cli.evaluate.protocol import Protocol
+    from duallgd_cli.evaluate.run import Choice, Evaluated
+    from duallgd_cli.evaluate.scoring import Scorer
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Seen:
             rivals: Other weights by name.
             ours: Whether the weights, given or shipped, are what is scored.
         """
-        from duallgd_cli.bench.overlap import Training
+        from duallgd_cli.evaluate.overlap import Training
 
         lists = {}
         if ours or self.hashes is not None or self.weights is not None:
@@ -71,7 +71,7 @@ class Task:
 
     def choice(self) -> "Choice":
         """Which of its spectra."""
-        from duallgd_cli.bench.evaluate import Choice
+        from duallgd_cli.evaluate.run import Choice
 
         return Choice(self.fold, self.spectra_per_molecule, self.limit)
 
@@ -134,9 +134,9 @@ def score(task: Task, how: Predicting) -> None:
     Raises:
         UsageError: Options are missing or exclude each other, or the tables do not fit.
     """
-    from duallgd_cli.bench.evaluate import ScoreRequest, score_predictions, suite_of
-    from duallgd_cli.bench.predicted import known_of
-    from duallgd_cli.bench.protocol import RELEASED_ELEMENTS, with_elements
+    from duallgd_cli.evaluate.predicted import known_of
+    from duallgd_cli.evaluate.protocol import RELEASED_ELEMENTS, with_elements
+    from duallgd_cli.evaluate.run import ScoreRequest, score_predictions, suite_of
 
     how.refuse()
     request = ScoreRequest(
@@ -159,11 +159,11 @@ def predict_and_score(task: Task, how: Predicting) -> None:
     Raises:
         UsageError: Options are missing or exclude each other.
     """
-    from duallgd_cli.bench.benchmark import run_benchmark
-    from duallgd_cli.bench.sweep import Sweep, run_sweep
     from duallgd_cli.cli import display
-    from duallgd_cli.inference import api
-    from duallgd_cli.inference.workers import default_count
+    from duallgd_cli.evaluate.benchmark import run_benchmark
+    from duallgd_cli.evaluate.sweep import Sweep, run_sweep
+    from duallgd_cli.predict import api
+    from duallgd_cli.predict.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     if task.benchmark is None:
@@ -210,10 +210,10 @@ def default_cache() -> Path:
 
 
 def _request(task: Task, how: Predicting, rivals: Mapping[str, str]) -> "BenchmarkRequest":
-    from duallgd_cli.bench.benchmark import BenchmarkRequest
-    from duallgd_cli.bench.evaluate import suite_of
     from duallgd_cli.cli.options import settings_of
-    from duallgd_cli.inference.settings import PredictSettings, Shard
+    from duallgd_cli.evaluate.benchmark import BenchmarkRequest
+    from duallgd_cli.evaluate.run import suite_of
+    from duallgd_cli.predict.settings import PredictSettings, Shard
 
     given = {"seed": task.seed, **how.given}
     return BenchmarkRequest(
@@ -255,7 +255,7 @@ def _option(setting: str) -> str:
 
 
 def _read(path: Path | None) -> "TrainingHashes | None":
-    from duallgd_cli.evaluation.leakage import TrainingHashes
+    from duallgd_cli.evaluate.leakage import TrainingHashes
 
     return TrainingHashes.read(path) if path is not None else None
 

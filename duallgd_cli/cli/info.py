@@ -10,7 +10,7 @@ import typer
 from duallgd_cli.cli import options
 
 if TYPE_CHECKING:
-    from duallgd_cli.checkpoint.official_counts import PartCount
+    from duallgd_cli.reference.parameter_counts import PartCount
 
 EPILOG = """
 **Examples**
@@ -46,8 +46,8 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show versions, device, weights with their training record, elements and adducts."""
-    from duallgd_cli.checkpoint.reference import is_reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
+    from duallgd_cli.reference.weights_file import is_reference
 
     if preset is not None:
         facts = {"preset": preset, "parameters": _of_preset(preset)}
@@ -62,7 +62,7 @@ def info(
 
 
 def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str, Any]:
-    from duallgd_cli.inference import about, api
+    from duallgd_cli.predict import about, api
     from duallgd_cli.runtime import Runtime
 
     runtime = Runtime.resolve(device)
@@ -82,10 +82,10 @@ def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str,
 
 def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
-    from duallgd_cli.checkpoint import reference
     from duallgd_cli.checkpoint.format import sha256
-    from duallgd_cli.checkpoint.official_counts import count_beside, count_by_module
-    from duallgd_cli.inference import about
+    from duallgd_cli.predict import about
+    from duallgd_cli.reference import weights_file as reference
+    from duallgd_cli.reference.parameter_counts import count_beside, count_by_module
     from duallgd_cli.runtime import Runtime
 
     checkpoint = reference.load(path)
@@ -118,10 +118,10 @@ def _of_preset(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: No such preset.
     """
-    from duallgd_cli.checkpoint.official_counts import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.errors import ConfigError
-    from duallgd_cli.inference import about
-    from duallgd_cli.training.presets import preset_names, run_settings
+    from duallgd_cli.predict import about
+    from duallgd_cli.reference.parameter_counts import PAPER_OTHERS, count_beside, count_by_module
+    from duallgd_cli.train.presets import preset_names, run_settings
 
     if name == _REFERENCE:
         others = {f"{other}, millions": count for other, count in PAPER_OTHERS.items()}

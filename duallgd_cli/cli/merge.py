@@ -48,7 +48,7 @@ def merge(
     result is the same, byte for byte, as that of one run without shards.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.inference import outputs
+    from duallgd_cli.predict import outputs
 
     display.configure_logging(quiet, json_log=False)
     running.report(outputs.merge(runs, output, format or ""), strict)

@@ -143,11 +143,11 @@ def predict(
     file, an option or a table. Every MS2 spectrum gets its candidates, or a row that says why not.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.inference import api
-    from duallgd_cli.inference.inputs import count_spectra
-    from duallgd_cli.inference.predict import predict as predict_files
-    from duallgd_cli.inference.settings import PredictRequest, PredictSettings, Shard
-    from duallgd_cli.inference.workers import default_count
+    from duallgd_cli.predict import api
+    from duallgd_cli.predict.inputs import count_spectra
+    from duallgd_cli.predict.predict import predict as predict_files
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+    from duallgd_cli.predict.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     display.configure_logging(quiet, json_log)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from duallgd_cli.inference.outputs import RunSummary
+    from duallgd_cli.predict.outputs import RunSummary
 
 logger = logging.getLogger(__name__)
 

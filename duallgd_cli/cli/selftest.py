@@ -25,8 +25,8 @@ def selftest(
     Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry,
     not measured: this tests the installation, not the accuracy. Exits with 1 if a check fails.
     """
-    from duallgd_cli.inference import api
-    from duallgd_cli.inference import selftest as bundled
+    from duallgd_cli.predict import api
+    from duallgd_cli.predict import selftest as bundled
     from duallgd_cli.runtime import Runtime
 
     started = time.perf_counter()

@@ -71,8 +71,8 @@ def train(
     """
     from duallgd_cli.cli.training_display import training_display
     from duallgd_cli.runtime import Runtime
-    from duallgd_cli.training.presets import run_settings, said
-    from duallgd_cli.training.run import TrainingRequest, run_training
+    from duallgd_cli.train.presets import run_settings, said
+    from duallgd_cli.train.run import TrainingRequest, run_training
 
     chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
     settings = run_settings(config, chosen)

@@ -55,7 +55,8 @@ def convert(
     Nothing in the checkpoint is run. Every tensor of it is taken, or the command fails and lists
     what is missing and what is left over.
     """
-    from duallgd_cli.checkpoint import official, reference
+    from duallgd_cli.reference import convert as official
+    from duallgd_cli.reference import weights_file as reference
 
     checkpoint = official.convert(source, official.DEFAULT_SEED if seed is None else seed)
     reference.save(output, checkpoint)
@@ -68,7 +69,7 @@ def verify(
 ) -> None:
     """Check that a weights file is whole and fits its network; print its SHA-256."""
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint import reference
+    from duallgd_cli.reference import weights_file as reference
 
     if reference.is_reference(weights):
         checkpoint = reference.load(weights)
@@ -97,7 +98,7 @@ def hashes(
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
     from duallgd_cli.data.prepared import load_molecules
-    from duallgd_cli.evaluation.leakage import TrainingHashes
+    from duallgd_cli.evaluate.leakage import TrainingHashes
 
     before = None if also is None else TrainingHashes.read(also)
     keys: list[str] = []
@@ -135,7 +136,7 @@ def evidence(
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
-    from duallgd_cli.training.evidence import fit_evidence
+    from duallgd_cli.train.evidence import fit_evidence
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
@@ -168,7 +169,7 @@ def analogues(
 
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.data.prepared import load_molecules
-    from duallgd_cli.inference.analogues import known_molecules
+    from duallgd_cli.predict.analogues import known_molecules
 
     known = known_molecules(load_molecules(molecules), max_atoms)
     checkpoint = replace(weights_format.load(weights), analogues=known.tensors(), ranking={})

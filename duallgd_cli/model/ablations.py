@@ -17,8 +17,8 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.incidence import attend_all
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
-from duallgd_cli.model.reference.order_reading import OrderReadingDenoiser
 from duallgd_cli.model.settings import DenoiserSettings, ModelSettings, Variant
+from duallgd_cli.reference.order_reading import OrderReadingDenoiser
 
 Memory = tuple[Tensor, Tensor] | None
 

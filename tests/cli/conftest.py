@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli import __main__
-from duallgd_cli.inference import api
+from duallgd_cli.predict import api
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.stub_model import stub_model
 

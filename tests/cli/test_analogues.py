@@ -11,7 +11,7 @@ from duallgd_cli import predict_spectra
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.cli.app import app
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.inference.settings import PredictSettings
+from duallgd_cli.predict.settings import PredictSettings
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import spectra_folder
 from tests.made_spectra import ASPIRIN, block, mgf

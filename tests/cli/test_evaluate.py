@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.bench import evaluate as use_case
-from duallgd_cli.bench import sweep
 from duallgd_cli.cli import evaluating
-from duallgd_cli.evaluation.leakage import TrainingHashes
-from duallgd_cli.inference import api
+from duallgd_cli.evaluate import run as use_case
+from duallgd_cli.evaluate import sweep
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.stub_model import stub_model
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from duallgd_cli.bench import evaluate as use_case
-from duallgd_cli.evaluation.leakage import TrainingHashes
+from duallgd_cli.evaluate import run as use_case
+from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
 
 pytest.importorskip("highspy", reason="needs the evaluate extra")

@@ -2,7 +2,7 @@
 
 import json
 
-from duallgd_cli.inference import selftest as bundled
+from duallgd_cli.predict import selftest as bundled
 from tests.made_reference import converted, decoder_file, fine_tuned_file, stirred_network
 from tests.stub_model import stub_model
 

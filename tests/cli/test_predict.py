@@ -201,7 +201,7 @@ def test_a_terminal_sees_a_bar_with_the_total(duallgd, spectra, monkeypatch):
 @pytest.mark.slow
 def test_a_closed_pipe_ends_quietly(spectra):
     program = (
-        "from duallgd_cli.inference import api\n"
+        "from duallgd_cli.predict import api\n"
         "from tests.stub_model import stub_model\n"
         "api.load = lambda *a, **k: stub_model()\n"
         "from duallgd_cli.__main__ import main\n"

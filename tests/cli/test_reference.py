@@ -7,9 +7,9 @@ import json
 import pytest
 import torch
 
-from duallgd_cli.bench import evaluate as use_case
-from duallgd_cli.bench.protocol import TRUE_ORDER
-from duallgd_cli.inference import api
+from duallgd_cli.evaluate import run as use_case
+from duallgd_cli.evaluate.protocol import TRUE_ORDER
+from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.made_reference import decoder_file, fine_tuned_file, stirred_network
 from tests.made_spectra import ALANINE, CAFFEINE, NICOTINE, block, mgf

@@ -4,12 +4,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from duallgd_cli.checkpoint.official_keys import ENCODER, theirs_of
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import MissingInputError, WeightsError
-from duallgd_cli.evaluation.leakage import TrainingHashes
-from duallgd_cli.model.reference.mist import ReferenceEncoder
-from duallgd_cli.model.reference.settings import ReferenceEncoderSettings
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.reference.mist import ReferenceEncoder
+from duallgd_cli.reference.settings import ReferenceEncoderSettings
+from duallgd_cli.reference.tensor_names import ENCODER, theirs_of
 from tests.made_prepared import structures_folder
 
 

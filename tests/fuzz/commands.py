@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 
 from duallgd_cli import __main__
-from duallgd_cli.inference import api
+from duallgd_cli.predict import api
 from tests.fuzz.reading import assert_sentence, broken_file
 from tests.stub_model import stub_model
 

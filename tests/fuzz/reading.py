@@ -5,10 +5,10 @@ from collections import Counter
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import DuallgdError
-from duallgd_cli.inference.inputs import Inputs, formula_source
-from duallgd_cli.inference.pipeline import start, tasks_of
-from duallgd_cli.inference.settings import PredictSettings
-from duallgd_cli.inference.workers import Workers
+from duallgd_cli.predict.inputs import Inputs, formula_source
+from duallgd_cli.predict.pipeline import start, tasks_of
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.workers import Workers
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.mutate import mutate
 from tests.stub_model import StubGenerator

@@ -6,7 +6,7 @@ A process of its own, so that it can be killed; DELAY_S is what every spectrum t
 import sys
 
 from duallgd_cli import __main__
-from duallgd_cli.inference import api
+from duallgd_cli.predict import api
 from tests.stub_model import stub_model
 
 

@@ -10,12 +10,12 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
 from duallgd_cli.diffusion.sampler import Noise
-from duallgd_cli.inference.generate import ModelGenerator, chunk_size, for_inference
+from duallgd_cli.predict.generate import ModelGenerator, chunk_size, for_inference
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.training.decoder import DecoderStage
-from duallgd_cli.training.optimiser import optimisers
-from duallgd_cli.training.prefetch import batches
-from duallgd_cli.training.settings import OptimiserSettings, TrainingData, TrainingSettings
+from duallgd_cli.train.decoder import DecoderStage
+from duallgd_cli.train.optimiser import optimisers
+from duallgd_cli.train.prefetch import batches
+from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import (
     FORMULAS,
     condition,

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from duallgd_cli.checkpoint.official_keys import DENOISER, ours_of, theirs_of
-from duallgd_cli.checkpoint.official_sizes import denoiser_settings, variant_of
 from duallgd_cli.model.line_graph import line_graph, to_square
-from duallgd_cli.model.reference.denoiser import NoisyGraphs, build
-from duallgd_cli.model.reference.structure import NO_CLASS
+from duallgd_cli.reference.denoiser import NoisyGraphs, build
+from duallgd_cli.reference.recorded_sizes import denoiser_settings, variant_of
+from duallgd_cli.reference.structure import NO_CLASS
+from duallgd_cli.reference.tensor_names import DENOISER, ours_of, theirs_of
 
 
 def recipe(names_and_shapes, seed):

@@ -7,10 +7,10 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from duallgd_cli.checkpoint.official_keys import DENOISER, theirs_of
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.reference.denoiser import build
-from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings
+from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings
+from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
 from tests.parity.folder import variant_names
 from tests.parity.networks import (
     checksums,

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.features import AtomsOfGraphs, with_features
 
 pytestmark = pytest.mark.parity
 

@@ -4,7 +4,7 @@ import pytest
 
 from duallgd_cli.chem.identity import inchi, parse_smiles
 from duallgd_cli.errors import MoleculeError
-from duallgd_cli.evaluation import Scorer, score
+from duallgd_cli.evaluate import Scorer, score
 
 pytestmark = pytest.mark.parity
 TOP_K = (1, 2, 3, 5, 10)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reference_subformula import (
+from duallgd_cli.reference.subformula import (
     adduct_name,
     assign,
     parse_counts,

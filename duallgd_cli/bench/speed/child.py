@@ -24,7 +24,7 @@ from duallgd_cli.bench.speed.measure import Times, peak_memory, timed
 from duallgd_cli.bench.speed.networks import DefaultNetwork, network_of
 from duallgd_cli.bench.speed.reference_jobs import ReferenceJobs
 from duallgd_cli.errors import DuallgdError
-from duallgd_cli.inference.generate import for_inference
+from duallgd_cli.predict.generate import for_inference
 from duallgd_cli.runtime import Runtime
 
 # Libraries load their kernels in a first run of so many atoms, lest that count as the work's.

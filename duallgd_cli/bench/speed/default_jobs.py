@@ -17,11 +17,11 @@ from duallgd_cli.bench.speed.inputs import (
 )
 from duallgd_cli.bench.speed.plain import PlainDenoiser
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.inference.generate import ModelGenerator, chunk_size
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import Masks
 from duallgd_cli.model.line_graph import incident_mask, line_graph, pair_mask
+from duallgd_cli.predict.generate import ModelGenerator, chunk_size
 from duallgd_cli.runtime import Runtime
 
 
@@ -30,7 +30,7 @@ class DefaultJobs:
     """Jobs of the default network.
 
     Attributes:
-        model: As `inference.generate.for_inference` prepares it.
+        model: As `predict.generate.for_inference` prepares it.
         runtime: Device and precision.
     """
 

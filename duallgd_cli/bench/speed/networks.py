@@ -10,10 +10,10 @@ from torch import nn
 from duallgd_cli.bench.speed.cells import RANDOM, Subject
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.reference.denoiser import ReferenceDenoiser, build
-from duallgd_cli.model.reference.kernels import draw_projection
-from duallgd_cli.model.reference.settings import ReferenceSettings
 from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
+from duallgd_cli.reference.kernels import draw_projection
+from duallgd_cli.reference.settings import ReferenceSettings
 
 # Random states are wider than trained ones; logits of this share leave all bond classes possible.
 _SHARE_OF_LOGITS: Final = 0.1
@@ -126,8 +126,8 @@ def _reference_network(subject: Subject, kernel: str) -> ReferenceNetwork:
 
 
 def _converted_network(subject: Subject, kernel: str) -> ReferenceNetwork:
-    from duallgd_cli.checkpoint import reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
+    from duallgd_cli.reference import weights_file as reference
 
     path = resolve_weights(subject.weights)
     checkpoint = reference.load(path)

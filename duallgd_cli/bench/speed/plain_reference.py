@@ -22,18 +22,18 @@ from duallgd_cli.bench.speed.plain import (
     use_own_linear,
 )
 from duallgd_cli.model.line_graph import LineGraph, line_graph
-from duallgd_cli.model.reference.atom_stream import AtomLayer
-from duallgd_cli.model.reference.denoiser import (
+from duallgd_cli.reference.atom_stream import AtomLayer
+from duallgd_cli.reference.denoiser import (
     DualStreamLayer,
     GlobalIn,
     NoisyGraphs,
     PairStart,
     ReferenceDenoiser,
 )
-from duallgd_cli.model.reference.kernels import LinearKernel, SoftmaxKernel
-from duallgd_cli.model.reference.rows import RealRows
-from duallgd_cli.model.reference.structure import N_CLASSES, EdgesIn, bonded
-from duallgd_cli.model.reference.synchronise import Synchronisation
+from duallgd_cli.reference.kernels import LinearKernel, SoftmaxKernel
+from duallgd_cli.reference.rows import RealRows
+from duallgd_cli.reference.structure import N_CLASSES, EdgesIn, bonded
+from duallgd_cli.reference.synchronise import Synchronisation
 
 _FAR: Final = 9
 _LARGEST_DEGREE: Final = 16

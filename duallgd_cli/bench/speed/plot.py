@@ -5,9 +5,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duallgd_cli.bench.plots import save_drawings
 from duallgd_cli.bench.speed.paper import CITATION, LOOP_STEPS, POINTS, PaperPoint
 from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate.plots import save_drawings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

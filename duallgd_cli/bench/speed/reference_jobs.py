@@ -12,14 +12,14 @@ from duallgd_cli.bench.speed.plain_reference import PlainReferenceDenoiser
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise
-from duallgd_cli.inference.drawing import draw_in_chunks, samples_at_once, sampling_task
-from duallgd_cli.inference.reference_generate import PAIR_COST
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.reference.denoiser import DualStreamLayer, ReferenceDenoiser
-from duallgd_cli.model.reference.features import AtomsOfGraphs, with_features
-from duallgd_cli.model.reference.rows import RealRows
-from duallgd_cli.model.reference.sampling import atoms_of, bound
-from duallgd_cli.model.reference.settings import ReferenceSettings
+from duallgd_cli.predict.drawing import draw_in_chunks, samples_at_once, sampling_task
+from duallgd_cli.reference.denoiser import DualStreamLayer, ReferenceDenoiser
+from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.generator import PAIR_COST
+from duallgd_cli.reference.rows import RealRows
+from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.runtime import Runtime
 
 

@@ -17,7 +17,7 @@ from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
 from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.ablations import SingleStreamLayer
-from duallgd_cli.training.presets import run_settings
+from duallgd_cli.train.presets import run_settings
 from tests.made_prepared import structures_folder
 from tests.made_training import cpu
 

@@ -16,14 +16,14 @@ from duallgd_cli.bench.asymmetry import (
     load_studied,
     watched,
 )
-from duallgd_cli.bench.suites.prepared import KnownMolecule
+from duallgd_cli.bench.prepared_molecules import KnownMolecule
 from duallgd_cli.checkpoint import format as own_format
-from duallgd_cli.checkpoint import reference
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.incidence import PairsFromAtoms
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.reference.denoiser import build
-from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ import torch
 from duallgd_cli.bench.asymmetry import NoiseLevels
 from duallgd_cli.bench.attention import AttentionRequest, study
 from duallgd_cli.bench.attention_report import COLUMNS, interval, markdown, shown_kinds
-from duallgd_cli.bench.suites.prepared import Selection, known_molecules
+from duallgd_cli.bench.prepared_molecules import Selection, known_molecules
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.errors import MissingInputError, UsageError

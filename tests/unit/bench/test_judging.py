@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
+from duallgd_cli.bench.held_out import HeldOut, bond_marginal
 from duallgd_cli.bench.judging import NOISE_STEPS, even_jumps, finish, finish_all, noise_levels
-from duallgd_cli.bench.suites.held_out import HeldOut, bond_marginal
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import UsageError
-from duallgd_cli.inference.generate import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.predict.generate import ModelGenerator
 from tests.made_prepared import structures_folder
 from tests.made_training import cpu
 

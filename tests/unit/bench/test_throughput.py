@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from duallgd_cli.bench import throughput
-from duallgd_cli.bench.suites import made
+from duallgd_cli.bench import made, throughput
 from duallgd_cli.bench.throughput import ThroughputRequest, measure_throughput, write_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.inference import stages
-from duallgd_cli.inference.settings import PredictSettings
+from duallgd_cli.predict import stages
+from duallgd_cli.predict.settings import PredictSettings
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 

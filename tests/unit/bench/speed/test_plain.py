@@ -11,10 +11,10 @@ from duallgd_cli.bench.speed.networks import fill_at_random
 from duallgd_cli.bench.speed.plain import PlainDenoiser
 from duallgd_cli.bench.speed.plain_reference import PlainReferenceDenoiser, relaxed_hops
 from duallgd_cli.bench.speed.reference_jobs import ReferenceJobs
-from duallgd_cli.model.reference.denoiser import build
-from duallgd_cli.model.reference.kernels import draw_projection
-from duallgd_cli.model.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
-from duallgd_cli.model.reference.structure import hops
+from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.kernels import draw_projection
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from duallgd_cli.reference.structure import hops
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 

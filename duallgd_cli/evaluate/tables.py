@@ -1,0 +1,264 @@
+"""Tables of the truth and of predictions: anybody's, as long as the few columns are there."""
+
+import csv
+import gzip
+import hashlib
+import lzma
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TextIO, TypeVar, cast
+
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.evaluate.molecules import molecule
+
+T = TypeVar("T")
+
+ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
+_OPENERS: Final[dict[str, Callable[..., object]]] = {".gz": gzip.open, ".xz": lzma.open}
+_LONGEST_CELL: Final = 2**31 - 1
+PEAKS: Final = frozenset({"mzs", "intensities"})
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What one spectrum truly is.
+
+    Attributes:
+        spectrum_id: Unique in its table.
+        smiles: As written.
+        molecule: First block of the InChIKey (the SMILES where there is no InChI).
+        fields: The other columns, by lower-case name; peaks left out.
+    """
+
+    spectrum_id: str
+    smiles: str
+    molecule: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Ranked structures that a table holds for one spectrum.
+
+    Attributes:
+        smiles: Best first.
+        confidence: Of each, NaN where the table has none.
+        status: The table's word for the spectrum, ``ok`` where it has none.
+    """
+
+    smiles: tuple[str, ...]
+    confidence: tuple[float, ...]
+    status: str = "ok"
+
+
+def read_truth(path: Path, fold: str = "") -> list[Truth]:
+    """Read a table in the MassSpecGym layout: one spectrum a row, ``identifier`` and ``smiles``.
+
+    Args:
+        path: TSV or CSV, plain, .gz or .xz.
+        fold: Value of the column ``fold`` to keep; "" keeps all.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: A column is missing, an identifier stands twice, a structure is no
+            molecule, or no row is left.
+        UsageError: A fold is asked for that the table does not have.
+    """
+    return truths_of(read_rows(path, required=("smiles",)), fold, str(path))
+
+
+def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:
+    """The truth that rows of such a table hold.
+
+    Args:
+        rows: With lower-case column names.
+        fold: Value of the column ``fold`` to keep; "" keeps all.
+        source: What the rows are called in messages.
+
+    Raises:
+        UnreadableError: As `read_truth`.
+        UsageError: As `read_truth`.
+    """
+    bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
+    kept = of_fold(bare, fold, source)
+    name = id_column(kept, source)
+    found = [_truth(row, name, source) for row in kept]
+    twice = _first_repeated(truth.spectrum_id for truth in found)
+    if twice is not None:
+        raise UnreadableError(f"{source} holds {twice!r} twice in column {name}; make them unique")
+    return found
+
+
+def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Rows of a table with lower-case column names, read as they are asked for.
+
+    Args:
+        path: TSV, or CSV by its name; plain, .gz or .xz.
+        required: Columns that must be there.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is no table, or a column is missing.
+    """
+    if not path.is_file():
+        raise MissingInputError(f"{path} does not exist; check the path")
+    # A spectrum's peaks are one cell, longer than csv expects of a text.
+    csv.field_size_limit(_LONGEST_CELL)
+    delimiter = "," if ".csv" in path.suffixes else "\t"
+    with _opened(path) as file:
+        try:
+            reader = csv.DictReader(file, delimiter=delimiter, restval="")
+            reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
+            missing = [name for name in required if name not in reader.fieldnames]
+            if missing:
+                raise UnreadableError(
+                    f"{path} has no column {missing[0]}; it has {_few(reader.fieldnames)}"
+                )
+            for row in reader:
+                yield {name: (cell or "").strip() for name, cell in row.items() if name}
+        except (UnicodeDecodeError, csv.Error, OSError, EOFError, lzma.LZMAError) as error:
+            raise UnreadableError(f"{path} is no readable table: {error}") from error
+
+
+def of_fold(rows: list[dict[str, str]], fold: str, source: str) -> list[dict[str, str]]:
+    """The rows of one fold; all of them for "".
+
+    Raises:
+        UsageError: There is no such fold.
+        UnreadableError: There are no rows at all.
+    """
+    if not rows:
+        raise UnreadableError(f"{source} holds no rows")
+    if not fold:
+        return rows
+    kept = [row for row in rows if row.get("fold") == fold]
+    if not kept:
+        folds = sorted({row["fold"] for row in rows if row.get("fold")})
+        has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
+        raise UsageError(f"{source} has no fold {fold!r}; {has}")
+    return kept
+
+
+def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
+    """Name of the column that identifies a spectrum.
+
+    Raises:
+        UnreadableError: There is none.
+    """
+    for name in ID_COLUMNS:
+        if rows and name in rows[0]:
+            return name
+    has = _few(list(rows[0])) if rows else "no rows"
+    raise UnreadableError(f"{source} has none of the columns {', '.join(ID_COLUMNS)}; it has {has}")
+
+
+def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None) -> list[Truth]:
+    """A fixed choice of spectra, in their order; it depends on nothing but the identifiers.
+
+    Args:
+        truths: To choose from.
+        spectra_per_molecule: ``1`` for the spectrum of each molecule whose identifier hashes to
+            the smallest number, or ``all``.
+        limit: Keep so many spectra, again by smallest hash; None keeps all.
+    """
+    listed = list(truths)
+    ordered = sorted(listed, key=lambda truth: _hash(truth.spectrum_id))
+    if spectra_per_molecule == "1":
+        ordered = list({truth.molecule: truth for truth in reversed(ordered)}.values())
+        ordered.sort(key=lambda truth: _hash(truth.spectrum_id))
+    kept = {truth.spectrum_id for truth in ordered[:limit]}
+    return [truth for truth in listed if truth.spectrum_id in kept]
+
+
+def read_predictions(path: Path) -> dict[str, Predicted]:
+    """Read ranked structures: a spectrum's identifier, ``smiles`` and, if not in order, ``rank``.
+
+    Rows without a SMILES say that a spectrum has no candidates.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: A column is missing, a rank is no number or stands twice for a spectrum.
+        UsageError: Two spectra of the table have one identifier.
+    """
+    rows = list(read_rows(path, required=("smiles",)))
+    name = id_column(rows, str(path))
+    by_spectrum: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        by_spectrum.setdefault(row[name], []).append(row)
+    return {key: _predicted(key, group, path) for key, group in by_spectrum.items()}
+
+
+def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Predicted:
+    places = {(row.get("file", ""), row.get("index", "")) for row in rows}
+    if len(places) > 1:
+        raise UsageError(
+            f"{path} has {len(places)} spectra named {spectrum_id!r}; "
+            "scoring needs a different identifier for each"
+        )
+    with_structure = [row for row in rows if row["smiles"]]
+    ranks = [_rank(row, spectrum_id, path) for row in with_structure]
+    repeated = _first_repeated(rank for rank in ranks if rank is not None)
+    if repeated is not None:
+        raise UnreadableError(f"{path} has rank {repeated:g} twice for {spectrum_id!r}")
+    if None not in ranks:
+        order = sorted(range(len(ranks)), key=lambda place: ranks[place] or 0.0)
+        with_structure = [with_structure[place] for place in order]
+    return Predicted(
+        smiles=tuple(row["smiles"] for row in with_structure),
+        confidence=tuple(_number(row.get("confidence", "")) for row in with_structure),
+        status=rows[0].get("status") or "ok",
+    )
+
+
+def _rank(row: Mapping[str, str], spectrum_id: str, path: Path) -> float | None:
+    text = row.get("rank", "")
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise UnreadableError(
+            f"{path} has the rank {text!r} for {spectrum_id!r}; ranks are numbers"
+        ) from None
+
+
+def _truth(row: dict[str, str], name: str, source: str) -> Truth:
+    found = molecule(row["smiles"])
+    if found is None:
+        raise UnreadableError(
+            f"{source} has {row['smiles']!r} as the structure of {row[name]}, which is no "
+            "molecule; correct it or leave the row out"
+        )
+    return Truth(row[name], row["smiles"], found.block or found.smiles, row)
+
+
+def _opened(path: Path) -> TextIO:
+    opener = _OPENERS.get(path.suffix, open)
+    # utf-8-sig: spreadsheets write a byte order mark.
+    return cast("TextIO", opener(path, "rt", encoding="utf-8-sig", newline=""))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _first_repeated(values: Iterable[T]) -> T | None:
+    seen: set[T] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "no columns"

@@ -1,5 +1,0 @@
-"""Metrics and statistics: from ranked candidates and the truth to numbers with intervals."""
-
-from duallgd_cli.evaluation.scoring import Entry, Scorer, Scores, score
-
-__all__ = ["Entry", "Scorer", "Scores", "score"]

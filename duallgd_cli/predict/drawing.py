@@ -1,0 +1,199 @@
+"""Drawing all samples of one hypothesis with a denoiser, in chunks, in time and in memory."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.jumps import parse_schedule
+from duallgd_cli.diffusion.sampler import (
+    Denoise,
+    LastJump,
+    Noise,
+    Samples,
+    SamplingTask,
+    most_probable,
+    sample,
+)
+from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.predict.generation import OutOfTimeError
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a spectrum's time is up, on the monotonic clock; infinity where it has no limit."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float | None) -> "Deadline":
+        """From now on; None never ends."""
+        return cls(float("inf") if seconds is None else time.monotonic() + seconds)
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when the time is up."""
+        if time.monotonic() > self.at:
+            raise OutOfTimeError
+
+
+@dataclass(frozen=True)
+class PairCost:
+    """What one atom pair of one sample costs a network.
+
+    Attributes:
+        working_bytes: Working memory in a forward pass, all layers' live tensors together.
+        at_once_on_cpu: Pairs beyond which a CPU's caches are too small and candidates get slower.
+    """
+
+    working_bytes: int
+    at_once_on_cpu: int
+
+
+class Process(Protocol):
+    """A noise process, as far as sampling goes; ours and the authors' settings are such."""
+
+    @property
+    def n_steps(self) -> int:
+        """Number of noise steps T."""
+        ...
+
+    @property
+    def marginal(self) -> tuple[float, ...]:
+        """Share of each bond class."""
+        ...
+
+    @property
+    def schedule(self) -> str:
+        """How sampling jumps where nothing else is asked for."""
+        ...
+
+    @property
+    def time_shift(self) -> float:
+        """Likewise by how much more noise the network is told of."""
+        ...
+
+
+def sampling_task(
+    process: Process,
+    settings: SamplingSettings,
+    seed: int,
+    n_pairs: int,
+    device: torch.device,
+    last_jump: LastJump = most_probable,
+) -> SamplingTask:
+    """All samples of one hypothesis as settings ask for them.
+
+    Args:
+        process: Of the network that denoises.
+        settings: Schedule, steps, samples, temperature and time shift.
+        seed: Of the noise.
+        n_pairs: M.
+        device: Where they are drawn.
+        last_jump: How the walk ends.
+    """
+    schedule = process.schedule if settings.schedule is None else settings.schedule
+    return SamplingTask(
+        plan=parse_schedule(schedule, process.n_steps, settings.steps),
+        marginal=torch.tensor(process.marginal, device=device),
+        alpha_bar=alpha_bar(process.n_steps).to(device),
+        noise=Noise(seed, settings.samples, n_pairs),
+        temperature=settings.temperature,
+        time_shift=process.time_shift if settings.time_shift is None else settings.time_shift,
+        last_jump=last_jump,
+    )
+
+
+def samples_at_once(
+    n_pairs: int, settings: SamplingSettings, device: torch.device, cost: PairCost
+) -> int:
+    """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
+    pairs = settings.max_memory_mib * (1 << 20) // cost.working_bytes
+    if device.type == "cpu":
+        pairs = min(pairs, cost.at_once_on_cpu)
+    most = max(1, min(settings.samples, pairs // n_pairs))
+    chunks = math.ceil(settings.samples / most)
+    if device.type == "cpu" and chunks > 1:
+        chunks += chunks % 2  # so that neither of two threads waits for the other's last one
+    return math.ceil(settings.samples / chunks)  # chunks of like size take a like time
+
+
+def draw_in_chunks(
+    denoiser_of: Callable[[int], Denoise],
+    task: SamplingTask,
+    chunk: int,
+    check: Callable[[], None],
+    at_once: int = 1,
+) -> tuple[Samples, tuple[str, ...]]:
+    """Draw samples of a task; they come back on the CPU.
+
+    When CUDA runs out of memory the chunk is halved, and the notes say so.
+
+    Args:
+        denoiser_of: A denoiser for so many samples.
+        task: What to draw.
+        chunk: Samples drawn together.
+        check: Called before every evaluation; may raise to stop.
+        at_once: Chunks drawn side by side, each on a CPU thread of its own.
+
+    Returns:
+        The samples, and notes for the run record.
+    """
+    done, samples = 0, task.noise.samples
+
+    def draw(rows: slice, check: Callable[[], None] = check) -> Samples:
+        return sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu()
+
+    if at_once > 1:
+        chunks = [slice(n, min(n + chunk, samples)) for n in range(done, samples, chunk)]
+        return _side_by_side(draw, chunks, check, at_once), ()
+    parts: list[Samples] = []
+    notes: list[str] = []
+    while done < samples:
+        rows = slice(done, min(done + chunk, samples))
+        try:
+            parts.append(draw(rows))
+        except torch.OutOfMemoryError:
+            if chunk == 1:
+                raise
+            chunk //= 2
+            notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+            continue
+        done = rows.stop
+    return Samples.join(parts), tuple(notes)
+
+
+def _side_by_side(
+    draw: Callable[[slice, Callable[[], None]], Samples],
+    chunks: Sequence[slice],
+    check: Callable[[], None],
+    at_once: int,
+) -> Samples:
+    """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
+
+    Two threads on one product took longer than one; on two chunks they take half the time.
+    """
+    stopped = threading.Event()
+
+    def check_all() -> None:
+        if stopped.is_set():
+            raise CancelledError
+        check()
+
+    def draw_alone(rows: slice) -> Samples:
+        torch.set_num_threads(1)  # holds for the products of this Python thread
+        with torch.inference_mode():
+            return draw(rows, check_all)
+
+    with ThreadPoolExecutor(at_once, "draw") as pool:
+        drawn = [pool.submit(draw_alone, rows) for rows in chunks]
+        try:
+            return Samples.join([part.result() for part in drawn])
+        finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,265 @@
+"""The trained network behind the seam of `predict.generation`.
+
+S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from duallgd_cli.checkpoint.format import Checkpoint, sha256
+from duallgd_cli.checkpoint.format import load as load_checkpoint
+from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.data.peaks import from_annotated, peak_batch
+from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
+from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.denoiser import Context
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.predict import stages
+from duallgd_cli.predict.about import parameter_counts
+from duallgd_cli.predict.analogues import Analogues
+from duallgd_cli.predict.drawing import (
+    Deadline,
+    PairCost,
+    draw_in_chunks,
+    samples_at_once,
+    sampling_task,
+)
+from duallgd_cli.predict.evidence import EvidenceModel, Witness
+from duallgd_cli.predict.generation import Generated, LoadedModel
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.recorded import RecordedDenoiser
+from duallgd_cli.reference.generator import load_reference_model
+from duallgd_cli.reference.weights_file import is_reference
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+# Working memory of one atom pair in a forward pass, all layers' live tensors together.
+BYTES_PER_PAIR: Final = 8_192
+# On a CPU larger chunks fall out of the cache and get slower per candidate.
+_CPU_PAIRS: Final = 8_192
+# Shares of the way to pure noise that analogues are noised, half of them each: little keeps their
+# skeleton, more lets it change.
+_NOISED: Final = (0.25, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGenerator:
+    """Draws bond matrices with a network.
+
+    Attributes:
+        model: On the runtime's device, in evaluation mode.
+        runtime: Device and precision.
+        evidence: What molecules are asked with, or None.
+        analogues: Known molecules to start some samples from, or None.
+    """
+
+    model: DualLGD
+    runtime: Runtime
+    evidence: EvidenceModel | None = None
+    analogues: Analogues | None = None
+    _recorded: RecordedDenoiser = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        recorded = RecordedDenoiser(self.model.denoiser, self.runtime)
+        object.__setattr__(self, "_recorded", recorded)
+
+    def generate(
+        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+    ) -> Generated:
+        """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
+        deadline = Deadline.after(settings.timeout_s)
+        with stages.stage(stages.ENCODE):
+            fingerprint = self.fingerprint(annotated)
+        formula = annotated.hypothesis.formula
+        drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+        return Generated(
+            bond_class=drawn.bond_class.numpy().astype(np.int8),
+            log_likelihood=drawn.log_likelihood.numpy(),
+            bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
+            fingerprint=fingerprint.numpy(),
+            witness=None if self.evidence is None else Witness.of(self.evidence, annotated),
+            notes=notes,
+        )
+
+    @torch.inference_mode()
+    def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
+        """Predicted probability of each Morgan bit, float32 (F,) on the CPU."""
+        peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+        with self.runtime.lower_precision():
+            logits = self.model.encoder(peaks)
+        return torch.sigmoid(logits.float())[0].cpu()
+
+    @torch.inference_mode()
+    def draw(
+        self,
+        formula: Formula,
+        fingerprint: Tensor,
+        settings: SamplingSettings,
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
+
+        Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
+        the weights hold analogues, the last samples start from those.
+        """
+        bits = self.model.settings.memory_bits
+        context = self._context(formula_condition(formula, fingerprint, bits))
+        tasks = self._tasks(formula, fingerprint, settings, seed)
+        parts, notes = zip(
+            *(self._drawn(context, task, settings, check) for task in tasks), strict=True
+        )
+        return Samples.join(parts), tuple(chain.from_iterable(notes))
+
+    @torch.inference_mode()
+    def draw_given(
+        self, condition: Condition, settings: SamplingSettings, seed: int
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
+
+        All of them start from pure noise.
+        """
+        task = self._task(condition.atom_class.shape[1], settings, seed)
+        return self._drawn(self._context(condition), task, settings)
+
+    def _context(self, condition: Condition) -> Context:
+        with self.runtime.lower_precision():
+            return self.model.denoiser.context(condition.to(self.runtime.device))
+
+    def _task(self, n_atoms: int, settings: SamplingSettings, seed: int) -> SamplingTask:
+        process, n_pairs = self.model.settings.diffusion, n_atoms * (n_atoms - 1) // 2
+        return sampling_task(process, settings, seed, n_pairs, self.runtime.device)
+
+    def _tasks(
+        self, formula: Formula, fingerprint: Tensor, settings: SamplingSettings, seed: int
+    ) -> list[SamplingTask]:
+        """Samples from pure noise, and those from analogues, by the noise that they start with."""
+        whole = self._task(len(formula.atom_class), settings, seed)
+        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
+        plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
+        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
+        if self.analogues is None or not plans or not begun:
+            return [whole]
+        start = self.analogues.starts(fingerprint, formula, begun, seed)
+        if start is None:
+            return [whole]
+        tasks = [replace(whole, noise=replace(whole.noise, samples=settings.samples - begun))]
+        for number, (plan, own) in enumerate(zip(plans, start.chunk(len(plans)), strict=False), 1):
+            noise = replace(whole.noise, seed=whole.noise.seed + number, samples=len(own))
+            own = own.to(self.runtime.device)
+            tasks.append(replace(whole, plan=plan, noise=noise, start=own))
+        return tasks
+
+    def _drawn(
+        self,
+        context: Context,
+        task: SamplingTask,
+        settings: SamplingSettings,
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Samples, tuple[str, ...]]:
+        asked = replace(settings, samples=task.noise.samples)
+        chunk = chunk_size(task.noise.n_pairs, asked, self.runtime.device)
+        denoiser_of = partial(self._denoiser, context)
+        return draw_in_chunks(denoiser_of, task, chunk, check, self.runtime.chunks_at_once)
+
+    def _denoiser(self, context: Context, samples: int) -> Denoise:
+        if self.runtime.records:
+            return self._recorded.bound(context, samples)
+        repeated = context.expand(samples)
+
+        def denoise(bond_class: Tensor, t: int) -> Tensor:
+            steps = torch.full((samples,), t, device=bond_class.device)
+            with self.runtime.lower_precision():
+                return self.model.denoiser(bond_class, steps, repeated)  # type: ignore[no-any-return]
+
+        return denoise
+
+
+def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
+    """Load weights for prediction.
+
+    Args:
+        weights: A file or a name; None takes the shipped ones.
+        runtime: Where to run.
+
+    Raises:
+        WeightsError: Missing, broken, of another shape, or only a part of the authors' system.
+    """
+    path = resolve_weights(weights)
+    if is_reference(path):
+        return load_reference_model(path, runtime)
+    checkpoint = load_checkpoint(path)
+    model, analogues = for_inference(checkpoint.build(), runtime), _analogues(checkpoint)
+    return LoadedModel(
+        generator=ModelGenerator(model, runtime, _evidence(checkpoint), analogues),
+        ranking=_ranking(checkpoint, path),
+        name=path.name,
+        sha256=sha256(path),
+        record=checkpoint.record,
+        parameters=parameter_counts(model),
+        draws_aside=runtime.device.type == "cuda",
+        known=() if analogues is None else analogues.names,
+    )
+
+
+def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
+    try:
+        return parse(RankingModel, checkpoint.ranking)
+    except ConfigError as error:
+        raise WeightsError(
+            f"the ranking in weights {path} is of another version ({error}); take the weights that "
+            "come with this one, or run 'duallgd weights evidence' and 'duallgd calibrate'"
+        ) from None
+
+
+def _evidence(checkpoint: Checkpoint) -> EvidenceModel | None:
+    if not checkpoint.evidence:
+        return None
+    return EvidenceModel.of({name: t.numpy() for name, t in checkpoint.evidence.items()})
+
+
+def _analogues(checkpoint: Checkpoint) -> Analogues | None:
+    return Analogues.of(checkpoint.analogues) if checkpoint.analogues else None
+
+
+def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
+    """The network where it runs; in lower precision its linear maps are cast once, not each time.
+
+    Under autocast both give the same numbers.
+    """
+    model = model.to(runtime.device)
+    if runtime.autocast is not None:
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.to(runtime.autocast)
+    return model
+
+
+def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -> Condition:
+    """What the denoiser is told: a function of the formula and the predicted fingerprint alone."""
+    bit, log_prob = keep_bits(fingerprint[None], memory_bits)
+    atom_class = torch.from_numpy(formula.atom_class)[None]
+    return Condition(
+        atom_class=atom_class,
+        atom_mask=torch.ones_like(atom_class, dtype=torch.bool),
+        formula=torch.from_numpy(formula.array.astype(np.float32))[None],
+        charge=torch.tensor([float(formula.charge)]),
+        bit=bit,
+        bit_log_prob=log_prob,
+    )
+
+
+def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -> int:
+    """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
+    return samples_at_once(n_pairs, settings, device, PairCost(BYTES_PER_PAIR, _CPU_PAIRS))

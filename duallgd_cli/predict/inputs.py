@@ -1,0 +1,198 @@
+"""The inputs of a run: what they are, and their spectra in order."""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import (
+    DuallgdError,
+    Failure,
+    FormulaError,
+    MissingInputError,
+    UnreadableError,
+    UnsupportedElementError,
+    UsageError,
+)
+from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
+from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.opening import require_input, spool
+from duallgd_cli.spectra.reading.record import name_of
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Spectrum files of a run; a context manager, since pipes are copied and released.
+
+    Attributes:
+        names: As the user named them; ``-`` is standard input.
+        n_ms1: MS1 spectra that `features` has passed over so far.
+    """
+
+    names: tuple[str, ...]
+    n_ms1: int = 0
+    _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
+
+    def __enter__(self) -> Self:
+        """Find the files and copy standard input and pipes, which can be read only once.
+
+        Raises:
+            MissingInputError: A file does not exist, or standard input is closed.
+            UnreadableError: A file may not be looked at.
+        """
+        for name in self.names:
+            if name != STANDARD_STREAM:
+                require_input(name)
+        self._piped |= {name: _copy(name) for name in self.names if _flows(name)}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for copied in self._piped.values():
+            copied.close()
+
+    def identity(self) -> tuple[Mapping[str, Any], ...]:
+        """Name, size and SHA-256 of each input."""
+        return tuple(self._identity(name) for name in self.names)
+
+    def features(self, settings: PredictSettings) -> Iterator[Feature | Unreadable]:
+        """Features and unreadable records in the order of the inputs; MS1 spectra are counted.
+
+        A file of which nothing can be read is one unreadable record, so that it does not cost the
+        others their results; if it is the only one it is an error.
+
+        Raises:
+            UnreadableError: The only input cannot be read.
+        """
+        return group(self._measured(), settings.group_by)
+
+    def _measured(self) -> Iterator[Spectrum | Unreadable]:
+        for item in self._items():
+            if isinstance(item, Spectrum) and item.ms_level == 1:
+                self.n_ms1 += 1
+            else:
+                yield item
+
+    def _items(self) -> Iterator[Spectrum | Unreadable]:
+        for name in self.names:
+            try:
+                yield from read(name, raw=self._piped.get(name))
+            except UnreadableError as error:
+                if len(self.names) == 1:
+                    raise
+                source = Source(name, 0)
+                yield Unreadable(source, name_of(source), Failure("unreadable", str(error), "read"))
+
+    def _identity(self, name: str) -> Mapping[str, Any]:
+        if name in self._piped:
+            copied = self._piped[name]
+            copied.seek(0)
+            size, digest = _hash(copied)
+            copied.seek(0)
+        elif Path(name).is_dir():
+            raise UnreadableError(f"{name} is a folder; name the files in it")
+        else:
+            try:
+                with Path(name).open("rb") as file:
+                    size, digest = _hash(file)
+            except OSError as error:
+                raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
+        return {"name": name, "bytes": size, "sha256": digest}
+
+
+def count_spectra(names: tuple[str, ...]) -> int | None:
+    """How many outcomes a run over these inputs will have; None where one can be read only once.
+
+    Reads the files, which takes seconds where predicting takes hours. What cannot be read is left
+    for the run itself to complain about.
+    """
+    inputs = Inputs(names)
+    try:
+        if any(map(_flows, names)):
+            return None
+        items = inputs.features(PredictSettings(group_by="none"))
+        return sum(1 for _ in items)
+    except (DuallgdError, OSError):
+        return None
+
+
+def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSource:
+    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
+
+    Raises:
+        UsageError: More than one of them is asked for, the one formula is none, or the table has no
+            usable columns.
+        MissingInputError: There is no such table.
+        UnreadableError: The table is empty or no text.
+    """
+    asked = [
+        name
+        for name, given in (
+            ("--formulas", table),
+            ("--formula", settings.formula),
+            ("--formula-col", settings.formula_column),
+        )
+        if given is not None
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    if table is not None:
+        return TableFormulas(str(table), settings.limits)
+    if settings.formula is not None:
+        _require_formula(settings.formula)
+        return FixedFormula(settings.formula, settings.limits)
+    return FieldFormulas(settings.formula_column, settings.limits)
+
+
+def _require_formula(text: str) -> None:
+    try:
+        Formula.parse(text)
+    except UnsupportedElementError:
+        pass  # the metal of an adduct may stand in an ion's formula: each feature says
+    except FormulaError as error:
+        raise UsageError(f"--formula: {error}") from None
+
+
+def table_identity(table: Path | None) -> dict[str, Any]:
+    """Name and content of the formula table, for the header of a journal."""
+    if table is None:
+        return {"formulas": None}
+    return {"formulas": str(table), "formulas_sha256": _sha256(table)}
+
+
+def _flows(name: str) -> bool:
+    """Whether an input is standard input, or a pipe such as a shell's ``<(...)``."""
+    return name == STANDARD_STREAM or Path(name).is_fifo()
+
+
+def _copy(name: str) -> BinaryIO:
+    if name == STANDARD_STREAM and sys.stdin is None:
+        raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
+    if name == STANDARD_STREAM:
+        return spool(sys.stdin.buffer)
+    with Path(name).open("rb") as pipe:
+        return spool(pipe)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return _hash(file)[1]
+
+
+def _hash(file: BinaryIO) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()

@@ -1,0 +1,146 @@
+"""From finished journals to output files and the run record beside them."""
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duallgd_cli import config
+from duallgd_cli.predict.about import versions
+from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.prediction import OK, Case, Prediction
+from duallgd_cli.predict.presenting import predictions_of
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.settings import STANDARD_STREAM
+from duallgd_cli.predict.writers import check_writable, resolve_format, write, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        output: File written, ``-`` for standard output, "" for a shard, which writes none.
+        journal: Kept journal, or None.
+        counts: Spectra by status.
+        n_candidates: Candidates written.
+        n_ms1: MS1 spectra passed over, in the whole input.
+        n_resumed: Features that the journal already held.
+        seconds: Wall time.
+    """
+
+    output: str
+    journal: Path | None
+    counts: Mapping[str, int]
+    n_candidates: int
+    n_ms1: int = 0
+    n_resumed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def n_spectra(self) -> int:
+        """MS2 spectra accounted for."""
+        return sum(self.counts.values())
+
+    @property
+    def n_ok(self) -> int:
+        """Spectra with candidates."""
+        return self.counts.get(OK, 0)
+
+    @property
+    def nothing_readable(self) -> bool:
+        """Whether every record of the input was unreadable."""
+        return self.n_spectra > 0 and set(self.counts) == {"unreadable"}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts what passes by on its way to a writer."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    n_candidates: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    computing_s: float = 0.0
+
+    def watch(self, run: FinishedRun) -> Iterator[Prediction]:
+        """The predictions of a run, counted."""
+        for case, place, prediction in _predictions(run):
+            self.counts[prediction.status] += 1
+            self.n_candidates += len(prediction.candidates)
+            if place == 0:
+                self.computing_s += prediction.seconds
+                self.notes.update(note for outcome in case.outcomes for note in outcome.notes)
+            yield prediction
+
+
+def predictions(run: FinishedRun) -> Iterator[Prediction]:
+    """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
+    return (prediction for _, _, prediction in _predictions(run))
+
+
+def merge(names: list[Path], output: str, format_name: str = "") -> RunSummary:
+    """Join the shards of a run and write its output.
+
+    Args:
+        names: Journals, or outputs that have journals beside them.
+        output: File, or ``-``.
+        format_name: One of `writers.FORMATS`; empty decides by the ending.
+
+    Raises:
+        UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
+    """
+    kind = resolve_format(output, format_name)
+    check_writable(output)
+    run = FinishedRun(journals_of(names))
+    run.require_whole()
+    tally = Tally()
+    write(tally.watch(run), output, kind)
+    summary = RunSummary(
+        output, None, dict(tally.counts), tally.n_candidates, run.totals.get("ms1", 0)
+    )
+    if output != STANDARD_STREAM:
+        write_record(record_path(Path(output)), run, tally, {})
+    return summary
+
+
+def record_path(output: Path) -> Path:
+    """Where the record of a run lies: ``out.csv.run.json``."""
+    return output.with_name(f"{output.name}.run.json")
+
+
+def write_record(path: Path, run: FinishedRun, tally: Tally, times: Mapping[str, Any]) -> None:
+    """Write what was run with what, and how it went; the one place for times and versions.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    record = {
+        "duallgd": run.header.version,
+        "versions": versions(),
+        "platform": platform.platform(),
+        "weights": run.header.model,
+        "settings": run.header.settings,
+        "inputs": list(run.header.inputs),
+        "shard": run.header.shard,
+        "spectra": sum(tally.counts.values()),
+        "counts_by_status": dict(sorted(tally.counts.items())),
+        "candidates": tally.n_candidates,
+        "ms1_skipped": run.totals.get("ms1", 0),
+        "notes": dict(sorted(tally.notes.items())),
+        "times": {"computing_s": round(tally.computing_s, 3), **times},
+    }
+    write_atomically(path, [json.dumps(record, indent=2, ensure_ascii=False) + "\n"])
+
+
+def _predictions(run: FinishedRun) -> Iterator[tuple[Case, int, Prediction]]:
+    model = config.parse(RankingModel, run.header.model["ranking"])
+    top_k = int(run.header.settings["top_k"])
+    latest: Case | None = None
+    ranked: list[Prediction] = []
+    for case, place in run.in_input_order():
+        if case is not latest:
+            latest, ranked = case, predictions_of(case, model, top_k)
+        yield case, place, ranked[place]

@@ -1,0 +1,222 @@
+"""The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
+
+import logging
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from duallgd_cli import __version__, config
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
+from duallgd_cli.predict import stages
+from duallgd_cli.predict.finished import ENDING, FinishedRun
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
+from duallgd_cli.predict.journal import Header, Journal
+from duallgd_cli.predict.outputs import RunSummary, Tally, record_path, write_record
+from duallgd_cli.predict.pipeline import Task, start, tasks_of
+from duallgd_cli.predict.prediction import Outcome
+from duallgd_cli.predict.progress import Progress, Silent
+from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest
+from duallgd_cli.predict.workers import Workers
+from duallgd_cli.predict.writers import check_writable, resolve_format, write
+from duallgd_cli.spectra.formulas import FormulaSource
+from duallgd_cli.spectra.reading import Unreadable
+
+logger = logging.getLogger(__name__)
+
+
+def predict(
+    request: PredictRequest, model: LoadedModel, progress: Progress | None = None
+) -> RunSummary:
+    """Predict structures for every MS2 spectrum of the inputs.
+
+    Finished spectra are kept in a journal as they come; the output is written from it at the end,
+    whole or not at all. A shard writes no output: `outputs.merge` joins the journals of all.
+
+    Args:
+        request: What to predict, and where things are.
+        model: Draws and ranks.
+        progress: Told how the run goes; None for nobody.
+
+    Raises:
+        UsageError: The request is impossible, or the journal belongs to a different run.
+        MissingInputError: An input does not exist.
+        UnreadableError: The inputs hold no MS2 spectrum.
+        InterruptedRunError: Ctrl-C; what was finished is kept.
+    """
+    watched = progress or Silent()
+    kind = resolve_format(request.output, request.format)
+    check_writable(request.output)
+    _refuse_to_overwrite(request)
+    if not model.ranking.n_spectra:
+        logger.warning(
+            "the ranking of weights %s was never fitted: confidence is nominal", model.name
+        )
+    began, clock = datetime.now(UTC), time.perf_counter()
+    with _journal_path(request) as path, Inputs(request.inputs) as inputs:
+        run = _Run(request, model, watched, inputs, formula_source_of(request, model))
+        try:
+            n_resumed = run.compute(path)
+            finished = FinishedRun([path])
+            _require_spectra(finished)
+            tally = Tally()
+            _write(request, kind, finished, tally, watched)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(_interrupted(request, path)) from None
+        seconds = time.perf_counter() - clock
+        times = {"started": began.isoformat(), "seconds": round(seconds, 3), "resumed": n_resumed}
+        _write_record(request, path, finished, tally, times)
+    return RunSummary(
+        output="" if request.shard.count > 1 else request.output,
+        journal=request.journal_path(),
+        counts=dict(sorted(tally.counts.items())),
+        n_candidates=tally.n_candidates,
+        n_ms1=finished.totals["ms1"],
+        n_resumed=n_resumed,
+        seconds=seconds,
+    )
+
+
+def formula_source_of(request: PredictRequest, model: LoadedModel) -> FormulaSource:
+    """The formula source of a request, its size limit lowered to what the model can draw."""
+    limits = request.settings.limits
+    largest = min(limits.max_heavy_atoms, model.max_heavy_atoms)
+    settings = replace(request.settings, limits=replace(limits, max_heavy_atoms=largest))
+    return formula_source(settings, request.formulas)
+
+
+def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
+    """What the journal of a request says it is of."""
+    ranking = config.dump(model.ranking)
+    remark = {"remark": model.remark} if model.remark else {}
+    return Header(
+        version=__version__,
+        settings=config.dump(request.settings) | table_identity(request.formulas),
+        model={"name": model.name, "sha256": model.sha256, "ranking": ranking, **remark},
+        inputs=inputs.identity(),
+        shard=str(request.shard),
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run while it is computed."""
+
+    request: PredictRequest
+    model: LoadedModel
+    progress: Progress
+    inputs: Inputs
+    source: FormulaSource
+    n_cases: int = 0
+
+    def compute(self, path: Path) -> int:
+        """Fill the journal; returns how many features were in it already."""
+        open_journal = Journal.resume if self.request.resume else Journal.create
+        self.progress.started("reading")
+        with open_journal(path, self._header()) as journal:
+            n_resumed = journal.n_finished
+            if not journal.is_complete:
+                self.progress.started("predicting")
+                self._fill(journal)
+                journal.finish({"cases": self.n_cases, "ms1": self.inputs.n_ms1})
+        return n_resumed
+
+    def _header(self) -> Header:
+        return run_header(self.request, self.model, self.inputs)
+
+    def _fill(self, journal: Journal) -> None:
+        """Compute what the journal lacks, in order, one case ahead of the workers at most."""
+        settings, generator = self.request.settings, self.model.generator
+        waiting: deque[tuple[Task, Callable[[], Outcome]]] = deque()
+        with Workers(self.request.workers, draws_aside=self.model.draws_aside) as workers:
+            for task in self._tasks(journal):
+                waiting.append((task, start(task, generator, settings, workers)))
+                while len(waiting) > workers.ahead:
+                    self._settle(journal, *waiting.popleft())
+            while waiting:
+                self._settle(journal, *waiting.popleft())
+
+    def _tasks(self, journal: Journal) -> Iterator[Task]:
+        """What this shard still has to do; counts the features of all shards on the way."""
+        features = stages.each(stages.READ, self.inputs.features(self.request.settings))
+        for number, item in enumerate(features):
+            self.n_cases = number + 1
+            if not self.request.shard.holds(number):
+                continue
+            if journal.is_finished(number):
+                self.progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
+                continue
+            for task in tasks_of(number, item, self.source, self.request.settings):
+                if not journal.holds(number, task.place):
+                    yield task
+
+    def _settle(self, journal: Journal, task: Task, result: Callable[[], Outcome]) -> None:
+        case = task.done(result())
+        with stages.stage(stages.WRITE):
+            journal.append(case, task.place, task.of)
+        self.progress.finished(case, 0 if task.place else len(case.members))
+
+
+def _refuse_to_overwrite(request: PredictRequest) -> None:
+    # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
+    places = {os.path.realpath(name) for name in request.inputs if name != STANDARD_STREAM}
+    if request.output == STANDARD_STREAM:
+        return
+    output = os.path.realpath(request.output)
+    if output in places:
+        raise UsageError(f"output {request.output} would overwrite an input; name another file")
+    if request.journal is not None and output == os.path.realpath(request.journal):
+        raise UsageError(f"journal and output are the same file {request.output}; name another one")
+
+
+@contextmanager
+def _journal_path(request: PredictRequest) -> Iterator[Path]:
+    """The journal's place; for standard output without one, a folder that goes with the run."""
+    path = request.journal_path()
+    if path is not None:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="duallgd-") as folder:
+        yield Path(folder) / "journal.jsonl"
+
+
+def _require_spectra(run: FinishedRun) -> None:
+    if run.totals["cases"] == 0:
+        names = ", ".join(str(entry["name"]) for entry in run.header.inputs)
+        n_ms1 = run.totals["ms1"]
+        raise UnreadableError(f"no MS2 spectrum in {names} ({n_ms1} MS1 spectra passed over)")
+
+
+def _write(
+    request: PredictRequest, kind: str, run: FinishedRun, tally: Tally, progress: Progress
+) -> None:
+    progress.started("writing")
+    watched = tally.watch(run)
+    if request.shard.count > 1:
+        deque(watched, maxlen=0)  # counted only: the output is written when the shards are joined
+    else:
+        with stages.stage(stages.WRITE):
+            write(watched, request.output, kind)
+
+
+def _write_record(
+    request: PredictRequest, path: Path, run: FinishedRun, tally: Tally, times: Mapping[str, Any]
+) -> None:
+    if request.shard.count > 1:
+        name = path.name.removesuffix(ENDING)
+        write_record(record_path(path.with_name(name)), run, tally, times)
+    elif request.output != STANDARD_STREAM:
+        write_record(record_path(Path(request.output)), run, tally, times)
+
+
+def _interrupted(request: PredictRequest, path: Path) -> str:
+    if request.journal_path() is None:
+        return "stopped; nothing is kept of a run to standard output without --journal FILE"
+    return f"stopped; finished spectra are kept in {path}: the same command with --resume goes on"

@@ -1,0 +1,258 @@
+"""What comes out of a prediction, before ranking (`Outcome`) and after it (`Prediction`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from duallgd_cli.spectra.types import Source, Spectrum
+
+OK = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One measured spectrum of a case, by name.
+
+    Attributes:
+        source: File and index.
+        spectrum_id: Identifier, not necessarily unique.
+        feature_id: FEATURE_ID, else "".
+        scans: SCANS or native id, else "".
+        precursor_mz: m/z, or None.
+        formula_text: Formula as written in the file, else "".
+        adduct_text: Adduct as written in the file, else "".
+        status: ``ok`` where the spectrum entered the prediction, else what is wrong with it.
+        message: Why it did not, or warnings from reading.
+    """
+
+    source: Source
+    spectrum_id: str
+    feature_id: str = ""
+    scans: str = ""
+    precursor_mz: float | None = None
+    formula_text: str = ""
+    adduct_text: str = ""
+    status: str = OK
+    message: str = ""
+
+    @classmethod
+    def of(cls, spectrum: Spectrum, status: str = OK, message: str = "") -> "Member":
+        """Name a spectrum; warnings from reading go into the message."""
+        return cls(
+            source=spectrum.source,
+            spectrum_id=spectrum.spectrum_id,
+            feature_id=spectrum.feature_id,
+            scans=spectrum.scans,
+            precursor_mz=spectrum.precursor_mz,
+            formula_text=spectrum.formula_text,
+            adduct_text=spectrum.adduct_text,
+            status=status,
+            message=sentences(message, *spectrum.warnings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A distinct molecule among the samples of one hypothesis, not yet ranked.
+
+    Attributes:
+        smiles: Canonical, without stereochemistry.
+        inchi: Standard InChI without stereochemistry.
+        inchikey: 27 characters.
+        samples: How many drawn samples became it.
+        alternatives: How many samples it was a further reading of (another hydrogen placement).
+        repaired: How many of `samples` needed repair to become a molecule.
+        log_likelihood: Mean over those samples (over `alternatives` where `samples` is 0).
+        fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
+            over bits; None without predicted probabilities.
+        fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
+        familiarity: See `predict.evidence.Evidence`; None where the weights hold no evidence
+            model, or it cannot be asked about this molecule.
+        peaks_found: Likewise.
+        peaks_missed: Likewise.
+    """
+
+    smiles: str
+    inchi: str
+    inchikey: str
+    samples: int
+    alternatives: int
+    repaired: int
+    log_likelihood: float
+    fingerprint_log_likelihood: float | None = None
+    fingerprint_tanimoto: float | None = None
+    familiarity: float | None = None
+    peaks_found: float | None = None
+    peaks_missed: float | None = None
+
+    @property
+    def block(self) -> str:
+        """First block of the InChIKey, the identity of a molecule here."""
+        return self.inchikey[:14]
+
+
+@dataclass(frozen=True, slots=True)
+class Tallies:
+    """What became of the samples of one hypothesis.
+
+    Attributes:
+        sampled: Samples drawn.
+        assembled: Those that became a molecule as drawn.
+        repaired: Those that became one after repair.
+        rejected: Those that did not, by reason.
+        distinct: Molecules by InChIKey first block.
+    """
+
+    sampled: int = 0
+    assembled: int = 0
+    repaired: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    distinct: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPeak:
+    """A sub-formula that explains a peak; a peak may have several.
+
+    Attributes:
+        mz: Measured.
+        intensity: Relative to the base peak.
+        formula: Of the fragment, a kept metal included.
+        ppm: Signed mass error.
+    """
+
+    mz: float
+    intensity: float
+    formula: str
+    ppm: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one hypothesis gave, or why it gave nothing: one line of the journal.
+
+    Attributes:
+        status: ``ok``, or the word of the failure.
+        message: Sentences for the user.
+        formula: Of the hypothesis, "" where there was none.
+        adduct: Name, "" where there was none.
+        n_heavy: Heavy atoms of the formula.
+        log_prior: Of the formula source.
+        structures: Distinct molecules, in no promised order.
+        tallies: What became of the samples.
+        n_peaks: Peaks looked at.
+        n_explained: Peaks explained by a sub-formula.
+        explained_intensity: Share of the intensity explained, 0 to 1.
+        peaks: The explained peaks.
+        notes: Remarks for the run record, not for the outputs.
+        seconds: Wall time; in the journal and the run record alone.
+    """
+
+    status: str
+    message: str = ""
+    formula: str = ""
+    adduct: str = ""
+    n_heavy: int = 0
+    log_prior: float = 0.0
+    structures: tuple[Structure, ...] = ()
+    tallies: Tallies = Tallies()
+    n_peaks: int = 0
+    n_explained: int = 0
+    explained_intensity: float = 0.0
+    peaks: tuple[ExplainedPeak, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that was computed for one feature.
+
+    Attributes:
+        number: 0-based place of the feature in the whole input.
+        members: Its spectra; those with a status other than ``ok`` took no part.
+        outcomes: One per hypothesis; a single failure where no hypothesis could be made.
+    """
+
+    number: int
+    members: tuple[Member, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A proposed structure.
+
+    Attributes:
+        rank: From 1.
+        smiles: Canonical, without stereochemistry.
+        inchi: Standard InChI without stereochemistry.
+        inchikey: 27 characters.
+        formula: Of the hypothesis it belongs to; always its own formula.
+        adduct: Of that hypothesis.
+        samples: How many drawn samples became it.
+        log_likelihood: Mean, over those samples, of the log-probability of the clean graph.
+        score: What candidates are ranked by; the logarithm of a weight.
+        confidence: Calibrated probability that this is the right structure.
+        extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
+    """
+
+    rank: int
+    smiles: str
+    inchi: str
+    inchikey: str
+    formula: str
+    adduct: str
+    samples: int
+    log_likelihood: float
+    score: float
+    confidence: float
+    extra_scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def inchikey14(self) -> str:
+        """First block of the InChIKey."""
+        return self.inchikey[:14]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The one outcome of one spectrum.
+
+    Attributes:
+        source: File and index.
+        spectrum_id: Identifier, not necessarily unique.
+        feature_id: FEATURE_ID, else "".
+        scans: SCANS or native id, else "".
+        precursor_mz: m/z, or None.
+        formula: Of the first hypothesis, else as written in the file.
+        adduct: Of the first hypothesis, else as written in the file.
+        status: ``ok``, or one word for what went wrong.
+        message: Sentences for the user; may be empty.
+        hypotheses: What was tried; their `Outcome.structures` are all that the samples gave.
+        candidates: Ranked, best first, at most top-k.
+        confidence_top10: Calibrated probability that the first ten hold the right structure; not
+            limited by top-k.
+        group: The spectra read together as this case, this one included.
+        seconds: Wall time of the whole case.
+    """
+
+    source: Source
+    spectrum_id: str
+    feature_id: str
+    scans: str
+    precursor_mz: float | None
+    formula: str
+    adduct: str
+    status: str
+    message: str
+    hypotheses: tuple[Outcome, ...]
+    candidates: tuple[Candidate, ...]
+    confidence_top10: float
+    group: tuple[Source, ...]
+    seconds: float
+
+
+def sentences(*parts: str) -> str:
+    """Join remarks into one line, each remark once and without line breaks."""
+    cleaned = (" ".join(part.split()) for part in parts)
+    return "; ".join(dict.fromkeys(part for part in cleaned if part))

@@ -1,0 +1,281 @@
+"""From the molecules that samples became to a ranked list with probabilities.
+
+Molecules are the same when the first blocks of their InChIKeys are. A candidate's score is a
+linear combination of the features in `FEATURES`, read as the logarithm of a weight: the same
+molecule under two hypotheses gets the log of the summed weights. Ties are broken by InChIKey, never
+by order. A candidate's confidence is its share of all weights, times the probability that the right
+molecule was drawn at all. C candidates of one spectrum, F features.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.config import require
+from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
+
+FEATURES: Final = (
+    "log_share",
+    "log_likelihood",
+    "fingerprint_log_likelihood",
+    "fingerprint_tanimoto",
+    "log_prior",
+    "repaired_share",
+    "familiarity",
+    "peaks_found",
+    "peaks_missed",
+)
+PRESENCE: Final = (
+    "present",
+    "present_score",
+    "present_lead",
+    "present_atoms",
+    "present_share",
+    "present_distinct",
+)
+FIRST: Final = 10
+_FURTHEST_LEAD: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankingModel:
+    """Weights of the score, and of its calibration; fitted values live in a checkpoint.
+
+    The defaults are neutral and unfitted: frequency among the samples, helped by agreement with the
+    predicted fingerprint, and deliberately low probabilities.
+
+    Attributes:
+        log_share: Weight of the log share of the drawn samples that became the molecule.
+        log_likelihood: Weight of the mean log-likelihood of those samples.
+        fingerprint_log_likelihood: Weight of the log-likelihood of the molecule's Morgan bits under
+            the predicted probabilities, relative to the most probable bits.
+        fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
+        log_prior: Weight of the log of the hypothesis's share among those of the feature.
+        repaired_share: Weight of the share of samples that needed repair.
+        familiarity: Weight of `predict.evidence.Evidence.familiarity`.
+        peaks_found: Weight of its log-likelihood of explained peaks, less that of the molecule of
+            the hypothesis which explains most.
+        peaks_missed: Weight of its log-likelihood of absent peaks, less the highest likewise.
+        alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
+        sharpness: Of scores before the softmax that shares come from.
+        present: Log-odds, but for what follows, that the right molecule is among the candidates.
+        present_score: Weight there of the highest score.
+        present_lead: Weight there of the log-odds of the first candidate's share.
+        present_atoms: Weight there of the number of heavy atoms.
+        present_share: Weight there of the log share of the candidate that was drawn most often.
+        present_distinct: Weight there of the log number of candidates a sample.
+        n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
+    """
+
+    log_share: float = 1.0
+    log_likelihood: float = 0.005
+    fingerprint_log_likelihood: float = 0.0
+    fingerprint_tanimoto: float = 5.0
+    log_prior: float = 1.0
+    repaired_share: float = -0.5
+    familiarity: float = 0.0
+    peaks_found: float = 0.0
+    peaks_missed: float = 0.0
+    alternative_weight: float = 0.5
+    sharpness: float = 1.0
+    present: float = -2.0
+    present_score: float = 0.0
+    present_lead: float = 0.0
+    present_atoms: float = 0.0
+    present_share: float = 0.0
+    present_distinct: float = 0.0
+    n_spectra: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.sharpness >= 0, f"sharpness must not be negative: {self.sharpness}")
+        require(0 < self.alternative_weight <= 1, "alternative_weight must be above 0, at most 1")
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Weights in the order of `FEATURES`, shape (F,)."""
+        return np.array([getattr(self, name) for name in FEATURES])
+
+    @property
+    def presence_weights(self) -> NDArray[np.float64]:
+        """Weights in the order of `PRESENCE`."""
+        return np.array([getattr(self, name) for name in PRESENCE])
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the samples of a case say, whatever their molecules are.
+
+    Attributes:
+        n_heavy: Heavy atoms of the largest molecule, 0 without any.
+        log_share: Log share of the molecule that was drawn most often.
+        log_distinct: Log number of distinct molecules a sample.
+    """
+
+    n_heavy: int = 0
+    log_share: float = 0.0
+    log_distinct: float = 0.0
+
+    @classmethod
+    def of(cls, case: Case, model: RankingModel) -> "Drawn":
+        """Count; a share is that among the samples of one hypothesis."""
+        outcomes = [outcome for outcome in case.outcomes if outcome.structures]
+        if not outcomes:
+            return cls()
+        distinct = {one.block for outcome in outcomes for one in outcome.structures}
+        return cls(
+            n_heavy=max(outcome.n_heavy for outcome in outcomes),
+            log_share=max(
+                _log_share(one, outcome, model)
+                for outcome in outcomes
+                for one in outcome.structures
+            ),
+            log_distinct=float(
+                np.log(len(distinct) / sum(one.tallies.sampled for one in outcomes))
+            ),
+        )
+
+
+def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]:
+    """Rank what the samples of a case became.
+
+    Returns:
+        All candidates, best first, and the probability that the first ten hold the right one.
+    """
+    by_block: dict[str, list[Candidate]] = {}
+    for structure, outcome, features in described(case.outcomes, model):
+        candidate = _candidate(structure, outcome, features, model)
+        by_block.setdefault(candidate.inchikey14, []).append(candidate)
+    merged = [_merge(same) for same in by_block.values()]
+    merged.sort(key=lambda candidate: (-candidate.score, candidate.inchikey))
+    scores = np.array([candidate.score for candidate in merged])
+    confidence = candidate_confidence(scores, Drawn.of(case, model), model)
+    candidates = tuple(
+        replace(candidate, rank=position + 1, confidence=float(confidence[position]))
+        for position, candidate in enumerate(merged)
+    )
+    return candidates, float(confidence[:FIRST].sum())
+
+
+def described(
+    outcomes: Sequence[Outcome], model: RankingModel
+) -> Iterator[tuple[Structure, Outcome, tuple[float, ...]]]:
+    """Every structure of every hypothesis, with its features in the order of `FEATURES`."""
+    priors = np.array([outcome.log_prior for outcome in outcomes])
+    log_shares = priors - _log_sum_exp(priors) if priors.size else priors
+    for outcome, log_prior in zip(outcomes, log_shares, strict=True):
+        evidence = _evidence(outcome.structures)
+        for structure, said in zip(outcome.structures, evidence, strict=True):
+            own = _features(structure, outcome, float(log_prior), model)
+            yield structure, outcome, (*own, *said)
+
+
+def candidate_confidence(
+    scores: NDArray[np.float64], drawn: Drawn, model: RankingModel
+) -> NDArray[np.float64]:
+    """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most.
+
+    Args:
+        scores: Best first, (C,).
+        drawn: What they come from.
+        model: Weights.
+    """
+    if not scores.size:
+        return scores
+    sharp = model.sharpness * scores
+    present = sigmoid(np.dot(presence_features(sharp, drawn), model.presence_weights))
+    return np.asarray(present * np.exp(sharp - _log_sum_exp(sharp)))
+
+
+def presence_features(scores: NDArray[np.float64], drawn: Drawn) -> NDArray[np.float64]:
+    """What says whether the right molecule is among the candidates, in the order of `PRESENCE`.
+
+    Args:
+        scores: Sharpened, best first, (C,), C at least 1.
+        drawn: What they come from.
+    """
+    others = _log_sum_exp(scores[1:]) if scores.size > 1 else -np.inf
+    lead = np.clip(scores[0] - others, -_FURTHEST_LEAD, _FURTHEST_LEAD)
+    return np.array([1.0, scores[0], lead, drawn.n_heavy, drawn.log_share, drawn.log_distinct])
+
+
+def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)) without overflow."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
+
+
+def _features(
+    structure: Structure, outcome: Outcome, log_prior: float, model: RankingModel
+) -> tuple[float, ...]:
+    agreement = structure.fingerprint_log_likelihood or 0.0
+    return (
+        _log_share(structure, outcome, model),
+        structure.log_likelihood,
+        agreement,
+        structure.fingerprint_tanimoto or 0.0,
+        log_prior,
+        structure.repaired / max(1, structure.samples),
+    )
+
+
+def _log_share(structure: Structure, outcome: Outcome, model: RankingModel) -> float:
+    """Of the drawn samples that became the structure; a further reading counts less."""
+    count = structure.samples + model.alternative_weight * structure.alternatives
+    return float(np.log(count / outcome.tallies.sampled))
+
+
+def _evidence(structures: Sequence[Structure]) -> list[list[float]]:
+    """Familiarity, and peaks found and missed next to the best of these; (C, 3).
+
+    A molecule that could not be asked counts like the worst that could.
+    """
+    said = [(one.familiarity, one.peaks_found, one.peaks_missed) for one in structures]
+    values = np.array(said, np.float64).reshape(-1, 3)
+    asked = ~np.isnan(values)
+    if not asked.any():
+        return np.zeros_like(values).tolist()
+    worst = np.where(asked, values, np.inf).min(0)
+    values = np.where(asked, values, worst)
+    values[:, 1:] -= values[:, 1:].max(0)
+    return values.tolist()
+
+
+def _candidate(
+    structure: Structure, outcome: Outcome, features: tuple[float, ...], model: RankingModel
+) -> Candidate:
+    extra = dict(zip(FEATURES, features, strict=True))
+    extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
+    return Candidate(
+        rank=0,
+        smiles=structure.smiles,
+        inchi=structure.inchi,
+        inchikey=structure.inchikey,
+        formula=outcome.formula,
+        adduct=outcome.adduct,
+        samples=structure.samples,
+        log_likelihood=structure.log_likelihood,
+        score=float(np.dot(features, model.weights)),
+        confidence=0.0,
+        extra_scores=extra,
+    )
+
+
+def _merge(same: list[Candidate]) -> Candidate:
+    """One candidate of the same molecule under several hypotheses; the best of them names it."""
+    if len(same) == 1:
+        return same[0]
+    same = sorted(same, key=lambda one: (-one.score, one.inchikey, one.formula, one.adduct))
+    samples = sum(one.samples for one in same)
+    weighted = sum(one.log_likelihood * one.samples for one in same)
+    return replace(
+        same[0],
+        samples=samples,
+        log_likelihood=weighted / samples if samples else same[0].log_likelihood,
+        score=_log_sum_exp(np.array([one.score for one in same])),
+    )
+
+
+def _log_sum_exp(values: NDArray[np.float64]) -> float:
+    return float(np.logaddexp.reduce(values))

@@ -1,0 +1,178 @@
+"""The authors' trained network behind the seam of `predict.generation`.
+
+S samples, N heavy atoms, M = N (N - 1) / 2 pairs, K tokens of a spectrum.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from duallgd_cli.checkpoint.format import sha256
+from duallgd_cli.chem.elements import SYMBOLS
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import Denoise, Samples, drawn
+from duallgd_cli.errors import Failure, UnsupportedElementError
+from duallgd_cli.predict.about import parameter_counts
+from duallgd_cli.predict.drawing import (
+    Deadline,
+    PairCost,
+    draw_in_chunks,
+    samples_at_once,
+    sampling_task,
+)
+from duallgd_cli.predict.generation import Generated, LoadedModel, RefusedError
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.features import AtomsOfGraphs
+from duallgd_cli.reference.mist import FormulaPeaks
+from duallgd_cli.reference.network import ReferenceDualLGD
+from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.subformula import ReferencePeaks, adduct_name, reference_peaks
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
+
+PAIR_COST: Final = PairCost(working_bytes=16_384, at_once_on_cpu=8_192)
+# Reference: candidates are ranked by how often they were drawn. The likelihood's weight is too
+# small to do more than order those drawn equally often, which the authors leave to chance.
+BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)
+
+
+def formula_order(hypothesis: Hypothesis) -> NDArray[np.int64]:
+    """The atoms as the formula lists them, sorted by element: an order that any user has."""
+    return np.arange(hypothesis.formula.n_heavy)
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceGenerator:
+    """Draws bond matrices with the authors' network.
+
+    Attributes:
+        model: On the runtime's device, in evaluation mode.
+        runtime: Device and precision.
+        atom_order: Which atom of the formula's list the network sees at each place, int64 (N,).
+            Reference: the network reads the order.
+        message: Sentence that must accompany whatever is drawn.
+    """
+
+    model: ReferenceDualLGD
+    runtime: Runtime
+    atom_order: Callable[[Hypothesis], NDArray[np.int64]] = formula_order
+    message: str = ""
+
+    def generate(
+        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+    ) -> Generated:
+        """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
+        deadline = Deadline.after(settings.timeout_s)
+        hypothesis = annotated.hypothesis
+        shown = self.atom_order(hypothesis)
+        known, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
+        samples, notes = self._draw(known, peaks, settings, seed, deadline)
+        pairs = torch.from_numpy(pairs_of_order(shown))
+        log_prob = samples.bond_log_prob[:, pairs].clamp_min(-60_000)
+        return Generated(
+            bond_class=samples.bond_class[:, pairs].numpy().astype(np.int8),
+            log_likelihood=samples.log_likelihood.numpy(),
+            bond_log_prob=log_prob.numpy().astype(np.float16),
+            notes=(*notes, self.message) if self.message else notes,
+            message=self.message,
+        )
+
+    def _known(self, hypothesis: Hypothesis, shown: NDArray[np.int64]) -> AtomsOfGraphs:
+        symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
+        try:
+            return atoms_of(symbols, self.model.settings)
+        except UnsupportedElementError as error:
+            raise RefusedError(Failure("unsupported_element", str(error), "sample")) from None
+
+    def _peaks(self, hypothesis: Hypothesis) -> FormulaPeaks:
+        try:
+            adduct = adduct_name(hypothesis.adduct.name)
+        except ValueError as error:
+            raise RefusedError(Failure("unsupported_adduct", str(error), "sample")) from None
+        spectra = hypothesis.feature.spectra
+        seen = reference_peaks(
+            str(replace(hypothesis.formula, charge=0)),
+            adduct,
+            np.concatenate([spectrum.mz for spectrum in spectra]),
+            np.concatenate([spectrum.intensity for spectrum in spectra]),
+            spectra[0].precursor_mz,
+        )
+        return _batch_of_one(seen, self.runtime.device)
+
+    @torch.inference_mode()
+    def _draw(
+        self,
+        known: AtomsOfGraphs,
+        peaks: FormulaPeaks,
+        settings: SamplingSettings,
+        seed: int,
+        deadline: Deadline,
+    ) -> tuple[Samples, tuple[str, ...]]:
+        """Draw in the order of `known`; the condition is computed once for all samples."""
+        device, process = self.runtime.device, self.model.settings
+        with self.runtime.lower_precision():
+            condition = self.model.condition(peaks)
+        n_atoms = known.atom_class.shape[1]
+        n_pairs = n_atoms * (n_atoms - 1) // 2
+        # Reference: the last step is drawn like the others.
+        task = sampling_task(process, settings, seed, n_pairs, device, drawn)
+        chunk = samples_at_once(n_pairs, settings, device, PAIR_COST)
+        denoiser_of = partial(self._denoiser, known, condition.float())
+        at_once = self.runtime.chunks_at_once
+        return draw_in_chunks(denoiser_of, task, chunk, deadline.check, at_once)
+
+    def _denoiser(self, known: AtomsOfGraphs, condition: Tensor, samples: int) -> Denoise:
+        del samples  # takes any number
+        network, n_steps = self.model.denoiser, self.model.settings.n_steps
+        return bound(network, known, condition, n_steps, self.runtime.lower_precision)
+
+
+def load_reference_model(path: Path, runtime: Runtime) -> LoadedModel:
+    """Load converted weights of the authors' fine-tuned system for prediction.
+
+    Args:
+        path: As `duallgd weights convert` writes it.
+        runtime: Where to run.
+
+    Raises:
+        WeightsError: Broken, or only an encoder or only a decoder.
+    """
+    checkpoint = reference.load(path)
+    model = checkpoint.build().to(runtime.device)
+    return LoadedModel(
+        generator=ReferenceGenerator(model, runtime),
+        ranking=BY_FREQUENCY,
+        name=path.name,
+        sha256=sha256(path),
+        max_heavy_atoms=checkpoint.settings.max_atoms,
+        record=checkpoint.record,
+        parameters=parameter_counts(model),
+    )
+
+
+def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
+
+    Args:
+        shown: Which atom of the formula's list stands at each place, a permutation (N,).
+    """
+    n = len(shown)
+    first, second = np.triu_indices(n, 1)
+    place = np.argsort(shown)
+    low, high = np.minimum(place[first], place[second]), np.maximum(place[first], place[second])
+    return np.asarray(low * n - low * (low + 1) // 2 + high - low - 1)
+
+
+def _batch_of_one(seen: ReferencePeaks, device: torch.device) -> FormulaPeaks:
+    columns = (seen.counts, seen.token_type, seen.adduct, seen.intensity.astype(np.float32))
+    counts, token_type, adduct, intensity = (torch.from_numpy(c)[None].to(device) for c in columns)
+    n_tokens = torch.tensor([counts.shape[1]], device=device)
+    return FormulaPeaks(counts, token_type, adduct, intensity, n_tokens)

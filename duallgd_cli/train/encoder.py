@@ -1,0 +1,193 @@
+"""The encoder stage: predict the Morgan fingerprint from annotated peaks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
+from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.train.settings import TrainingSettings
+
+_MERGED: Final = 3
+_VALIDATION_SPECTRA: Final = 1_000
+# Not the run's own, so that figures of runs can be put side by side.
+VALIDATION_SEED: Final = 0
+_THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumBatch:
+    """What an encoder step needs, on one device.
+
+    Attributes:
+        peaks: Of B spectra.
+        fingerprint: True bits, bool (B, F).
+    """
+
+    peaks: PeakBatch
+    fingerprint: Tensor
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.fingerprint)
+
+
+class SpectrumSampler:
+    """Draws training spectra: a molecule first, then one or more of its spectra of one ion.
+
+    Args:
+        spectra: Prepared spectra.
+        fold: Name of the fold to draw from.
+
+    Raises:
+        UnreadableError: No spectrum is of that fold.
+    """
+
+    def __init__(self, spectra: PreparedSpectra, fold: str) -> None:
+        self.spectra = spectra
+        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index(fold))
+        if not len(members):
+            raise UnreadableError(f"the prepared data hold no spectrum of fold {fold}")
+        self.molecules, self.members = by_molecule(spectra, members)
+
+    def draw_from(self, place: int, generator: np.random.Generator) -> tuple[int, list[int]]:
+        """A molecule, and spectra that share its adduct and instrument with the first one."""
+        own = self.members[place]
+        first = int(own[generator.integers(len(own))])
+        s = self.spectra
+        alike = own[(s.adduct[own] == s.adduct[first]) & (s.instrument[own] == s.instrument[first])]
+        more = generator.permutation(alike[alike != first])
+        n_more = int(generator.integers(_MERGED + 1)) if generator.random() < 0.4 else 0
+        return int(self.molecules[place]), [first, *more[:n_more].tolist()]
+
+    def rows(
+        self, settings: TrainingSettings, generator: np.random.Generator, place: int | None = None
+    ) -> tuple[PeakRows, NDArray[np.uint16]]:
+        """Augmented peaks of a draw, and the true bits.
+
+        Args:
+            settings: Of the run.
+            generator: Source of randomness.
+            place: Of the molecule in `molecules`, or None for any.
+        """
+        chosen = int(generator.integers(len(self.molecules))) if place is None else place
+        molecule, numbers = self.draw_from(chosen, generator)
+        peaks = from_prepared(self.spectra, numbers)
+        own = augment(peaks, settings.data.peak_dropout, generator)
+        return own, self.spectra.molecules.fingerprint_bits(molecule)
+
+
+class EncoderStage:
+    """Batches and losses of fingerprint prediction.
+
+    Args:
+        spectra: Prepared spectra; fold train is trained on, fold val looked at.
+        simulated: Prepared simulated spectra to train on beside them, or None.
+        settings: Of the run.
+        rank: This process.
+        world_size: Number of processes.
+    """
+
+    def __init__(
+        self,
+        spectra: PreparedSpectra,
+        simulated: PreparedSpectra | None,
+        settings: TrainingSettings,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.spectra, self.settings = spectra, settings
+        self.rank, self.world_size = rank, world_size
+        self.measured = SpectrumSampler(spectra, "train")
+        self.simulated = None if simulated is None else SpectrumSampler(simulated, "train")
+        share = settings.data.simulated_share if simulated is not None else 0.0
+        self.n_simulated = round(settings.data.spectra_per_batch * share)
+        val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
+        chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
+        self.validation = np.sort(chosen)
+
+    def plan(self, first_step: int) -> Iterator[None]:
+        """Nothing: spectra are drawn by the step's own generator."""
+        del first_step
+        return repeat(None)
+
+    def collate(self, planned: None, step: int) -> SpectrumBatch:
+        """Measured and simulated spectra: a function of seed, step and rank."""
+        del planned
+        generator = np.random.default_rng((self.settings.seed, step, self.rank))
+        n_measured = self.settings.data.spectra_per_batch - self.n_simulated
+        drawn = [self.measured.rows(self.settings, generator) for _ in range(n_measured)]
+        if self.simulated is not None:
+            drawn += [
+                self.simulated.rows(self.settings, generator) for _ in range(self.n_simulated)
+            ]
+        rows, bits = zip(*drawn, strict=True)
+        return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
+
+    def loss(self, model: DualLGD, batch: SpectrumBatch) -> tuple[Tensor, Tensor]:
+        """Summed binary cross entropy, and the number of bits that are set."""
+        logits = model.encoder(batch.peaks).float()
+        truth = batch.fingerprint.float()
+        return binary_cross_entropy_with_logits(logits, truth, reduction="sum"), truth.sum()
+
+    @torch.no_grad()
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Cross entropy and Tanimoto to the true fingerprint on single spectra of fold val.
+
+        Nothing where there are none.
+        """
+        if not len(self.validation):
+            return {}
+        device = next(model.parameters()).device
+        probability, truth = [], []
+        for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):
+            peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in part])
+            probability.append(torch.sigmoid(model.encoder(peaks.to(device)).float()).cpu())
+            own = [
+                self.spectra.molecules.fingerprint_bits(int(self.spectra.molecule[s])) for s in part
+            ]
+            truth.append(dense_bits(own))
+        return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+
+
+def by_molecule(
+    spectra: PreparedSpectra, members: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], list[NDArray[np.int64]]]:
+    """Molecules of some spectra, ascending, and the spectra of each."""
+    order = members[np.argsort(spectra.molecule[members], kind="stable")]
+    molecules, start = np.unique(spectra.molecule[order], return_index=True)
+    return molecules, np.split(order, start)[1:]
+
+
+def dense_bits(bits: Sequence[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:
+    """On-bits as float 0/1, (B, n_bits)."""
+    dense = torch.zeros(len(bits), n_bits)
+    for b, index in enumerate(bits):
+        dense[b, torch.from_numpy(index.astype(np.int64))] = 1
+    return dense
+
+
+def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
+    """Cross entropy per spectrum and Tanimoto, soft and at several thresholds."""
+    clipped = probability.clamp(1e-6, 1 - 1e-6)
+    entropy = -(truth * clipped.log() + (1 - truth) * (1 - clipped).log()).sum(1)
+    figures = {"fp_bce": float(entropy.mean()), "fp_soft": _tanimoto(probability, truth)}
+    best = {t: _tanimoto((probability > t).float(), truth) for t in _THRESHOLDS}
+    threshold = max(best, key=lambda t: best[t])
+    return figures | {"fp_tanimoto": best[threshold], "fp_threshold": threshold}
+
+
+def _tanimoto(a: Tensor, b: Tensor) -> float:
+    common = (a * b).sum(1)
+    return float((common / (a.sum(1) + b.sum(1) - common).clamp_min(1e-6)).mean())

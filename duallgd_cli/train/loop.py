@@ -1,0 +1,279 @@
+"""One training loop for every stage, one process or many, interrupted or not.
+
+All randomness of a step is a function of the seed, the step and the rank, so a resumed run needs
+only weights, moments and the step number to go on to the same numbers.
+"""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.errors import DuallgdError, InterruptedRunError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.train.distributed import Group
+from duallgd_cli.train.interrupt import interruptible
+from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
+from duallgd_cli.train.prefetch import Source, batches
+from duallgd_cli.train.settings import TrainingSettings
+from duallgd_cli.train.state import load_state, save_state
+
+_log = logging.getLogger(__name__)
+
+
+class Stage(Source, Protocol):
+    """What differs between the stages: batches, their loss, and what is looked at."""
+
+    def loss(self, model: DualLGD, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        """Summed loss and the number it is to be divided by, both scalars."""
+
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Figures on held-out data."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """When to stop although the schedule goes on; None never.
+
+    Attributes:
+        step: At this step.
+        minutes: After so many minutes of this command, looked at whenever figures are logged.
+    """
+
+    step: int | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Hooks:
+    """What the caller adds to the loop.
+
+    Attributes:
+        autocast: Context for forward passes.
+        on_step: Told step and metrics after each logged step.
+        record: Kept in every checkpoint: data, hold-outs, machine.
+        workers: Processes that make batches where the settings leave it open.
+    """
+
+    autocast: Callable[[], AbstractContextManager[Any]]
+    on_step: Callable[[int, dict[str, float]], None]
+    record: dict[str, Any]
+    workers: int = 0
+
+
+class DivergenceError(DuallgdError):
+    """The loss, or its gradient, is no longer a number."""
+
+
+def train(
+    model: DualLGD,
+    stage: Stage,
+    settings: TrainingSettings,
+    out: Path,
+    group: Group,
+    hooks: Hooks,
+    limit: Limit = Limit(),
+) -> Checkpoint:
+    """Train until the last step, going on from ``state.safetensors`` if it is there.
+
+    Args:
+        model: On its device; changed in place.
+        stage: Batches and losses.
+        settings: Of the run.
+        out: Folder for ``metrics.jsonl``, ``state.safetensors`` and ``model.safetensors``.
+        group: Processes that train together.
+        hooks: Callbacks.
+        limit: When to stop before the schedule's end.
+
+    Returns:
+        The checkpoint with averaged weights, as written to ``model.safetensors``.
+
+    Raises:
+        DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
+        InterruptedRunError: Ctrl-C or a polite kill; the state is saved first.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    run = _Run(model, settings, out, group, hooks)
+    with interruptible() as interrupt:
+        made = batches(stage, run.progress.step, run.device, run.workers)
+        try:
+            while not run.is_over(limit):
+                run.advance(stage, made)
+                if interrupt.asked:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            run.save()
+            raise InterruptedRunError(
+                f"stopped at step {run.progress.step} of {settings.steps}; "
+                "run the same command to go on"
+            ) from None
+        finally:
+            made.close()
+    return run.save()
+
+
+class _Run:
+    """Model, moments, average and progress of a run."""
+
+    def __init__(
+        self, model: DualLGD, settings: TrainingSettings, out: Path, group: Group, hooks: Hooks
+    ) -> None:
+        self.model, self.settings, self.out = model, settings, out
+        self.group, self.hooks = group, hooks
+        self.device = next(model.parameters()).device
+        workers = settings.data.workers
+        self.workers = hooks.workers if workers is None else workers
+        self.optimisers = optimisers(model, settings.optimiser)
+        self.average = {n: p.detach().clone() for n, p in model.named_parameters()}
+        self.progress = load_state(
+            out / "state.safetensors", model, self.optimisers, self.average, settings
+        )
+        self.started = time.perf_counter()
+        # Figures of each step: on the device until somebody reads them, for reading waits for it.
+        self.pending: list[Tensor] = []
+        self.window: list[list[float]] = []
+        self.window_start_s = self.progress.seconds
+        model.train()
+
+    def is_over(self, limit: Limit) -> bool:
+        """Whether the last step, or a limit, has been reached."""
+        step, settings = self.progress.step, self.settings
+        if step >= min(settings.steps, limit.step or settings.steps):
+            return True
+        if limit.minutes is None or step % settings.log_every:
+            return False
+        late = time.perf_counter() - self.started > 60 * limit.minutes
+        (ranks,) = self.group.sum(torch.tensor(float(late), device=self.device))
+        return bool(ranks)  # what one rank decides binds all
+
+    def advance(self, stage: Stage, made: Iterator[Any]) -> None:
+        """One optimiser step and what is due after it."""
+        started = time.perf_counter()
+        progress = self.progress
+        batch = next(made)
+        rate = learning_rate(progress.step, self.settings.steps, self.settings.optimiser)
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+        # Dropout draws from torch's global generator: seeded by step, a resumed run draws the same.
+        torch.manual_seed(self._step_seed())
+        with self.hooks.autocast():
+            summed, count = stage.loss(self.model, batch)
+        n_samples = summed.detach().new_full((), batch.n_samples)
+        total, number, samples = self.group.sum(summed, count, n_samples)
+        self.model.zero_grad(set_to_none=True)
+        (summed / number).backward()
+        self.group.sum_gradients(self.model)
+        norm = clip_grad_norm_(self.model.parameters(), self.settings.optimiser.clip)
+        for optimiser in self.optimisers:
+            optimiser.step()
+        update_average(self.average, self.model, self.settings.optimiser.ema, progress.step)
+        self.pending.append(torch.stack([total / number, norm.double(), number, samples]))
+        progress.step += 1
+        if self._is_due():
+            self._settle()
+        progress.seconds += time.perf_counter() - started
+        self._report(stage, rate)
+
+    def _step_seed(self) -> int:
+        parts = (self.settings.seed, self.progress.step, self.group.rank)
+        return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+    def _is_due(self) -> bool:
+        """Whether figures, a look at held-out data or a save follow this step."""
+        settings = self.settings
+        every = (settings.log_every, settings.validate_every, settings.checkpoint_every)
+        return any(self.progress.step % n == 0 for n in every)
+
+    def _settle(self) -> None:
+        """Fetch the figures of all steps since the last time; none may be NaN.
+
+        Comes before every save, so that weights that are no numbers are never saved.
+        """
+        if not self.pending:
+            return
+        rows = torch.stack(self.pending).tolist()
+        first = self.progress.step - len(rows)
+        self.pending.clear()
+        for step, row in enumerate(rows, first):
+            for name, value in zip(("loss", "gradient"), row, strict=False):
+                self._require_finite(name, value, step)
+            self.progress.samples += round(row[3])
+        self.window += rows
+
+    def _require_finite(self, name: str, value: float, step: int) -> None:
+        if not math.isfinite(value):
+            raise DivergenceError(
+                f"the {name} became {value} at step {step}; lower optimiser.learning_rate and "
+                f"run again: the last good state is in {self.out}"
+            )
+
+    def _report(self, stage: Stage, rate: float) -> None:
+        settings, progress = self.settings, self.progress
+        if progress.step % settings.log_every == 0:
+            loss, norm, number, samples = (sum(v) for v in zip(*self.window, strict=True))
+            n, spent = len(self.window), progress.seconds - self.window_start_s
+            self.window, self.window_start_s = [], progress.seconds
+            figures = {"loss": loss / n, "norm": norm / n, "count": number / n, "rate": rate}
+            speed = samples / max(spent, 1e-9)
+            self._log(figures | {"samples_per_s": speed, "s": progress.seconds})
+        if progress.step % settings.validate_every == 0 or progress.step == settings.steps:
+            self._settle()
+            progress.validation = self._validate(stage)
+            self._log(progress.validation)
+        if progress.step % settings.checkpoint_every == 0:
+            self.save()
+
+    def _validate(self, stage: Stage) -> dict[str, float]:
+        """Figures of the averaged weights."""
+        own = {n: p.detach().clone() for n, p in self.model.named_parameters()}
+        _copy(self.average, self.model)
+        self.model.eval()
+        # Compiled code is for the training step's shapes; a look now and then is not worth more.
+        with self.hooks.autocast(), torch.compiler.set_stance("force_eager"):
+            figures = stage.validate(self.model)
+        _copy(own, self.model)
+        self.model.train()
+        return figures
+
+    def _log(self, figures: dict[str, float]) -> None:
+        if self.group.rank or not figures:
+            return
+        self.hooks.on_step(self.progress.step, figures)
+        with (self.out / "metrics.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"step": self.progress.step, **figures}) + "\n")
+
+    def save(self) -> Checkpoint:
+        """Write the state to resume from and the averaged model.
+
+        Raises:
+            DivergenceError: There is nothing worth saving.
+        """
+        self._settle()
+        progress = self.progress
+        tensors = dict(self.model.state_dict()) | self.average
+        record = self.hooks.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
+        checkpoint = Checkpoint(self.model.settings, tensors, record)
+        if not self.group.rank:
+            state = (self.model, self.optimisers, self.average, self.settings, progress)
+            save_state(self.out / "state.safetensors", *state)
+            save(self.out / "model.safetensors", checkpoint, torch.float16)
+            _log.info("saved step %d in %s", progress.step, self.out)
+        return checkpoint
+
+
+@torch.no_grad()
+def _copy(values: dict[str, Tensor], model: DualLGD) -> None:
+    for name, parameter in model.named_parameters():
+        parameter.copy_(values[name])

@@ -1,0 +1,205 @@
+"""A whole training run: data, network, stage, loop; what `duallgd train` calls."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from duallgd_cli import __version__
+from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
+from duallgd_cli.checkpoint.lineage import lineage
+from duallgd_cli.config import dump, merge, parse
+from duallgd_cli.data.atom_orders import load_in_order
+from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
+from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.model.ablations import build
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.settings import AtomOrder, ModelSettings
+from duallgd_cli.runtime import Runtime, available_cores, device_name
+from duallgd_cli.train.compiled import compile_layers
+from duallgd_cli.train.decoder import DecoderStage
+from duallgd_cli.train.distributed import Group, process_group
+from duallgd_cli.train.encoder import EncoderStage
+from duallgd_cli.train.joint import JointStage
+from duallgd_cli.train.loop import Hooks, Limit, Stage, train
+from duallgd_cli.train.prefetch import default_workers
+from duallgd_cli.train.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a preset or a YAML file of a run may hold.
+
+    Attributes:
+        model: Sizes of the network; weights to start from bring their own.
+        training: Stage, steps, batches, learning rate.
+    """
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What `duallgd train` was asked for.
+
+    Attributes:
+        settings: Of network and run.
+        out: Folder of the run.
+        data: Prepared spectra (encoder, joint) or molecules (decoder).
+        structures: Folders of prepared structures beside spectra, for the joint stage.
+        simulated: Prepared simulated spectra beside measured ones, or None.
+        init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
+            part go before those of `settings`.
+        said: What was said of ``model``, such as ``{"denoiser": {"fade_to": 0}}``, which holds for
+            them, too.
+        stop_after: Step at which to stop although the schedule goes on, or None.
+        minutes: Time after which to stop although the schedule goes on, or None.
+        atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
+            network what no user knows, and is for the leak study alone; the record says so.
+    """
+
+    settings: RunSettings
+    out: Path
+    data: Path
+    structures: tuple[Path, ...] = ()
+    simulated: Path | None = None
+    init: dict[str, Path] = field(default_factory=dict)
+    said: Mapping[str, Any] = field(default_factory=dict)
+    stop_after: int | None = None
+    minutes: float | None = None
+    atom_order: AtomOrder = "formula"
+
+
+def run_training(
+    request: TrainingRequest,
+    runtime: Runtime,
+    on_step: Callable[[int, dict[str, float]], None] = lambda step, figures: None,
+) -> Checkpoint:
+    """Train as asked, going on with an interrupted run in the same folder.
+
+    Args:
+        request: Data, settings, places.
+        runtime: Device, precision and ranks.
+        on_step: Told step and figures.
+
+    Returns:
+        The averaged weights, also written to ``model.safetensors`` in the run's folder.
+
+    Raises:
+        UsageError: Stage and data do not fit together.
+        MissingInputError: No prepared data there.
+        WeightsError: Weights to start from are missing or do not fit.
+    """
+    settings = request.settings.training
+    torch.manual_seed(settings.seed)
+    model, origin = _network(request)
+    model.to(runtime.device)
+    _freeze(model, settings)
+    if runtime.compile:
+        compile_layers(model)
+    backend = "nccl" if runtime.device.type == "cuda" else "gloo"
+    with process_group(runtime.rank, runtime.world_size, backend) as group:
+        stage = _stage(request, group)
+        workers = default_workers(runtime.device, available_cores() // group.world_size)
+        record = _record(request, runtime, origin)
+        hooks = Hooks(runtime.lower_precision, on_step, record, workers)
+        limit = Limit(request.stop_after, request.minutes)
+        return train(model, stage, settings, request.out, group, hooks, limit)
+
+
+def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
+    """The network to train, and the records of the weights it starts from."""
+    parts = {name: load(path) for name, path in request.init.items()}
+    settings = request.settings.model
+    for name, checkpoint in parts.items():
+        own = {name: getattr(checkpoint.settings, name)}
+        if name == "denoiser":
+            own["diffusion"] = checkpoint.settings.diffusion
+            own["memory_bits"] = checkpoint.settings.memory_bits
+            own["variant"] = checkpoint.settings.variant
+        settings = replace(settings, **own)
+    settings = parse(ModelSettings, merge(dump(settings), request.said), "model.")
+    model = build(settings)
+    for name, checkpoint in parts.items():
+        prefix = f"{name}."
+        own_tensors = {
+            key.removeprefix(prefix): tensor
+            for key, tensor in checkpoint.tensors.items()
+            if key.startswith(prefix)
+        }
+        try:
+            load_strictly(model.get_submodule(name), own_tensors)
+        except WeightsError as error:
+            raise WeightsError(
+                f"the {name} of {request.init[name]} is not the one asked for: {error}; "
+                "leave its sizes out of --set and --config"
+            ) from None
+    return model, {name: checkpoint.record for name, checkpoint in parts.items()}
+
+
+def _freeze(model: DualLGD, settings: TrainingSettings) -> None:
+    """Parts that a stage does not train keep their weights and get no moments."""
+    model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
+    model.denoiser.requires_grad_(settings.stage != "encoder")
+
+
+def _stage(request: TrainingRequest, group: Group) -> Stage:
+    settings, ranks = request.settings.training, (group.rank, group.world_size)
+    _refuse_unused(request)
+    if settings.stage == "decoder":
+        molecules = load_in_order(request.data, request.atom_order, settings.seed)
+        return DecoderStage(molecules, settings, *ranks)
+    spectra = load_spectra(request.data)
+    simulated = None if request.simulated is None else load_spectra(request.simulated)
+    if settings.stage == "encoder":
+        return EncoderStage(spectra, simulated, settings, *ranks)
+    structures = [load_molecules(folder) for folder in request.structures]
+    return JointStage(spectra, structures, simulated, settings, *ranks)
+
+
+def _refuse_unused(request: TrainingRequest) -> None:
+    """Data that a stage would not look at are a mistake, and must not be on its record."""
+    stage = request.settings.training.stage
+    if stage == "decoder" and request.simulated is not None:
+        raise UsageError("stage decoder trains on structures alone; leave --simulated out")
+    if stage == "decoder" and request.structures:
+        raise UsageError("stage decoder trains on the structures of --data; leave --structures out")
+    if stage == "encoder" and request.structures:
+        raise UsageError(
+            "stage encoder trains on spectra alone; make some of these structures with "
+            "'duallgd data simulate' and give them as --simulated"
+        )
+
+
+def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) -> dict[str, Any]:
+    folders = {"data": request.data, "simulated": request.simulated}
+    for number, folder in enumerate(request.structures, 1):
+        folders["structures" if number == 1 else f"structures-{number}"] = folder
+    return {
+        "version": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "runtime": str(runtime),
+        "device": device_name(runtime.device),
+        "training": dump(request.settings.training),
+        "atom_order": request.atom_order,
+        "data": {name: _source(path) for name, path in folders.items() if path is not None},
+        **lineage(origin),
+    }
+
+
+def _source(folder: Path) -> dict[str, Any]:
+    """Where prepared data came from, what was held out of them, and a digest of the arrays."""
+    manifest = read_manifest(folder)
+    kept = (
+        "kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed", "packed",
+    )  # fmt: skip
+    arrays = sorted((name, array["sha256"]) for name, array in manifest["arrays"].items())
+    digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
+    return {name: manifest[name] for name in kept if name in manifest} | {"sha256": digest}

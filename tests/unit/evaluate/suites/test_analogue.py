@@ -1,0 +1,76 @@
+from duallgd_cli.evaluate.suites.analogue import library, nearest
+from tests import labelled_table
+
+
+def row(identifier, mzs, smiles, fold="train", adduct="[M+H]+", precursor=200.0):
+    return {
+        "identifier": identifier,
+        "mzs": ",".join(map(str, mzs)),
+        "intensities": ",".join("1" for _ in mzs),
+        "smiles": smiles,
+        "precursor_mz": str(precursor),
+        "adduct": adduct,
+        "fold": fold,
+    }
+
+
+def test_the_molecule_with_the_most_similar_spectrum_comes_first():
+    known = library(
+        [
+            row("far", [60.0, 70.0], "CCO"),
+            row("near", [100.01, 120.01, 70.0], "CCN"),
+            row("test", [100.01, 120.01], "CCC", fold="test"),
+        ]
+    )
+
+    found = nearest([row("q", [100.01, 120.01], "CC", fold="test")], known, 10)
+
+    assert found["q"].smiles == ("CCN",)
+
+
+def test_neutral_losses_count_where_masses_are_shifted():
+    known = library(
+        [
+            row("shifted", [114.0, 134.0], "CCN", precursor=214.0),
+            row("unlike", [50.0, 61.0], "CCO", precursor=214.0),
+        ]
+    )
+
+    found = nearest([row("q", [100.0, 120.0], "CC", precursor=200.0)], known, 10)
+
+    assert found["q"].smiles == ("CCN",)
+
+
+def test_the_other_polarity_is_not_compared():
+    known = library([row("a", [100.0], "CCN", adduct="[M-H]-")])
+
+    assert nearest([row("q", [100.0], "CC")], known, 10)["q"].smiles == ()
+
+
+def test_a_molecule_is_named_once_however_many_spectra_it_has():
+    known = library(
+        [row("a", [100.0], "CCN"), row("b", [100.0], "NCC"), row("c", [100.0, 60.0], "CCO")]
+    )
+
+    assert nearest([row("q", [100.0], "CC")], known, 10)["q"].smiles == ("CCN", "CCO")
+    assert nearest([row("q", [100.0], "CC")], known, 1)["q"].smiles == ("CCN",)
+
+
+def test_the_precursor_and_empty_spectra_say_nothing():
+    known = library([row("a", [200.0], "CCN"), row("b", [], "CCO")])
+
+    assert nearest([row("q", [200.0], "CC"), row("r", [], "CC")], known, 5)["q"].smiles == ()
+
+
+def test_without_training_spectra_there_is_no_library():
+    assert library([row("a", [100.0], "CCN", fold="test")]) is None
+
+
+def test_relatives_are_found_in_made_spectra():
+    rows = labelled_table.rows(1)
+    known = library(rows)
+
+    found = nearest([r for r in rows if r["fold"] == "test"], known, 1)
+
+    assert found["S00"].smiles == ("COC(=O)c1ccccc1O",)
+    assert found["S10"].smiles == ("Cn1c(=O)[nH]c2ncn(C)c2c1=O",)

@@ -1,0 +1,192 @@
+import random
+
+import pytest
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import mces
+from duallgd_cli.evaluate.bounds import lower_bound, molecule_graph
+from duallgd_cli.evaluate.mces import Convention, Interval, Search
+
+pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
+
+SMILES = (
+    "CCO",
+    "COC",
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "COC(=O)c1ccccc1C(=O)O",
+    "O=C(O)c1ccc(OC(C)=O)cc1",
+    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "C1CCCCC1O",
+    "CCCCCC=O",
+    "C#CCN",
+    "ClC(Cl)(Cl)Cl",
+    "O=S(=O)(O)c1ccccc1",
+    "C",
+)
+HARD = ("O=C(O)C1=CC(O)C(O)C(O)C1C(=O)NCCc1ccccc1", "NC(Cc1ccc(O)cc1)C(=O)OC1CC(O)=CC(O)C1CO")
+
+
+def theirs(first, second, threshold=15):
+    from myopic_mces import MCES
+
+    answer = MCES(
+        first,
+        second,
+        threshold=threshold,
+        solver="HiGHS",
+        solver_options={"msg": False, "threads": 1},
+        always_stronger_bound=True,
+    )
+    return round(answer[1], 6)
+
+
+def distance(first, second, convention=None):
+    return Search().minima(first, [second], [1], convention or Convention())[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "by_hand"),
+    [
+        ("CCO", "CCO", 0.0),
+        # CCO has bonds C-C and C-O, COC has twice C-O: one bond is left over on either side.
+        ("CCO", "COC", 2.0),
+        # The shared C-C stays, the C-O of ethanol has no partner.
+        ("CCO", "CC", 1.0),
+        # One double bond against a single one.
+        ("CC=O", "CCO", 1.0),
+        # Six aromatic bonds of order 1.5 against six single ones.
+        ("c1ccccc1", "C1CCCCC1", 3.0),
+        # No bond at all.
+        ("C", "O", 0.0),
+    ],
+)
+def test_a_distance_counted_by_hand_is_found(first, second, by_hand):
+    assert distance(first, second) == by_hand
+    assert distance(second, first) == by_hand
+
+
+def test_the_bound_is_the_stronger_bound_of_myopic_mces():
+    from myopic_mces import construct_graph, filter2
+
+    for first in SMILES:
+        for second in SMILES:
+            ours = lower_bound(molecule_graph(first), molecule_graph(second))
+            assert ours == pytest.approx(filter2(construct_graph(first), construct_graph(second)))
+
+
+def test_single_pairs_are_those_of_myopic_mces():
+    pairs = random.Random(0).sample([(a, b) for a in SMILES for b in SMILES if a < b], 12)
+
+    assert [distance(*pair) for pair in pairs] == [theirs(*pair) for pair in pairs]
+
+
+def test_the_minimum_is_the_minimum_of_single_pairs_for_every_k():
+    truth, others = SMILES[2], [SMILES[i] for i in (5, 10, 8, 4, 3)]
+    single = [theirs(truth, other) for other in others]
+
+    found = Search().minima(truth, others, [1, 2, 3, 4, 5], Convention())
+
+    assert found == [min(single[:k]) for k in (1, 2, 3, 4, 5)]
+
+
+def test_above_the_threshold_the_bound_stands():
+    bound = lower_bound(molecule_graph(HARD[0]), molecule_graph(HARD[1]))
+
+    assert distance(*HARD, Convention(threshold=bound - 1)) == bound
+
+
+def test_a_pair_that_no_mapping_brings_below_the_threshold_scores_the_threshold():
+    bound = lower_bound(molecule_graph(HARD[0]), molecule_graph(HARD[1]))
+    below = theirs(*HARD) - 0.5
+    assert bound <= below
+
+    assert distance(*HARD, Convention(threshold=below)) == below
+
+
+@pytest.mark.parametrize("candidates", [[], [None], [None, None]])
+def test_without_a_molecule_the_ceiling_stands(candidates):
+    assert Search().minima("CCO", candidates, [1, 10], Convention()) == [100.0, 100.0]
+
+
+def test_the_ceiling_is_never_exceeded():
+    assert Search().minima("CCO", ["CC(C)(C)C(C)(C)C"], [1], Convention(ceiling=4.0)) == [4.0]
+
+
+def test_fewer_candidates_than_k_count_as_they_are():
+    assert Search().minima("CCO", ["COC"], [1, 10], Convention()) == [2.0, 2.0]
+
+
+def test_a_hit_at_rank_one_leaves_nothing_to_solve():
+    search = Search()
+
+    assert search.minima("CCO", ["CCO", "COC", "CC=O"], [1, 10], Convention()) == [0.0, 0.0]
+    assert not search.solved
+    assert not search.needed
+
+
+def test_a_known_pair_is_not_solved_again():
+    search = Search(known={("CCO", "COC"): Interval(2.0, 2.0)})
+
+    assert search.minima("COC", ["CCO"], [1], Convention()) == [2.0]
+    assert not search.solved
+
+
+def test_a_pair_known_to_lie_above_the_cutoff_is_not_solved_again():
+    search = Search(known={("CCO", "COC"): Interval(15.5, float("inf"))})
+
+    assert search.minima("COC", ["CCO"], [1], Convention()) == [15.0]
+    assert not search.solved
+
+
+def test_a_pair_out_of_time_scores_the_worst_it_can_and_is_counted():
+    known = {("CCO", "COC"): Interval(1.0, float("inf"), limit_s=10.0)}
+    search = Search(limit_s=10.0, known=known)
+
+    assert search.minima("COC", ["CCO"], [1], Convention()) == [15.0]
+    assert search.timeouts == {("CCO", "COC")}
+
+
+def test_a_mapping_found_before_the_time_ran_out_counts_and_is_counted():
+    known = {("CCO", "COC"): Interval(1.0, 3.0, limit_s=10.0)}
+    search = Search(limit_s=10.0, known=known)
+
+    assert search.minima("COC", ["CCO"], [1], Convention()) == [3.0]
+    assert search.timeouts == {("CCO", "COC")}
+
+
+def test_a_search_that_ran_out_takes_nothing_from_what_an_earlier_one_proved():
+    proven, ran_out = Interval(15.5, float("inf")), Interval(9.0, 40.0, limit_s=10.0)
+
+    together = proven & ran_out
+
+    assert together == ran_out & proven == Interval(15.5, 40.0, limit_s=10.0)
+    assert together.settles(15.0)
+    assert not together.settles(20.0)
+
+
+def test_more_time_than_before_tries_again():
+    known = {("CCO", "COC"): Interval(1.0, 15.0, limit_s=1.0)}
+    search = Search(limit_s=10.0, known=known)
+
+    assert search.minima("COC", ["CCO"], [1], Convention()) == [2.0]
+    assert search.solved == {("CCO", "COC"): Interval(2.0, 2.0, limit_s=1.0)}
+    assert not search.timeouts
+
+
+@pytest.mark.parametrize("limit_s", [0.001, 0.05, 0.2])
+def test_a_solver_stopped_early_never_beats_the_truth(limit_s):
+    exact = theirs(*HARD)
+
+    search = Search(limit_s=limit_s)
+    found = search.minima(HARD[0], [HARD[1]], [1], Convention())[0]
+
+    assert exact <= found <= 15.0
+    assert found == exact or search.timeouts
+
+
+@pytest.mark.parametrize("package", ["highspy", "scipy"])
+def test_a_missing_package_is_refused_with_the_way_out(monkeypatch, package):
+    monkeypatch.setattr(mces, "find_spec", lambda name: None if name == package else object())
+
+    with pytest.raises(UsageError, match=rf"needs the package {package}; .*duallgd\[evaluate\]"):
+        mces.require()

@@ -1,0 +1,93 @@
+import pytest
+
+from duallgd_cli.evaluate import plots
+
+pytest.importorskip("matplotlib", reason="needs the evaluate extra")
+
+ESTIMATE = {"mean": 0.3, "low": 0.2, "high": 0.5}
+GROUPS = [
+    {
+        "by": "rings",
+        "label": label,
+        "spectra": n,
+        "estimates": dict.fromkeys(("accuracy@1", "mces@1", "tanimoto@1"), ESTIMATE),
+    }
+    for label, n in (("0", 3), ("1-2", 5))
+]
+SWEEP = {
+    "setting": "steps",
+    "rows": [
+        {
+            "value": v,
+            "speed_up": s,
+            "metrics": {"accuracy@1": ESTIMATE, "tanimoto@1": ESTIMATE},
+            "on_front": ["tanimoto@1"] if v == 1 else [],
+        }
+        for v, s in ((1, 50.0), (10, 5.0), (50, 1.0))
+    ],
+}
+METRICS = {
+    name: {"per_spectrum": ESTIMATE} for name in ("accuracy@1", "mces@1", "tanimoto@1", "valid")
+}
+EVERYTHING = {
+    "groups": GROUPS,
+    "sweep": SWEEP,
+    "spectra": 8,
+    "metrics": METRICS,
+    "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
+    "rivals": {"random": {"metrics": METRICS}},
+    "decomposition": {"assembled": ESTIMATE, "first": ESTIMATE},
+}
+CALIBRATION = {
+    "confidence": {
+        "expected_error": 0.1,
+        "bins": [{"stated": 0.1, "observed": ESTIMATE}, {"stated": 0.6, "observed": ESTIMATE}],
+    }
+}
+
+
+def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
+    files = plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
+
+    names = {"by_rings", "parts", "rivals", "decomposition", "calibration", "sweep"}
+    assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
+    assert files["sweep.png"].read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in files["by_rings.svg"].read_text()
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path):
+    found = {"groups": [], "calibration": CALIBRATION}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+
+    first, second = (plots.write_plots(tmp_path / name, found) for name in ("a", "b"))
+
+    assert first["calibration.svg"].read_bytes() == second["calibration.svg"].read_bytes()
+    assert first["calibration.png"].read_bytes() == second["calibration.png"].read_bytes()
+
+
+def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
+    found = {"groups": GROUPS, "calibration": {}}
+    remarks = ["TRUE ATOM ORDER: as in the authors' tests.", "None of 3 molecules was seen."]
+    for name in ("plain", "stamped"):
+        (tmp_path / name).mkdir()
+
+    plain = plots.write_plots(tmp_path / "plain", found | {"remarks": remarks[1:]})
+    stamped = plots.write_plots(tmp_path / "stamped", found | {"remarks": remarks})
+
+    # Text is drawn as paths; the SVG says what they mean in comments.
+    assert "TRUE ATOM ORDER" in stamped["by_rings.svg"].read_text()
+    assert "TRUE ATOM ORDER" not in plain["by_rings.svg"].read_text()
+    assert "None of" not in stamped["by_rings.svg"].read_text()
+
+
+def test_nothing_to_draw_draws_nothing(tmp_path):
+    assert plots.write_plots(tmp_path, {"groups": [], "calibration": {}}) == {}
+    assert not (tmp_path / "plots").exists()
+
+
+def test_without_matplotlib_a_message_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(plots, "find_spec", lambda _: None)
+
+    assert plots.write_plots(tmp_path, {"groups": [], "calibration": CALIBRATION}) == {}
+    assert "matplotlib is missing" in caplog.text

@@ -1,0 +1,133 @@
+import gzip
+import lzma
+import math
+
+import pytest
+
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.evaluate.tables import choose, read_predictions, read_truth
+
+HEADER = "identifier\tmzs\tintensities\tsmiles\tfold\tadduct\n"
+ROWS = (
+    "a1\t50.1,60.2\t1,0.5\tCCO\ttest\t[M+H]+\n"
+    "a2\t50.1\t1\tC(C)O\ttest\t[M+Na]+\n"
+    "b1\t51.0\t1\tCC(=O)O\ttrain\t[M-H]-\n"
+    "c1\t52.0\t1\tCCN\ttest\t[M+H]+\n"
+)
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_spectra_of_one_molecule_share_its_name_however_it_is_written(tmp_path):
+    truths = read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
+
+    assert [truth.spectrum_id for truth in truths] == ["a1", "a2", "b1", "c1"]
+    assert truths[0].molecule == truths[1].molecule == "LFQSCWFLJHTTHZ"
+    assert truths[0].fields["adduct"] == "[M+H]+"
+    assert "mzs" not in truths[0].fields
+
+
+def test_a_fold_is_kept_and_an_unknown_one_refused(tmp_path):
+    path = write(tmp_path / "t.tsv", HEADER + ROWS)
+
+    assert [truth.spectrum_id for truth in read_truth(path, "test")] == ["a1", "a2", "c1"]
+    with pytest.raises(UsageError, match=r"no fold 'dev'; its folds are test, train"):
+        read_truth(path, "dev")
+
+
+@pytest.mark.parametrize(("ending", "opener"), [(".gz", gzip.open), (".xz", lzma.open)])
+def test_compressed_tables_are_read(tmp_path, ending, opener):
+    path = tmp_path / f"t.tsv{ending}"
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.write(HEADER + ROWS)
+
+    assert len(read_truth(path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("identifier\tfold\nx\ttest\n", r"no column smiles; it has identifier, fold"),
+        ("smiles\tfold\nCCO\ttest\n", r"none of the columns identifier, spectrum_id"),
+        ("identifier\tsmiles\nx\tnope\n", r"'nope' as the structure of x"),
+        ("identifier\tsmiles\nx\tCCO\nx\tCC\n", r"holds 'x' twice"),
+        ("identifier\tsmiles\n", r"holds no rows"),
+        ("", r"no column smiles; it has no columns"),
+    ],
+)
+def test_a_broken_truth_is_refused_with_its_reason(tmp_path, text, message):
+    with pytest.raises(UnreadableError, match=message):
+        read_truth(write(tmp_path / "t.tsv", text))
+
+
+def test_a_truth_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_bytes(b"identifier\tsmiles\n\xff\xfe\tCCO\n")
+
+    with pytest.raises(UnreadableError, match="no readable table"):
+        read_truth(path)
+    with pytest.raises(MissingInputError, match="does not exist"):
+        read_truth(tmp_path / "absent.tsv")
+
+
+def test_one_spectrum_a_molecule_is_a_fixed_choice(tmp_path):
+    truths = read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
+
+    chosen = choose(truths, "1", None)
+
+    assert len(chosen) == 3
+    assert {truth.molecule for truth in chosen} == {truth.molecule for truth in truths}
+    again = choose(list(reversed(truths)), "1", None)
+    assert {t.spectrum_id for t in again} == {t.spectrum_id for t in chosen}
+    assert [t.spectrum_id for t in chosen] == sorted(t.spectrum_id for t in chosen)
+
+
+def test_a_limit_keeps_part_of_the_same_choice(tmp_path):
+    truths = read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
+
+    two = {truth.spectrum_id for truth in choose(truths, "all", 2)}
+    three = {truth.spectrum_id for truth in choose(truths, "all", 3)}
+
+    assert len(two) == 2
+    assert two < three
+
+
+def test_predictions_are_ordered_by_rank_and_failures_kept(tmp_path):
+    table = (
+        "spectrum_id,file,index,rank,smiles,confidence,status\n"
+        "a,f.mgf,0,2,CCO,0.25,ok\n"
+        "a,f.mgf,0,1,COC,0.5,ok\n"
+        "b,f.mgf,1,,,,no_formula\n"
+    )
+
+    found = read_predictions(write(tmp_path / "p.csv", table))
+
+    assert found["a"].smiles == ("COC", "CCO")
+    assert found["a"].confidence == (0.5, 0.25)
+    assert (found["b"].smiles, found["b"].status) == ((), "no_formula")
+
+
+def test_a_rival_s_table_without_ranks_is_read_in_its_order(tmp_path):
+    found = read_predictions(write(tmp_path / "p.tsv", "identifier\tsmiles\na\tCCO\na\tCOC\n"))
+
+    assert found["a"].smiles == ("CCO", "COC")
+    assert all(math.isnan(value) for value in found["a"].confidence)
+    assert found["a"].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ("a,f,0,1,CCO\na,f,0,1,COC\n", UnreadableError, "rank 1 twice for 'a'"),
+        ("a,f,0,first,CCO\n", UnreadableError, "rank 'first' for 'a'"),
+        ("a,f,0,1,CCO\na,f,7,1,COC\n", UsageError, "2 spectra named 'a'"),
+    ],
+)
+def test_ambiguous_predictions_are_refused(tmp_path, rows, error, message):
+    path = write(tmp_path / "p.csv", "spectrum_id,file,index,rank,smiles\n" + rows)
+
+    with pytest.raises(error, match=message):
+        read_predictions(path)

@@ -1,0 +1,227 @@
+"""Known molecules to start from: which, what becomes of their atoms, and what is drawn of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.elements import N_HEAVY
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.molecular_graph import graph_of
+from duallgd_cli.diffusion import sampler
+from duallgd_cli.errors import ConfigError, UsageError, WeightsError
+from duallgd_cli.predict.analogues import Analogues, fitted, known_molecules
+from duallgd_cli.predict.generate import ModelGenerator
+from tests.made_graphs import made_molecules, small_settings, stirred
+from tests.made_prepared import molecules_of
+from tests.made_training import cpu
+
+BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
+KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
+SETTINGS = SamplingSettings(steps=10, samples=10)
+
+
+def known():
+    return Analogues(molecules_of(*KNOWN))
+
+
+def predicted(smiles, chance=0.9):
+    probability = np.full(4096, 0.001, np.float32)
+    probability[fingerprint(parse_smiles(smiles))] = chance
+    return probability
+
+
+def test_the_most_alike_come_first_and_those_of_other_atoms_never():
+    ranked = known().nearest(predicted(BUTANOL), Formula.parse("C4H10O"))
+
+    # Naphthol and hexadecane are too far from four carbons and an oxygen.
+    assert ranked.tolist() == [0, 1]
+    assert known().nearest(predicted(BUTYLAMINE), Formula.parse("C4H10O")).tolist() == [1, 0]
+
+
+def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
+    molecules, formula = known().molecules, Formula.parse("C4H11NO")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        chance = rng.random(4096).astype(np.float32)
+        bits = [molecules.fingerprint_bits(row) for row in (0, 1)]
+        common = [chance[own].sum() for own in bits]
+        like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
+
+        assert known().nearest(chance, formula).tolist() == (
+            [0, 1] if like[0] > like[1] else [1, 0]
+        )
+
+
+def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
+    pair = Analogues(molecules_of("CCCCCO", "CCCCCCO"))
+    chance = np.full(4096, 0.5, np.float32)  # says nothing
+
+    assert pair.nearest(chance, Formula.parse("C5H12O")).tolist() == [0, 1]
+    assert pair.nearest(chance, Formula.parse("C6H14O")).tolist() == [1, 0]
+
+
+def test_where_no_molecule_is_near_nothing_starts():
+    formula = Formula.parse("C30H50O20")
+
+    assert known().starts(torch.from_numpy(predicted(NAPHTHOL)), formula, 4, 0) is None
+
+
+def test_an_isomer_starts_as_it_is():
+    isomers = Analogues(molecules_of(BUTANOL))
+
+    start = isomers.starts(torch.from_numpy(predicted("CCOCC")), Formula.parse("C4H10O"), 3, 0)
+
+    own, kind = isomers.molecules.bonds(0)
+    expected = torch.zeros(10, dtype=torch.int64)
+    expected[own] = torch.from_numpy(kind.astype(np.int64))
+    assert start.tolist() == [expected.tolist()] * 3
+
+
+def bonds_of(bond_class, n):
+    low, high = np.triu_indices(n, 1)
+    on = np.flatnonzero(bond_class)
+    return list(zip(low[on].tolist(), high[on].tolist(), bond_class[on].tolist(), strict=True))
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_molecule_is_put_on_the_atoms_of_a_formula(seed):
+    rng = np.random.default_rng(seed)
+    graph = graph_of(made_molecules(1, seed=seed % 1000), 0)
+    counts = rng.integers(0, 5, N_HEAVY) * (rng.random(N_HEAVY) < 0.4)
+    counts[0] += 1 + rng.integers(8)
+    atoms = np.repeat(np.arange(N_HEAVY), counts)
+
+    bond_class = fitted(graph, atoms, rng)
+
+    own = np.bincount(graph.element, minlength=N_HEAVY)
+    got = bonds_of(bond_class, len(atoms))
+    # Bonds are bonds of the molecule between the same elements, none of them twice.
+    left = [
+        (*sorted(graph.element[pair]), kind)
+        for pair, kind in zip(graph.pair, graph.kind, strict=True)
+    ]
+    for low, high, kind in got:
+        left.remove((*sorted((atoms[low], atoms[high])), kind))
+    # All of them where the formula has room for every atom.
+    if (own <= counts).all():
+        assert not left
+    met = {atom for low, high, _ in got for atom in (low, high)}
+    assert len(met) <= np.minimum(own, counts).sum()
+
+
+def test_atoms_of_an_element_keep_their_order():
+    graph = graph_of(molecules_of("CCCCO"), 0)
+
+    for seed in range(20):
+        bonds = bonds_of(fitted(graph, np.zeros(9, np.int64), np.random.default_rng(seed)), 9)
+
+        chain = [low for low, _, _ in bonds] + [high for _, high, _ in bonds]
+        ranks = {atom: rank for rank, atom in enumerate(sorted(set(chain)))}
+        same = {(ranks[low], ranks[high]) for low, high, _ in bonds}
+        assert same == {tuple(p) for p in graph.pair.tolist() if max(p) < 4}
+
+
+def test_ends_of_chains_are_cut_off_before_what_holds_the_rest_together():
+    graph = graph_of(molecules_of("CCCCCCc1ccccc1"), 0)
+
+    for seed in range(20):
+        bonds = bonds_of(fitted(graph, np.zeros(7, np.int64), np.random.default_rng(seed)), 7)
+
+        assert [kind for *_, kind in bonds].count(4) == 6  # the ring is whole
+        assert len(bonds) == 7
+
+
+def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
+    molecules = molecules_of(*KNOWN, fold=[0, 1, 0, 0])
+
+    kept = known_molecules(molecules, max_atoms=11)
+    again = Analogues.of(kept.tensors())
+
+    assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
+    assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
+    for row, own in enumerate((0, 2)):
+        for name in ("atom_class", "fingerprint_bits"):
+            expected = getattr(molecules, name)(own)
+            np.testing.assert_array_equal(getattr(again.molecules, name)(row), expected)
+        for got, expected in zip(again.molecules.bonds(row), molecules.bonds(own), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_no_known_molecules_at_all_are_refused():
+    with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
+        known_molecules(molecules_of(*KNOWN), max_atoms=2)
+
+
+def test_tensors_of_something_else_are_refused():
+    with pytest.raises(WeightsError, match=r"'n_bonds' of analogues.*weights analogues"):
+        Analogues.of({"atom_counts": torch.zeros(2, 3)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return stirred(small_settings(layers=1))
+
+
+def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypatch=None):
+    """What was drawn, and the tasks that were drawn from."""
+    tasks = []
+    generator = ModelGenerator(model, cpu(), analogues=analogues)
+    if monkeypatch is not None:
+        plain = sampler.sample
+
+        def noted(denoise, task, *rest):
+            tasks.append(task)
+            return plain(denoise, task, *rest)
+
+        monkeypatch.setattr("duallgd_cli.predict.drawing.sample", noted)
+    chance = torch.from_numpy(predicted(BUTANOL))
+    samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
+    return samples, tasks
+
+
+def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change(
+    model, monkeypatch
+):
+    without, _ = drawn(model)
+    partly, tasks = drawn(model, analogues=known(), monkeypatch=monkeypatch)
+
+    fresh, more, less = tasks
+    assert fresh.start is None
+    assert [task.noise.samples for task in tasks] == [6, 2, 2]
+    assert more.start.shape == less.start.shape == (2, 15)
+    # A quarter and a tenth of the way to pure noise.
+    assert (more.plan.timesteps[0], less.plan.timesteps[0]) == (125, 45)
+    assert len({task.noise.seed for task in tasks}) == 3
+    assert len(partly.bond_class) == len(partly.log_likelihood) == 10
+    torch.testing.assert_close(partly.bond_class[:6], without.bond_class[:6])
+    assert not torch.equal(partly.bond_class[6:], without.bond_class[6:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "formula"),
+    [
+        ({"analogue_share": 0.0}, "C4H11NO"),
+        ({"samples": 1, "analogue_share": 0.9}, "C4H11NO"),
+        ({"steps": 1}, "C4H11NO"),  # a plan that only visits pure noise
+        ({}, "CHCl3"),  # nothing is near
+    ],
+)
+def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, changes, formula):
+    settings = replace(SETTINGS, **changes)
+
+    with_known, _ = drawn(model, settings, known(), formula)
+
+    without, _ = drawn(model, settings, None, formula)
+    torch.testing.assert_close(with_known.bond_class, without.bond_class)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_share_that_leaves_none_from_pure_noise_is_refused(share):
+    with pytest.raises(ConfigError, match="analogue_share must be 0 to below 1"):
+        SamplingSettings(analogue_share=share)

@@ -1,0 +1,91 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import duallgd_cli
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.finished import FinishedRun
+from duallgd_cli.predict.outputs import predictions
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.spectra.reading import read
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import stub_model
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    return mgf(
+        tmp_path / "in.mgf",
+        block(ASPIRIN, feature_id="1"),
+        block(CAFFEINE, formula=None),
+        block(ALANINE, mslevel="1"),
+        block(ASPIRIN, feature_id="1", scale=0.3),
+    )
+
+
+def test_python_gives_what_the_command_line_writes(spectra, tmp_path):
+    request = PredictRequest((spectra,), str(tmp_path / "out.csv"), settings=SETTINGS)
+    predict(request, stub_model())
+    written = list(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
+
+    found = predict_spectra(stub_model(), spectra, SETTINGS)
+
+    assert [untimed(one) for one in found] == [untimed(one) for one in written]
+
+
+def untimed(prediction):
+    hypotheses = tuple(replace(outcome, seconds=0.0) for outcome in prediction.hypotheses)
+    return replace(prediction, seconds=0.0, hypotheses=hypotheses)
+
+
+def test_spectra_in_memory_are_predicted_in_order(spectra):
+    in_memory = predict_spectra(stub_model(), list(read(spectra)), SETTINGS)
+
+    assert [one.source.index for one in in_memory] == [0, 1, 3]
+    assert [one.status for one in in_memory] == ["ok", "no_formula", "ok"]
+
+
+def test_spectra_that_say_the_same_place_are_told_apart(spectra):
+    first = next(iter(read(spectra)))
+
+    found = predict_spectra(stub_model(), [first, first, first], replace(SETTINGS, group_by="none"))
+
+    assert [one.source.index for one in found] == [0, 1, 2]
+    assert found[0].candidates == found[1].candidates == found[2].candidates
+
+
+def test_the_callers_mistakes_are_errors(spectra, tmp_path):
+    with pytest.raises(MissingInputError):
+        predict_spectra(stub_model(), tmp_path / "absent.mgf")
+    wrong = replace(SETTINGS, formula="C2H6O", formula_column="F")
+    with pytest.raises(UsageError, match="exclude each other"):
+        predict_spectra(stub_model(), spectra, wrong)
+
+
+def test_no_spectra_give_no_predictions():
+    assert predict_spectra(stub_model(), []) == []
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = (
+        "import sys, duallgd_cli; "
+        "print([m for m in ('torch', 'rdkit', 'matchms', 'numpy') if m in sys.modules])"
+    )
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_package_offers_load_and_predict_spectra():
+    assert duallgd_cli.predict_spectra is predict_spectra
+    assert callable(duallgd_cli.load)
+    with pytest.raises(AttributeError, match="no attribute 'absent'"):
+        duallgd_cli.absent  # noqa: B018

@@ -1,0 +1,254 @@
+import numpy as np
+import pytest
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.predict import assembly
+from duallgd_cli.predict.assembly import collect, distinct, fingerprint_agreement, read_matrices
+from duallgd_cli.predict.generation import Generated, OutOfTimeError
+from duallgd_cli.predict.workers import Workers
+
+ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
+IMPOSSIBLE = None
+
+
+def drawn(*smiles, log_likelihood=None, log_prob=None, fingerprint=None):
+    """Samples that are these molecules; None stands for a matrix without bonds."""
+    parts = [None if text is None else disassemble(identity.parse_smiles(text)) for text in smiles]
+    formula = next(part.formula for part in parts if part is not None)
+    n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
+    rows = [np.zeros(n_pairs, np.int8) if part is None else part.bond_class for part in parts]
+    likelihood = np.arange(len(rows)) if log_likelihood is None else log_likelihood
+    return formula, Generated(
+        np.array(rows, dtype=np.int8), np.array(likelihood, np.float32), log_prob, fingerprint
+    )
+
+
+def assembled(formula, generated):
+    matrices, place = distinct(formula, generated)
+    return collect(generated, read_matrices(matrices), place)
+
+
+def key(smiles):
+    return identity.inchikey(identity.parse_smiles(smiles))
+
+
+def test_equal_molecules_are_counted_and_their_likelihoods_averaged():
+    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN, log_likelihood=[-1, -5, -3])
+
+    structures, tallies = assembled(formula, generated)
+
+    by_key = {structure.inchikey: structure for structure in structures}
+    assert by_key[key(ASPIRIN)].samples == 2
+    assert by_key[key(ASPIRIN)].log_likelihood == -2
+    assert by_key[key(ISOMER)].samples == 1
+    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (3, 3, 2)
+    assert tallies.rejected == {}
+
+
+def test_every_sample_is_accounted_for_once():
+    formula, generated = drawn(ASPIRIN, IMPOSSIBLE, IMPOSSIBLE, ISOMER)
+
+    _, tallies = assembled(formula, generated)
+
+    assert tallies.rejected == {"disconnected": 2}
+    assert tallies.assembled + tallies.repaired + sum(tallies.rejected.values()) == 4
+
+
+def test_every_structure_has_the_requested_formula():
+    formula, generated = drawn(ASPIRIN, ISOMER)
+
+    structures, _ = assembled(formula, generated)
+
+    for structure in structures:
+        assert formula_of(identity.parse_smiles(structure.smiles)) == formula
+
+
+def broken_aspirin():
+    """Aspirin without its ester bond, and log-probabilities that still point to aspirin."""
+    formula, generated = drawn(ASPIRIN)
+    right = generated.bond_class[0].astype(np.int64)
+    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
+    log_prob[0, np.arange(right.size), right] = -0.01
+    oxygen = np.flatnonzero(formula.atom_class == 2)
+    low, high = np.triu_indices(formula.n_heavy, 1)
+    # Cut one bond of the oxygen that has two: the graph falls apart.
+    single = np.array([right[((low == o) | (high == o))].sum() for o in oxygen])
+    n_bonds = np.array([np.count_nonzero(right[((low == o) | (high == o))]) for o in oxygen])
+    ester = oxygen[(single == 2) & (n_bonds == 2)][0]
+    cut = np.flatnonzero(((low == ester) | (high == ester)) & (right > 0))[0]
+    broken = right.copy()
+    broken[cut] = 0
+    return formula, broken.astype(np.int8), log_prob
+
+
+def test_a_sample_that_fails_is_repaired_and_says_so():
+    formula, broken, log_prob = broken_aspirin()
+    generated = Generated(broken[None], np.zeros(1, np.float32), log_prob)
+
+    structures, tallies = assembled(formula, generated)
+
+    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
+    assert (structures[0].samples, structures[0].repaired) == (1, 1)
+    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (0, 1, {})
+
+
+def test_without_log_probabilities_nothing_is_repaired():
+    formula, broken, _ = broken_aspirin()
+
+    structures, tallies = assembled(formula, Generated(broken[None], np.zeros(1, np.float32)))
+
+    assert structures == ()
+    assert tallies.rejected == {"disconnected": 1}
+
+
+def aspirin_with_a_single_bond_for_a_double_one():
+    """All valences hold, but two hydrogens are missing: only rare kinds of atoms make them up."""
+    formula, generated = drawn(ASPIRIN)
+    right = generated.bond_class[0].astype(np.int64)
+    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
+    log_prob[0, np.arange(right.size), right] = -0.01
+    wrong = right.copy()
+    wrong[np.flatnonzero(right == 2)[0]] = 1
+    return formula, wrong.astype(np.int8)[None], log_prob
+
+
+def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_carbocation():
+    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
+
+    structures, tallies = assembled(formula, Generated(wrong, np.zeros(1, np.float32), log_prob))
+
+    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
+    assert (tallies.assembled, tallies.repaired) == (0, 1)
+
+
+@pytest.mark.parametrize("has_log_prob", [True, False])
+def test_rare_kinds_of_atoms_are_the_last_resort(monkeypatch, has_log_prob):
+    monkeypatch.setattr(assembly, "repair", lambda *_: None)
+    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
+
+    structures, tallies = assembled(
+        formula, Generated(wrong, np.zeros(1, np.float32), log_prob if has_log_prob else None)
+    )
+
+    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (1, 0, {})
+    assert all(formula_of(identity.parse_smiles(one.smiles)) == formula for one in structures)
+    assert any("+]" in one.smiles for one in structures)
+
+
+def test_a_sample_that_assembles_is_never_repaired(monkeypatch):
+    monkeypatch.setattr(assembly, "repair", lambda *_: pytest.fail("repair was asked"))
+    formula, generated = drawn(ASPIRIN)
+    log_prob = np.zeros((*generated.bond_class.shape, 5), np.float16)
+
+    structures, _ = assembled(
+        formula, Generated(generated.bond_class, generated.log_likelihood, log_prob)
+    )
+
+    assert structures[0].repaired == 0
+
+
+def test_further_readings_of_a_matrix_are_structures_without_samples():
+    formula, generated = drawn(
+        "c1ccc2[nH]ncc2c1", log_likelihood=[-4]
+    )  # 1H-indazole or 2H-indazole
+
+    structures, tallies = assembled(formula, generated)
+
+    assert tallies.assembled == 1
+    assert sum(structure.samples for structure in structures) == 1
+    for structure in structures:
+        assert structure.samples + structure.alternatives == 1
+        assert structure.log_likelihood == -4
+
+
+def test_the_order_of_the_samples_changes_nothing():
+    formula, generated = drawn(ASPIRIN, ISOMER, IMPOSSIBLE, ASPIRIN)
+    backwards = Generated(generated.bond_class[::-1], generated.log_likelihood[::-1])
+
+    assert assembled(formula, generated) == assembled(formula, backwards)
+
+
+def test_permuted_atoms_give_the_same_structures():
+    formula, generated = drawn(ASPIRIN, ISOMER)
+    atoms = np.arange(formula.n_heavy)
+    rng = np.random.default_rng(0)
+    permuted = []
+    for row in generated.bond_class:
+        order = np.concatenate(
+            [rng.permutation(atoms[formula.atom_class == e]) for e in np.unique(formula.atom_class)]
+        )
+        dense = np.zeros((atoms.size, atoms.size), np.int8)
+        dense[np.triu_indices(atoms.size, 1)] = row
+        dense = (dense + dense.T)[order][:, order]
+        permuted.append(dense[np.triu_indices(atoms.size, 1)])
+
+    again = assembled(formula, Generated(np.array(permuted), generated.log_likelihood))
+
+    assert again == assembled(formula, generated)
+
+
+def test_agreement_is_highest_for_the_most_probable_bits():
+    probability = np.full(4096, 0.01, np.float32)
+    probability[[3, 9]] = 0.9
+    right, wrong = np.array([3, 9], np.uint16), np.array([4], np.uint16)
+
+    exact, soft = fingerprint_agreement(right, probability)
+    worse, less = fingerprint_agreement(wrong, probability)
+
+    assert exact == pytest.approx(0, abs=1e-9)
+    assert worse < exact
+    assert soft == pytest.approx(1.8 / (4094 * 0.01 + 2), rel=1e-5)
+    assert less < soft
+
+
+def test_agreement_with_certain_probabilities_is_finite_and_exact():
+    probability = np.zeros(4096, np.float32)
+    probability[7] = 1
+
+    log_likelihood, tanimoto = fingerprint_agreement(np.array([7], np.uint16), probability)
+
+    assert log_likelihood == 0
+    assert 0.7 < tanimoto <= 1
+
+
+def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
+    probability = np.full(4096, 0.02, np.float32)
+    probability[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
+    formula, generated = drawn(ASPIRIN, ISOMER, fingerprint=probability)
+
+    structures, _ = assembled(formula, generated)
+
+    scores = {structure.inchikey: structure.fingerprint_tanimoto for structure in structures}
+    assert scores[key(ASPIRIN)] > scores[key(ISOMER)]
+    assert all(structure.fingerprint_log_likelihood <= 0 for structure in structures)
+
+
+def test_assembly_stops_when_its_time_is_up():
+    formula, generated = drawn(ASPIRIN, ISOMER)
+    matrices, _ = distinct(formula, generated)
+    hurried = assembly.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
+
+    with pytest.raises(OutOfTimeError):
+        read_matrices(hurried)
+
+
+@pytest.mark.slow
+def test_several_processes_read_what_one_reads():
+    formula, generated = drawn(ASPIRIN, ISOMER, IMPOSSIBLE)
+    matrices, place = distinct(formula, generated)
+
+    with Workers(2) as workers:
+        readings = workers.submit(matrices)()
+
+    assert collect(generated, readings, place) == assembled(formula, generated)
+
+
+@pytest.mark.slow
+def test_time_that_is_up_in_another_process_is_seen_here():
+    formula, generated = drawn(ASPIRIN, ISOMER)
+    matrices, _ = distinct(formula, generated)
+    hurried = assembly.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
+
+    with Workers(2) as workers, pytest.raises(OutOfTimeError):
+        workers.submit(hurried)()

@@ -1,0 +1,209 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli.predict.calibration import (
+    ScoredCase,
+    cross_validate,
+    fit,
+    fit_calibration,
+    fit_ranking,
+    logistic,
+    scored_case,
+)
+from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.ranking import FEATURES, Drawn, RankingModel, sigmoid
+from tests.unit.predict.test_ranking import outcome, structure
+
+TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+
+def synthetic(count, seed=0, present=1.0, n_candidates=20):
+    """Spectra whose right candidate is drawn from the softmax of the true weights."""
+    rng = np.random.default_rng(seed)
+    cases = []
+    for number in range(count):
+        features = np.zeros((n_candidates, len(FEATURES)))
+        features[:, 0] = np.log(rng.integers(1, 30, n_candidates) / 100)
+        features[:, 1] = rng.normal(-1, 0.5, n_candidates)
+        features[:, 2] = rng.normal(-3, 1, n_candidates)  # says nothing
+        features[:, 3] = rng.uniform(0, 0.6, n_candidates)
+        scores = features @ TRUE
+        chance = np.exp(scores - np.logaddexp.reduce(scores))
+        is_right = np.zeros(n_candidates, dtype=bool)
+        if rng.random() < present:
+            is_right[rng.choice(n_candidates, p=chance)] = True
+        keys = tuple(f"{place:014d}" for place in range(n_candidates))
+        cases.append(
+            ScoredCase(
+                features, is_right, keys, f"M{number // 3:013d}", Drawn(20), np.zeros(n_candidates)
+            )
+        )
+    return cases
+
+
+def test_the_true_weights_are_found_again():
+    model = fit_ranking(synthetic(1000))
+
+    assert model.log_share == pytest.approx(1.5, abs=0.15)
+    assert model.log_likelihood == pytest.approx(0.8, abs=0.2)
+    assert model.fingerprint_tanimoto == pytest.approx(6.0, abs=0.6)
+    assert model.fingerprint_log_likelihood == pytest.approx(0.0, abs=0.1)
+
+
+def test_a_feature_that_never_varies_keeps_its_weight():
+    model = fit_ranking(synthetic(100), RankingModel(log_prior=0.4))
+
+    assert model.log_prior == 0.4
+
+
+def test_spectra_without_the_truth_do_not_move_the_weights():
+    cases = synthetic(200)
+    hopeless = [replace(case, is_right=np.zeros_like(case.is_right)) for case in synthetic(50, 1)]
+
+    mixed, clean = fit_ranking([*cases, *hopeless]), fit_ranking(cases)
+
+    assert mixed.weights == pytest.approx(clean.weights)
+
+
+def test_with_no_truth_at_all_the_start_is_kept():
+    start = RankingModel(log_share=0.3)
+
+    assert fit_ranking(synthetic(5, present=0.0), start) == start
+    assert fit_ranking([], start) == start
+    assert fit_calibration([], start) == start
+
+
+def test_the_order_of_the_spectra_does_not_matter():
+    cases = synthetic(60)
+
+    assert fit(cases).weights == pytest.approx(fit(cases[::-1]).weights, rel=1e-6)
+
+
+def test_a_right_candidate_outweighs_all_that_are_like_it():
+    likeness = np.array([0.9, 1.0, 0.3])
+    right = ScoredCase(
+        np.zeros((3, len(FEATURES))), np.arange(3) == 1, ("a", "b", "c"), "M", Drawn(20), likeness
+    )
+    wrong = replace(right, is_right=np.zeros(3, bool))
+
+    assert right.wanted.sum() == pytest.approx(1)
+    assert right.wanted[1] > 0.8
+    assert wrong.wanted[1] < 0.8  # equal bits, another molecule
+    assert right.weight > 10 * wrong.weight
+    assert not replace(wrong, likeness=np.zeros(3)).wanted.any()
+
+
+def test_candidates_like_the_truth_teach_where_it_is_absent():
+    rng = np.random.default_rng(0)
+    hopeless = [replace(case, is_right=np.zeros_like(case.is_right)) for case in synthetic(300)]
+    alike = [replace(one, likeness=0.3 + 0.5 * one.features[:, 3]) for one in hopeless]
+    noise = [replace(one, likeness=rng.uniform(0.3, 0.6, 20)) for one in hopeless]
+
+    fitted, unmoved = fit_ranking(alike), fit_ranking(noise)
+
+    assert fitted.fingerprint_tanimoto > unmoved.fingerprint_tanimoto + 1
+
+
+def test_sharpness_undoes_a_change_of_units():
+    cases = synthetic(500)
+    model = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
+    double = replace(model, **dict(zip(FEATURES, 2 * TRUE, strict=True)))
+
+    one, half = (fit_calibration(cases, given).sharpness for given in (model, double))
+
+    assert one == pytest.approx(1.0, abs=0.1)
+    assert half == pytest.approx(0.5, abs=0.1)
+
+
+def test_few_spectra_stay_near_the_start():
+    start = RankingModel()
+
+    model = fit_ranking(synthetic(2), start)
+
+    assert np.abs(model.weights - start.weights).max() < 1.5
+
+
+def test_a_known_logistic_curve_is_found():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(-3, 2, 40_000)
+    happened = rng.random(scores.size) < sigmoid(1.3 * scores - 0.5)
+
+    intercept, slope = logistic(np.stack([np.ones_like(scores), scores], 1), happened)
+
+    assert slope == pytest.approx(1.3, abs=0.06)
+    assert intercept == pytest.approx(-0.5, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("scores", "happened"),
+    [
+        ([0.0, 1.0, 2.0], [False, False, False]),
+        ([0.0, 1.0, 2.0], [True, True, True]),
+        ([0.0, 1.0, 2.0], [False, False, True]),
+        ([1.0, 1.0], [False, True]),
+        ([5.0], [True]),
+    ],
+)
+def test_a_logistic_curve_is_finite_on_degenerate_data(scores, happened):
+    told = np.stack([np.ones(len(scores)), scores], 1)
+
+    weights = logistic(told, np.array(happened))
+
+    chance = sigmoid(told @ weights)
+    assert np.isfinite(weights).all()
+    assert ((chance > 0) & (chance < 1)).all()
+    assert (np.diff(chance) >= -1e-9).all()
+
+
+def test_calibrated_confidence_is_reliable_on_unseen_spectra():
+    validation = cross_validate(synthetic(500, seed=2, present=0.6))
+
+    assert validation.candidates.calibration_error < 0.01
+    assert validation.candidates.brier < validation.candidates.base_brier
+    assert validation.first_ten.calibration_error < 0.06
+    assert 0.1 < validation.top1 < validation.top10 < 0.62
+    covered = [
+        one.observed_low <= one.predicted <= one.observed_high for one in validation.first.bins
+    ]
+    assert sum(covered) >= len(covered) - 1
+
+
+def test_a_spectrum_without_candidates_counts_as_wrong():
+    empty = ScoredCase(
+        np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY", Drawn(), np.zeros(0)
+    )
+    cases = synthetic(30)
+
+    with_empty, without = cross_validate([*cases, *[empty] * 30]), cross_validate(cases)
+
+    assert with_empty.top10 == pytest.approx(without.top10 / 2)
+    assert with_empty.first.count == 60
+
+
+def test_validation_needs_spectra():
+    with pytest.raises(ValueError, match="no spectra"):
+        cross_validate([])
+
+
+def test_a_case_is_scored_with_its_truth_by_first_block():
+    outcomes = (outcome(structure("A", 10), structure("B", 3)), outcome(structure("A", 5)))
+
+    scored = scored_case(Case(0, (), outcomes), "BXXXXXXXXXXXXX", RankingModel())
+
+    assert scored.features.shape == (2, len(FEATURES))
+    assert scored.is_right.tolist() == [False, True]
+    assert scored.features[0, 0] == pytest.approx(np.log(0.1))
+
+
+def test_a_spectrum_whose_samples_agree_is_trusted_more_once_that_was_seen_to_help():
+    cases = synthetic(600, seed=4, present=0.5)
+    agreeing = [
+        replace(case, drawn=Drawn(20, *((-0.5, -2.0) if case.is_right.any() else (-3.0, -0.3))))
+        for case in cases
+    ]
+
+    with_counts, without = cross_validate(agreeing), cross_validate(cases)
+
+    assert with_counts.first_ten.brier < 0.5 * without.first_ten.brier

@@ -1,0 +1,176 @@
+"""Evidence beside the samples: what a hand computes, on parts and peaks typed from chemistry."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.elements import HYDROGEN
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.fragment_model import FragmentModel
+from duallgd_cli.predict.evidence import Evidence, EvidenceModel, Witness
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
+
+N_BITS = 4096
+NO_BITS = np.zeros(0, np.uint16)
+CHANCE = np.exp(-4)
+
+
+def arrays_of(network, log_prevalence=None):
+    """What a weights file holds of a fragment model and a table."""
+    arrays = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    table = np.zeros(N_BITS, np.float32) if log_prevalence is None else log_prevalence
+    return arrays | {"log_prevalence": table}
+
+
+def even_model(log_odds):
+    """Gives every fragment with every number of hydrogens the same log-odds."""
+    torch.manual_seed(1)
+    network = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
+    torch.nn.init.constant_(network.presence.bias, log_odds)
+    return EvidenceModel.of(arrays_of(network))
+
+
+def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier=0):
+    """A spectrum explained by these fragment ions."""
+    k = len(fragments)
+    subformula = np.array([Formula.parse(text).array for text in fragments], np.int16)
+    spectrum = Spectrum(Source("made.mgf", 0), "made", np.ones(k), np.ones(k))
+    return AnnotatedSpectrum(
+        hypothesis=Hypothesis(Feature((spectrum,)), Formula.parse(formula), BY_NAME[adduct]),
+        subformula=subformula.reshape(k, HYDROGEN + 1),
+        intensity=np.ones(k, np.float32),
+        ppm=np.zeros(k, np.float32),
+        mz=np.ones(k, np.float32),
+        share=np.ones(k, np.float32),
+        carrier=np.full(k, carrier, np.int8),
+        energy_ev=np.full(k, energy, np.float32),
+        n_peaks=k,
+        n_explained=k,
+        explained_intensity=1.0,
+    )
+
+
+def asked(model, seen, smiles="CCO"):
+    mol = identity.parse_smiles(smiles)
+    return Witness.of(model, seen).ask(disassemble(mol), identity.fingerprint(mol))
+
+
+def test_the_network_in_plain_arrays_is_the_network():
+    torch.manual_seed(1)
+    network = FragmentModel(N_INPUTS, len(SHIFTS), width=8).eval()
+    torch.nn.init.normal_(network.presence.weight)
+    features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
+
+    got = EvidenceModel.of(arrays_of(network)).log_odds(features)
+
+    with torch.inference_mode():
+        expected, _ = network(torch.from_numpy(features))
+    np.testing.assert_allclose(got, expected.numpy(), atol=1e-5)
+
+
+def test_familiarity_is_the_mean_log_share_of_the_bits():
+    bits = identity.fingerprint(identity.parse_smiles("CCO"))
+    table = np.full(N_BITS, -9, np.float32)
+    table[bits] = np.linspace(-3, -1, len(bits))
+    network = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
+
+    got = asked(EvidenceModel.of(arrays_of(network, table)), annotated("C2H5"))
+
+    assert got.familiarity == pytest.approx(-2, abs=1e-4)
+
+
+def test_peaks_count_as_on_paper():
+    """Ethanol has six fragments of eleven hydrogen counts each: 66 places, each of chance 1/2.
+
+    C2H5+ is one of them, C2H3O+ none: it would need all atoms and has fewer hydrogens than a
+    fragment may lack... but the whole molecule less four, which is in reach.
+    """
+    got = asked(even_model(0.0), annotated("C2H5", "C2H3O"))
+
+    n_places, n_found = 6 * len(SHIFTS), 2
+    assert got.peaks_found == pytest.approx(n_found * (np.log(0.5) - np.log(CHANCE)), abs=1e-4)
+    assert got.peaks_missed == pytest.approx((n_places - n_found) * np.log(0.5), abs=1e-3)
+
+
+def test_the_molecule_that_has_the_fragments_is_the_better_witnessed():
+    seen = annotated("C2H5", "C2H3", formula="C2H6O")
+
+    ethanol, ether = (asked(even_model(-2.0), seen, smiles) for smiles in ("CCO", "COC"))
+
+    assert ethanol.peaks_found > ether.peaks_found == 0
+
+
+def test_collision_energies_count_alike_however_many_peaks_they_have():
+    low, high = annotated("C2H5", energy=10.0), annotated("C2H5", "HO", "CH3", energy=40.0)
+    names = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
+    both = {name: np.concatenate([getattr(low, name), getattr(high, name)]) for name in names}
+
+    one, other = (asked(even_model(-1.0), seen) for seen in (low, high))
+    together = asked(even_model(-1.0), replace(low, **both))
+
+    assert together.peaks_found == pytest.approx(
+        (one.peaks_found + other.peaks_found) / 2, abs=1e-3
+    )
+
+
+def test_unknown_energies_are_one_energy():
+    seen = annotated("C2H5", "HO", energy=float("nan"))
+
+    got = asked(even_model(0.0), seen)
+
+    assert got.peaks_found == pytest.approx(2 * (np.log(0.5) + 4), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        annotated("C2H5", adduct="[M+Na]+"),  # fragments of sodium adducts are not understood
+        annotated("C2H5", carrier=1),
+        annotated(),
+    ],
+)
+def test_a_spectrum_that_says_nothing_leaves_familiarity(seen):
+    got = asked(even_model(0.0), seen)
+
+    assert got == Evidence(familiarity=0.0, peaks_found=0.0, peaks_missed=0.0)
+
+
+def test_a_molecule_without_bonds_has_no_fragments():
+    methane = disassemble(identity.parse_smiles("C"))
+
+    got = Witness.of(even_model(0.0), annotated("CH3", formula="CH4")).ask(methane, NO_BITS)
+
+    assert got == Evidence(0.0, 0.0, 0.0)
+
+
+def test_a_witness_says_the_same_in_another_process():
+    witness = Witness.of(even_model(-1.0), annotated("C2H5", "HO"))
+    mol = identity.parse_smiles("CCO")
+
+    there = pickle.loads(pickle.dumps(witness)).ask(disassemble(mol), identity.fingerprint(mol))
+
+    assert there == witness.ask(disassemble(mol), identity.fingerprint(mol))
+
+
+def test_weights_with_half_of_the_evidence_are_refused():
+    arrays = arrays_of(FragmentModel(N_INPUTS, len(SHIFTS), width=8))
+    del arrays["log_prevalence"]
+
+    with pytest.raises(WeightsError, match="log_prevalence"):
+        EvidenceModel.of(arrays)
+
+
+def test_evidence_of_other_features_is_refused_in_a_sentence():
+    """Weights of an earlier release, whose fragments were described otherwise."""
+    arrays = arrays_of(FragmentModel(N_INPUTS - 2, len(SHIFTS), width=8))
+
+    with pytest.raises(WeightsError, match=r"another version.*'duallgd weights evidence'"):
+        EvidenceModel.of(arrays)

@@ -1,0 +1,94 @@
+"""Ranking and calibration fitted on a finished run, and stored in a weights file."""
+
+from dataclasses import replace
+
+import pytest
+
+from duallgd_cli.checkpoint.format import Checkpoint, load, save, sha256
+from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.predict.fitting import fit_weights_file
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+from tests.made_training import small_model
+from tests.stub_model import stub_model
+
+KEYS = ("QNAYBMKLOCPYGJ", "BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH")
+
+
+@pytest.fixture
+def weights(tmp_path):
+    model = small_model()
+    path = tmp_path / "w.safetensors"
+    save(path, Checkpoint(model.settings, dict(model.state_dict()), {"step": 7}))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, weights):
+    """Predictions of three spectra with the stand-in, said to be made with the weights."""
+    spectra = mgf(tmp_path / "s.mgf", block(ALANINE), block(ASPIRIN), block(CAFFEINE))
+    settings = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
+    model = replace(stub_model(), sha256=sha256(weights))
+    predict(PredictRequest((str(spectra),), str(tmp_path / "out.csv"), settings=settings), model)
+    return tmp_path / "out.csv"
+
+
+def truth(tmp_path, keys=KEYS):
+    path = tmp_path / "truth.tsv"
+    path.write_text("identifier\tinchikey\n" + "".join(f"{k}\t{k}\n" for k in keys), "utf-8")
+    return path
+
+
+def test_the_fit_is_stored_and_the_weights_stay(tmp_path, weights, run):
+    out = tmp_path / "fitted.safetensors"
+
+    fitted = fit_weights_file(weights, run, truth(tmp_path), out)
+
+    stored = load(out)
+    assert fitted.n_spectra == 3
+    assert parse(RankingModel, stored.ranking) == fitted.ranking
+    assert stored.record["step"] == 7
+    assert "brier" in stored.record["ranking_validation"]["candidates"]
+    assert stored.tensors.keys() == load(weights).tensors.keys()
+
+
+def test_a_run_of_other_weights_is_refused(tmp_path, weights, run):
+    other = tmp_path / "other.safetensors"
+    save(other, replace(load(weights), record={"step": 8}))
+
+    with pytest.raises(UsageError, match="was predicted with other weights"):
+        fit_weights_file(other, run, truth(tmp_path), tmp_path / "out.safetensors")
+
+
+def test_a_truth_of_another_length_is_refused(tmp_path, weights, run):
+    with pytest.raises(UsageError, match="the run has 3 spectra, the truth 2 rows"):
+        fit_weights_file(weights, run, truth(tmp_path, KEYS[:2]), tmp_path / "out.safetensors")
+
+
+def test_an_absent_truth_is_named(tmp_path, weights, run):
+    with pytest.raises(MissingInputError, match=r"none\.tsv does not exist"):
+        fit_weights_file(weights, run, tmp_path / "none.tsv", tmp_path / "out.safetensors")
+
+
+def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
+    path = tmp_path / "known.tsv"
+    smiles = ("CC(N)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
+    rows = "".join(f"{key}\t{text}\n" for key, text in zip(KEYS, smiles, strict=True))
+    path.write_text("inchikey\tsmiles\n" + rows, "utf-8")
+
+    by_key = fit_weights_file(weights, run, truth(tmp_path), tmp_path / "a.safetensors")
+    alike = fit_weights_file(weights, run, path, tmp_path / "b.safetensors")
+
+    assert alike.n_spectra == by_key.n_spectra
+    assert alike.ranking != by_key.ranking
+
+
+def test_a_structure_of_the_truth_that_cannot_be_read_is_named(tmp_path, weights, run):
+    path = tmp_path / "odd.tsv"
+    path.write_text("inchikey\tsmiles\n" + "".join(f"{key}\tC1CC(\n" for key in KEYS), "utf-8")
+
+    with pytest.raises(UsageError, match=r"C1CC\(.*mend or empty that cell"):
+        fit_weights_file(weights, run, path, tmp_path / "out.safetensors")

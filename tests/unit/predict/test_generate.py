@@ -1,0 +1,316 @@
+"""The trained network behind the generator's seam: honest, chunked, timed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.checkpoint.format import Checkpoint, save, sha256
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.predict.generate import (
+    BYTES_PER_PAIR,
+    Deadline,
+    ModelGenerator,
+    chunk_size,
+    formula_condition,
+    load_model,
+)
+from duallgd_cli.predict.generation import OutOfTimeError
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
+from tests.made_graphs import small_settings, stirred
+from tests.made_training import cpu
+
+CPU = torch.device("cpu")
+SETTINGS = SamplingSettings(steps=4, samples=7)
+FORMULA = Formula.parse("C4H7NO2S")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return stirred(small_settings())
+
+
+@pytest.fixture(scope="module")
+def generator(model):
+    return ModelGenerator(model, cpu())
+
+
+def annotated(formula="C4H7NO2S", n_rows=4, seed=1):
+    rng = np.random.default_rng(seed)
+    mz = np.sort(rng.random(n_rows) * 100 + 50)
+    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, np.ones(n_rows))
+    parsed = Formula.parse(formula)
+    return AnnotatedSpectrum(
+        hypothesis=Hypothesis(Feature((measured,)), parsed, BY_NAME["[M+H]+"]),
+        subformula=np.minimum(rng.integers(0, 4, (n_rows, N_ELEMENTS)), parsed.array),
+        intensity=rng.random(n_rows).astype(np.float32),
+        ppm=np.zeros(n_rows, np.float32),
+        mz=mz.astype(np.float32),
+        share=np.ones(n_rows, np.float32),
+        carrier=np.zeros(n_rows, np.int8),
+        energy_ev=np.full(n_rows, np.nan, np.float32),
+        n_peaks=n_rows,
+        n_explained=n_rows,
+        explained_intensity=1.0,
+    )
+
+
+def test_what_is_drawn_has_the_shape_of_the_formula(generator):
+    drawn = generator.generate(annotated(), SETTINGS, seed=1)
+
+    assert drawn.bond_class.shape == (7, 28)
+    assert drawn.bond_class.dtype == np.int8
+    assert set(np.unique(drawn.bond_class)) <= set(range(5))
+    assert drawn.log_likelihood.shape == (7,)
+    assert (drawn.log_likelihood < 0).all()
+    assert drawn.bond_log_prob.shape == (7, 28, 5)
+    assert np.isfinite(drawn.bond_log_prob).all()
+    total = np.exp(drawn.bond_log_prob.astype(np.float32)).sum(-1)
+    np.testing.assert_allclose(total, 1, atol=5e-3)
+    assert drawn.fingerprint.shape == (4096,)
+    assert ((drawn.fingerprint >= 0) & (drawn.fingerprint <= 1)).all()
+    assert drawn.notes == ()
+
+
+def test_a_draw_follows_from_its_arguments(generator):
+    first, again = (generator.generate(annotated(), SETTINGS, seed=1) for _ in range(2))
+    other = generator.generate(annotated(), SETTINGS, seed=2)
+
+    np.testing.assert_array_equal(first.bond_class, again.bond_class)
+    np.testing.assert_array_equal(first.log_likelihood, again.log_likelihood)
+    assert (first.bond_class != other.bond_class).any()
+
+
+def test_chunks_change_no_sample(generator, monkeypatch):
+    whole = generator.generate(annotated(), SETTINGS, seed=1)
+    for chunk in (1, 3):
+        monkeypatch.setattr(
+            "duallgd_cli.predict.generate.chunk_size", lambda *_, chunk=chunk: chunk
+        )
+        parts = generator.generate(annotated(), SETTINGS, seed=1)
+
+        np.testing.assert_array_equal(parts.bond_class, whole.bond_class)
+        np.testing.assert_allclose(parts.log_likelihood, whole.log_likelihood, rtol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [2, 16])
+def test_threads_beside_each_other_draw_the_same(generator, model, monkeypatch, threads):
+    monkeypatch.setattr("duallgd_cli.predict.generate.chunk_size", lambda *_: 2)
+    alone = generator.generate(annotated(), SETTINGS, seed=1)
+    beside = ModelGenerator(model, replace(cpu(), threads=threads))
+
+    drawn = beside.generate(annotated(), SETTINGS, seed=1)
+
+    np.testing.assert_array_equal(drawn.bond_class, alone.bond_class)
+    np.testing.assert_array_equal(drawn.log_likelihood, alone.log_likelihood)
+    np.testing.assert_array_equal(drawn.bond_log_prob, alone.bond_log_prob)
+
+
+@pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
+def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
+    monkeypatch.setattr("duallgd_cli.predict.generate.chunk_size", lambda *_: 1)
+    evaluations = []
+
+    def stop_once():
+        evaluations.append(None)
+        if len(evaluations) == 3:
+            raise error
+
+    beside = ModelGenerator(model, replace(cpu(), threads=2))
+    many = replace(SETTINGS, samples=50)
+
+    with pytest.raises(error):
+        beside.draw(FORMULA, torch.full((4096,), 0.01), many, 1, stop_once)
+    assert len(evaluations) < 50
+
+
+def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, monkeypatch):
+    whole = generator.generate(annotated(), SETTINGS, seed=1)
+    forward = model.denoiser.forward
+
+    def small_memory(bond_class, t, context):
+        if len(bond_class) > 2:
+            raise torch.OutOfMemoryError
+        return forward(bond_class, t, context)
+
+    monkeypatch.setattr(model.denoiser, "forward", small_memory)
+    drawn = generator.generate(annotated(), SETTINGS, seed=1)
+
+    np.testing.assert_array_equal(drawn.bond_class, whole.bond_class)
+    assert drawn.notes == (
+        "out of device memory: samples per chunk halved to 3",
+        "out of device memory: samples per chunk halved to 1",
+    )
+
+
+def test_one_sample_that_does_not_fit_is_an_error(generator, model, monkeypatch):
+    def no_memory(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(model.denoiser, "forward", no_memory)
+
+    with pytest.raises(torch.OutOfMemoryError):
+        generator.generate(annotated(), SETTINGS, seed=1)
+
+
+def test_time_runs_out_between_steps(generator):
+    late = replace(SETTINGS, timeout_s=1e-9)
+
+    with pytest.raises(OutOfTimeError):
+        generator.generate(annotated(), late, seed=1)
+
+
+def test_without_a_limit_time_never_runs_out():
+    Deadline.after(None).check()
+    Deadline.after(1000).check()
+    with pytest.raises(OutOfTimeError):
+        Deadline(0.0).check()
+
+
+def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):
+    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
+        generator.generate(annotated(), replace(SETTINGS, schedule="400,100,0"), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [(None, "500,281,125,31,0"), ("uniform", "500,375,250,125,0")]
+)
+def test_a_written_schedule_is_taken_as_the_named_one(generator, name, steps):
+    named = generator.generate(annotated(), replace(SETTINGS, schedule=name), seed=1)
+    written = replace(SETTINGS, schedule=steps, steps=9)
+
+    np.testing.assert_array_equal(
+        generator.generate(annotated(), written, seed=1).bond_class, named.bond_class
+    )
+
+
+def test_the_weights_say_by_how_much_the_time_is_shifted(generator):
+    own = generator.model.settings.diffusion.time_shift
+    drawn = [
+        generator.generate(annotated(), replace(SETTINGS, time_shift=shift), seed=1).log_likelihood
+        for shift in (None, own, 0.9)
+    ]
+
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+
+
+@pytest.mark.parametrize("shift", [-0.1, 1.0])
+def test_a_time_shift_beyond_pure_noise_is_refused(shift):
+    with pytest.raises(ConfigError, match="time_shift must be 0 to below 1"):
+        replace(SETTINGS, time_shift=shift)
+
+
+def test_temperature_moves_the_draw(generator):
+    hot = generator.generate(annotated(), replace(SETTINGS, temperature=3.0), seed=1)
+    cold = generator.generate(annotated(), replace(SETTINGS, temperature=0.3), seed=1)
+
+    entropy = [
+        -(np.exp(one.bond_log_prob.astype(float)) * one.bond_log_prob).sum(-1).mean()
+        for one in (hot, cold)
+    ]
+    assert entropy[0] > entropy[1]
+
+
+def test_a_spectrum_without_explained_peaks_is_drawn_from_its_formula(generator):
+    drawn = generator.generate(annotated(n_rows=0), SETTINGS, seed=1)
+
+    assert drawn.bond_class.shape == (7, 28)
+
+
+@pytest.mark.parametrize("formula", ["CH4O", "C2H6", "C60H122"])
+def test_smallest_and_large_molecules_are_drawn(generator, formula):
+    n = Formula.parse(formula).n_heavy
+
+    drawn = generator.generate(annotated(formula), replace(SETTINGS, samples=2), seed=1)
+
+    assert drawn.bond_class.shape == (2, n * (n - 1) // 2)
+
+
+def test_the_condition_is_a_function_of_formula_and_fingerprint():
+    fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1))
+
+    known = formula_condition(FORMULA, fingerprint, 160)
+
+    assert known.atom_class.tolist() == [FORMULA.atom_class.tolist()]
+    assert known.atom_mask.all()
+    assert known.formula.tolist() == [FORMULA.array.tolist()]
+    assert known.charge.tolist() == [0]
+    assert known.bit.shape == known.bit_log_prob.shape == (1, 160)
+    torch.testing.assert_close(
+        known.bit_log_prob[0].exp(), fingerprint.sort().values[-160:].flip(0)
+    )
+
+
+def test_the_charge_of_a_cation_reaches_the_network():
+    known = formula_condition(Formula.parse("[C5H14NO]+"), torch.zeros(4096), 16)
+
+    assert known.charge.tolist() == [1]
+
+
+@pytest.mark.parametrize("n_heavy", [2, 20, 30, 100])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_chunks_follow_from_size_and_settings_and_fit_the_memory(n_heavy, device):
+    n_pairs = n_heavy * (n_heavy - 1) // 2
+    settings = SamplingSettings(samples=100, max_memory_mib=64)
+
+    chunk = chunk_size(n_pairs, settings, torch.device(device))
+
+    assert 1 <= chunk <= 100
+    assert chunk == 1 or chunk * n_pairs * BYTES_PER_PAIR <= 64 * (1 << 20)
+    assert chunk == chunk_size(n_pairs, settings, torch.device(device))
+
+
+@pytest.mark.parametrize("samples", [1, 7, 100, 101])
+def test_chunks_differ_by_less_than_their_number(samples):
+    settings = SamplingSettings(samples=samples)
+
+    chunk = chunk_size(435, settings, CPU)
+
+    chunks = -(-samples // chunk)
+    assert chunk * chunks - samples < chunks
+
+
+@pytest.mark.parametrize("samples", [40, 60, 100])
+@pytest.mark.parametrize("n_pairs", [190, 300, 435])
+def test_two_threads_get_as_many_of_few_chunks(samples, n_pairs):
+    chunk = chunk_size(n_pairs, SamplingSettings(samples=samples), CPU)
+
+    assert chunk == samples or -(-samples // chunk) % 2 == 0
+
+
+def test_more_memory_is_used_on_cuda_and_not_on_a_cpu():
+    large = SamplingSettings(samples=10_000, max_memory_mib=8192)
+
+    assert chunk_size(435, large, torch.device("cuda")) > 10 * chunk_size(435, large, CPU)
+
+
+def test_a_loaded_model_says_what_it_is(tmp_path, model):
+    path = tmp_path / "mine.safetensors"
+    ranking = {"log_share": 0.7, "n_spectra": 5}
+    save(path, Checkpoint(model.settings, dict(model.state_dict()), {"step": 9}, ranking))
+
+    loaded = load_model(path, cpu())
+
+    assert loaded.name == "mine.safetensors"
+    assert loaded.sha256 == sha256(path)
+    assert loaded.record == {"step": 9}
+    assert loaded.ranking.log_share == 0.7
+    assert loaded.ranking.n_spectra == 5
+    assert sum(loaded.parameters.values()) == sum(p.numel() for p in model.parameters())
+    drawn = loaded.generator.generate(annotated(), SETTINGS, seed=1)
+    expected = ModelGenerator(model, cpu()).generate(annotated(), SETTINGS, seed=1)
+    np.testing.assert_array_equal(drawn.bond_class, expected.bond_class)
+
+
+def test_a_checkpoint_with_an_unknown_ranking_value_is_refused(tmp_path, model):
+    path = tmp_path / "mine.safetensors"
+    save(path, Checkpoint(model.settings, dict(model.state_dict()), {}, {"charm": 1.0}))
+
+    with pytest.raises(WeightsError, match=r"charm.*duallgd calibrate"):
+        load_model(path, cpu())

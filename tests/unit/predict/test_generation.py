@@ -1,0 +1,66 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.predict.generation import Generated, noise_seed
+from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+
+
+def spectrum(mz=(50.0, 80.5), intensity=(0.5, 1.0), **fields):
+    named = {"source": Source("a.mgf", 0), "spectrum_id": "one"} | fields
+    return Spectrum(mz=np.array(mz), intensity=np.array(intensity), **named)
+
+
+def hypothesis(*spectra, formula="C9H8O4", adduct="[M+H]+"):
+    feature = Feature(spectra or (spectrum(),))
+    return Hypothesis(feature, Formula.parse(formula), parse_adduct(adduct))
+
+
+def test_the_noise_seed_is_the_same_on_every_machine():
+    assert noise_seed(7, hypothesis()) == 5590671863254926084
+
+
+def test_names_places_and_fields_do_not_move_the_noise():
+    renamed = spectrum(
+        source=Source("b.mzML", 9), spectrum_id="two", metadata={"smiles": "CCO"}, scans="4"
+    )
+
+    assert noise_seed(7, hypothesis(renamed)) == noise_seed(7, hypothesis())
+
+
+def test_the_order_of_a_features_spectra_does_not_move_the_noise():
+    a, b = spectrum(), spectrum(mz=(51.0, 80.5))
+
+    assert noise_seed(7, hypothesis(a, b)) == noise_seed(7, hypothesis(b, a))
+
+
+def test_seed_peaks_formula_and_adduct_move_the_noise():
+    seeds = [
+        noise_seed(7, hypothesis()),
+        noise_seed(8, hypothesis()),
+        noise_seed(7, hypothesis(spectrum(mz=(50.0, 80.6)))),
+        noise_seed(7, hypothesis(spectrum(intensity=(0.4, 1.0)))),
+        noise_seed(7, hypothesis(spectrum(), spectrum())),
+        noise_seed(7, hypothesis(formula="C8H4O5")),
+        noise_seed(7, hypothesis(adduct="[M+Na]+")),
+    ]
+
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_arrays_that_do_not_belong_together_are_refused():
+    good = Generated(np.zeros((2, 3), np.int8), np.zeros(2, np.float32))
+
+    with pytest.raises(ValueError, match="log_likelihood"):
+        replace(good, log_likelihood=np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="bond_log_prob"):
+        replace(good, bond_log_prob=np.zeros((2, 3), np.float16))
+
+
+def test_a_likelihood_that_is_not_finite_is_a_bug_of_the_generator():
+    with pytest.raises(ValueError, match="not finite"):
+        Generated(np.zeros((1, 3), np.int8), np.array([np.nan], np.float32))

@@ -1,0 +1,65 @@
+"""Inputs of a run that are no ordinary file, or that nobody may look at."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.predict.inputs import Inputs, count_spectra
+from duallgd_cli.predict.predict import predict
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import stub_model
+from tests.unit.predict.test_predict import request, rows
+
+TOO_LONG = "a" * 300 + ".mgf"  # stat refuses it, as it refuses what lies in a locked folder
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_an_input_like_any_other(tmp_path):
+    text = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
+    pipe, output = tmp_path / "pipe", tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=((tmp_path / "in.mgf").read_bytes(),))
+    writer.start()
+
+    assert count_spectra((str(pipe),)) is None  # counting would leave nothing for the run
+    summary = predict(request(str(pipe), output), stub_model())
+    writer.join()
+
+    predict(request(text, tmp_path / "file.csv"), stub_model())
+    assert summary.n_spectra == 2
+    assert [r["smiles"] for r in rows(output)] == [r["smiles"] for r in rows(tmp_path / "file.csv")]
+
+
+def test_an_input_that_cannot_be_looked_at_is_an_error_in_words():
+    with (
+        pytest.raises(UnreadableError, match=r"mgf cannot be read: File name too long"),
+        Inputs((TOO_LONG,)),
+    ):
+        pass
+    assert count_spectra((TOO_LONG,)) is None
+
+
+def test_a_link_to_itself_is_a_missing_input(tmp_path):
+    loop = tmp_path / "loop.mgf"
+    loop.symlink_to(loop)
+
+    with pytest.raises(MissingInputError, match=r"loop\.mgf does not exist"):
+        predict(request(str(loop), tmp_path / "out.csv"), stub_model())
+
+
+def test_closed_standard_input_is_a_missing_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(MissingInputError, match="standard input is closed"), Inputs(("-",)):
+        pass
+
+
+def test_a_journal_in_the_place_of_the_output_is_refused(spectra, tmp_path):
+    output = tmp_path / "out.csv"
+
+    with pytest.raises(UsageError, match="journal and output are the same file"):
+        predict(request(spectra, output, journal=output), stub_model())
+    assert not output.exists()

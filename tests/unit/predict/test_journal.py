@@ -1,0 +1,337 @@
+import json
+import resource
+from dataclasses import replace
+
+import pytest
+
+from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.journal import Header, Journal, scan
+from duallgd_cli.predict.prediction import (
+    Case,
+    ExplainedPeak,
+    Member,
+    Outcome,
+    Structure,
+    Tallies,
+)
+from duallgd_cli.spectra.types import Source
+
+HEADER = Header(
+    version="1",
+    settings={"seed": 1, "sampling": {"steps": 10}},
+    model={"name": "a", "sha256": "f" * 64, "ranking": {}},
+    inputs=({"name": "a.mgf", "bytes": 10, "sha256": "0"},),
+)
+
+
+def case(number, n_hypotheses=1, text="ok"):
+    outcomes = tuple(
+        Outcome(
+            status=text,
+            message="änd \ud800 \n",
+            formula="C2H6O",
+            adduct="[M+H]+",
+            n_heavy=3,
+            log_prior=-0.1 * place,
+            structures=(Structure("CCO", "InChI=1S/x", "K" * 27, 3, 0, 1, -1 / 3, -0.1, None),),
+            tallies=Tallies(5, 3, 1, {"valence": 1}, 1),
+            n_peaks=2,
+            peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),),
+            notes=("halved",),
+            seconds=0.25,
+        )
+        for place in range(n_hypotheses)
+    )
+    members = (
+        Member(Source("a.mgf", 2 * number), f"id {number}", precursor_mz=47.05),
+        Member(Source("a.mgf", 2 * number + 1), "", status="no_peaks", message="none"),
+    )
+    return Case(number, members, outcomes)
+
+
+def fill(journal, *cases):
+    for one in cases:
+        for place, outcome in enumerate(one.outcomes):
+            if not journal.holds(one.number, place):
+                journal.append(replace(one, outcomes=(outcome,)), place, len(one.outcomes))
+
+
+def finished(path, *cases, header=HEADER, total=None):
+    with Journal.create(path, header) as journal:
+        fill(journal, *cases)
+        journal.finish({"cases": len(cases) if total is None else total, "ms1": 0})
+    return path
+
+
+def test_cases_are_read_back_as_they_were_written(tmp_path):
+    cases = [case(0), case(1, n_hypotheses=3)]
+
+    run = FinishedRun([finished(tmp_path / "j", *cases)])
+
+    assert [run.case(number) for number in (0, 1)] == cases
+
+
+def test_spectra_come_in_input_order_whatever_the_order_of_the_journal(tmp_path):
+    header = replace(HEADER, inputs=({"name": "b.mgf", "bytes": 1}, {"name": "a.mgf", "bytes": 1}))
+    in_b = replace(case(0), members=(Member(Source("b.mgf", 7), "b"),))
+    with Journal.create(tmp_path / "j", header) as journal:
+        fill(journal, case(2), case(1), in_b)
+        journal.finish({"cases": 3})
+
+    run = FinishedRun([tmp_path / "j"])
+
+    found = [one.members[place].source for one, place in run.in_input_order()]
+    assert found == [Source("b.mgf", 7), *(Source("a.mgf", index) for index in (2, 3, 4, 5))]
+
+
+def test_resuming_knows_what_is_finished(tmp_path):
+    path = tmp_path / "j"
+    with Journal.create(path, HEADER) as journal:
+        fill(journal, case(0))
+        journal.append(replace(case(1), outcomes=case(1).outcomes[:1]), 0, 2)
+
+    with Journal.resume(path, HEADER) as journal:
+        assert journal.is_finished(0)
+        assert not journal.is_finished(1)
+        assert journal.holds(1, 0)
+        assert not journal.holds(1, 1)
+        assert journal.n_finished == 1
+        assert not journal.is_complete
+
+
+def test_resuming_without_a_journal_starts_one(tmp_path):
+    with Journal.resume(tmp_path / "j", HEADER) as journal:
+        assert journal.n_finished == 0
+
+    assert scan(tmp_path / "j").header == HEADER
+
+
+def test_a_finished_journal_says_so(tmp_path):
+    path = finished(tmp_path / "j", case(0))
+
+    with Journal.resume(path, HEADER) as journal:
+        assert journal.is_complete
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"settings": {"seed": 2, "sampling": {"steps": 10}}}, r"settings\.seed 1 -> 2"),
+        (
+            {"settings": {"seed": 1, "sampling": {"steps": 20}}},
+            r"settings\.sampling\.steps 10 -> 20",
+        ),
+        ({"model": {"name": "a", "sha256": "e" * 64, "ranking": {}}}, r"weights\.sha256 f+ -> e+"),
+        ({"version": "2"}, "version 1 -> 2"),
+        ({"shard": "1/2"}, "shard 1/1 -> 1/2"),
+        (
+            {"inputs": ({"name": "a.mgf", "bytes": 11, "sha256": "0"},)},
+            r"input\.a\.mgf\.bytes 10 -> 11",
+        ),
+    ],
+)
+def test_a_different_run_is_refused_with_what_changed(tmp_path, changed, said):
+    path = finished(tmp_path / "j", case(0))
+    before = path.read_bytes()
+
+    with pytest.raises(UsageError, match=said):
+        Journal.resume(path, replace(HEADER, **changed))
+
+    assert path.read_bytes() == before
+
+
+def test_the_same_weights_under_another_name_are_the_same_run(tmp_path):
+    path = finished(tmp_path / "j", case(0))
+
+    with Journal.resume(path, replace(HEADER, model={**HEADER.model, "name": "b"})) as journal:
+        assert journal.is_complete
+
+
+def test_starting_again_keeps_unfinished_work_aside(tmp_path):
+    path = tmp_path / "j"
+    with Journal.create(path, HEADER) as journal:
+        fill(journal, case(0))
+    before = path.read_bytes()
+
+    Journal.create(path, HEADER).close()
+
+    assert (tmp_path / "j.old").read_bytes() == before
+    assert not scan(path).lines
+
+
+def test_starting_again_keeps_a_finished_shard_aside(tmp_path):
+    """It is in no output yet: that comes when all shards are joined."""
+    header, path = replace(HEADER, shard="1/2"), tmp_path / "j"
+    with Journal.create(path, header) as journal:
+        fill(journal, case(0))
+        journal.finish({"cases": 1})
+    before = path.read_bytes()
+
+    Journal.create(path, header).close()
+
+    assert (tmp_path / "j.old").read_bytes() == before
+
+
+def test_starting_again_after_a_finished_run_leaves_nothing_behind(tmp_path):
+    finished(tmp_path / "j", case(0))
+
+    Journal.create(tmp_path / "j", HEADER).close()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
+@pytest.mark.parametrize("text", ["spectrum_id,file\n", "x", '{"a": 1}\n'])
+def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
+    path = tmp_path / "precious.csv"
+    path.write_text(text)
+
+    for open_journal in (Journal.create, Journal.resume):
+        with pytest.raises(UsageError, match="not a duallgd journal"):
+            open_journal(path, HEADER)
+
+    assert path.read_text() == text
+
+
+def test_a_journal_of_a_later_format_is_refused(tmp_path):
+    path = tmp_path / "j"
+    path.write_text('{"duallgd_journal":99}\n')
+
+    with pytest.raises(UsageError, match="format 99"):
+        Journal.resume(path, HEADER)
+
+
+def test_a_journal_damaged_in_the_middle_is_refused(tmp_path):
+    path = finished(tmp_path / "j", case(0), case(1))
+    data = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(data[0] + b"{oops}\n" + data[2])
+
+    with pytest.raises(UsageError, match="damaged after byte"):
+        Journal.resume(path, HEADER)
+
+
+def test_a_journal_that_another_run_writes_is_refused(tmp_path):
+    path = tmp_path / "j"
+
+    with Journal.create(path, HEADER), pytest.raises(UsageError, match="another run"):
+        Journal.resume(path, HEADER)
+
+
+def test_a_journal_that_cannot_be_written_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="cannot write the journal"):
+        Journal.create(tmp_path / "absent" / "j", HEADER)
+
+
+def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
+    path, before = tmp_path / "j", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(UsageError, match=r"cannot write the journal .*too large; make room"):
+            finished(path, *map(case, range(20)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert path.stat().st_size == 3000
+    with Journal.resume(path, HEADER) as journal:
+        assert 0 < journal.n_finished < 20
+        fill(journal, *map(case, range(20)))
+        assert journal.n_finished == 20
+
+
+def test_a_number_that_is_not_finite_never_enters(tmp_path):
+    broken = replace(case(0), outcomes=(replace(case(0).outcomes[0], seconds=float("nan")),))
+
+    with Journal.create(tmp_path / "j", HEADER) as journal, pytest.raises(ValueError, match="JSON"):
+        fill(journal, broken)
+
+
+def test_every_line_is_plain_json(tmp_path):
+    path = finished(tmp_path / "j", case(0))
+
+    kinds = [set(json.loads(line)) for line in path.read_text("ascii").splitlines()]
+
+    assert "duallgd_journal" in kinds[0]
+    assert kinds[1] == {"case", "hypothesis", "of", "members", "outcome"}
+    assert kinds[2] == {"end"}
+
+
+@pytest.mark.parametrize("change", ["one more field", "an unknown name"])
+def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, change):
+    path = finished(tmp_path / "j", case(0))
+    lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
+    outcome = lines[1]["outcome"]
+    if change == "one more field":
+        outcome["structures"] = [[*row, *[0] * 20] for row in outcome["structures"]]
+    else:
+        outcome["colour"] = "blue"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "ascii")
+
+    with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
+        FinishedRun([path]).case(0)
+
+
+def shard(folder, number, count, *cases, header=HEADER, name="out.csv"):
+    path = folder / f"{name}.shard-{number}-of-{count}.journal.jsonl"
+    return finished(path, *cases, header=replace(header, shard=f"{number}/{count}"), total=3)
+
+
+def test_shards_together_are_the_whole_run(tmp_path):
+    shard(tmp_path, 1, 2, case(0), case(2))
+    shard(tmp_path, 2, 2, case(1))
+
+    run = FinishedRun(journals_of([tmp_path / "out.csv"]))
+
+    run.require_whole()
+    assert [one.number for one, place in run.in_input_order() if place == 0] == [0, 1, 2]
+
+
+def test_an_absent_shard_is_named(tmp_path):
+    shard(tmp_path, 1, 2, case(0), case(2))
+
+    with pytest.raises(UsageError, match="shard 2/2 is absent"):
+        FinishedRun(journals_of([tmp_path / "out.csv"])).require_whole()
+
+
+def test_a_shard_given_twice_is_named(tmp_path):
+    first = shard(tmp_path, 1, 2, case(0), case(2))
+    again = shard(tmp_path, 1, 2, case(0), case(2), name="copy.csv")
+    second = shard(tmp_path, 2, 2, case(1))
+
+    with pytest.raises(UsageError, match="shard 1/2 is given twice"):
+        FinishedRun([first, again, second]).require_whole()
+
+
+def test_an_unfinished_shard_is_named(tmp_path):
+    first = shard(tmp_path, 1, 2, case(0), case(2))
+    path = tmp_path / "out.csv.shard-2-of-2.journal.jsonl"
+    Journal.create(path, replace(HEADER, shard="2/2")).close()
+
+    with pytest.raises(UsageError, match=r"shard 2/2\) is not finished"):
+        FinishedRun([first, path])
+
+
+def test_shards_of_different_runs_are_not_mixed(tmp_path):
+    first = shard(tmp_path, 1, 2, case(0), case(2))
+    other = replace(HEADER, settings={"seed": 9, "sampling": {"steps": 10}})
+    second = shard(tmp_path, 2, 2, case(1), header=other)
+
+    with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
+        FinishedRun([first, second])
+
+
+def test_journals_are_found_by_the_name_of_the_output(tmp_path):
+    shards = [shard(tmp_path, number, 2) for number in (1, 2)]
+    shard(tmp_path, 1, 2, name="out.csv2")
+
+    assert journals_of([tmp_path / "out.csv"]) == shards
+    assert journals_of([shards[0], tmp_path / "out.csv"]) == shards
+
+
+def test_an_output_without_journals_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no journal beside it"):
+        journals_of([tmp_path / "out.csv"])
+    with pytest.raises(UsageError, match="there is no journal"):
+        FinishedRun([tmp_path / "x.journal.jsonl"])
+    with pytest.raises(UsageError, match="no journals to join"):
+        FinishedRun([])

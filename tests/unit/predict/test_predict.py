@@ -1,0 +1,362 @@
+import csv
+import gzip
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import (
+    MissingInputError,
+    UnreadableError,
+    UsageError,
+)
+from duallgd_cli.predict.generation import Generated, OutOfTimeError
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.progress import Silent
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import StubGenerator, stub_model
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
+ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
+
+
+def request(inputs, output, **values):
+    inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    return PredictRequest(inputs, str(output), **({"settings": SETTINGS} | values))
+
+
+def rows(path):
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+
+def model_with(generator):
+    return replace(stub_model(), generator=generator)
+
+
+class Oracle:
+    """Draws the right molecule every time."""
+
+    def __init__(self, smiles):
+        self.part = disassemble(identity.parse_smiles(smiles))
+
+    def generate(self, annotated, settings, seed):
+        assert annotated.hypothesis.formula == self.part.formula
+        rows = np.tile(self.part.bond_class, (settings.samples, 1))
+        return Generated(rows, np.full(settings.samples, -1.5, np.float32))
+
+
+class Stopping:
+    """Is interrupted, or breaks, when it comes to the given case."""
+
+    def __init__(self, after, error):
+        self.left, self.error, self.inner = after, error, StubGenerator()
+
+    def generate(self, annotated, settings, seed):
+        if self.left == 0:
+            raise self.error
+        self.left -= 1
+        return self.inner.generate(annotated, settings, seed)
+
+
+def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    predict(request(made, tmp_path / "out.csv"), model_with(Oracle(ASPIRIN_SMILES)))
+
+    (row,) = rows(tmp_path / "out.csv")
+    assert (row["rank"], row["smiles"]) == ("1", ASPIRIN_SMILES)
+    assert (row["samples"], row["log_likelihood"], row["status"]) == ("4", "-1.5", "ok")
+
+
+def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
+    summary = predict(request(spectra, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    order = list(dict.fromkeys(int(row["index"]) for row in found))
+    assert order == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    status = {int(row["index"]): row["status"] for row in found}
+    assert status[5] == "no_formula"
+    assert status[6] == "formula_mismatch"
+    assert status[8] == "unsupported_adduct"
+    assert status[9] == "unsupported_element"
+    assert status[10] == "no_peaks"
+    assert [status[index] for index in (0, 1, 3, 4, 7, 11, 12)] == ["ok"] * 7
+    assert summary.counts["ok"] == 7
+    assert summary.n_spectra == 12
+    assert summary.n_ms1 == 1
+    assert all(row["message"] for row in found if row["status"] != "ok")
+
+
+def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+
+    for row in rows(tmp_path / "out.csv"):
+        if row["smiles"]:
+            mol = identity.parse_smiles(row["smiles"])
+            assert str(disassemble(mol).formula) == row["formula"]
+            assert identity.inchikey(mol) == row["inchikey"]
+            assert row["inchikey"].startswith(row["inchikey14"])
+
+
+def test_spectra_of_a_feature_share_their_candidates(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    first, second = ([r for r in found if r["index"] == index] for index in ("0", "3"))
+    assert [row["smiles"] for row in first] == [row["smiles"] for row in second]
+    assert "read together with index 3" in first[0]["message"]
+
+
+def test_ungrouped_spectra_are_cases_of_their_own(spectra, tmp_path):
+    settings = replace(SETTINGS, group_by="none")
+
+    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    assert not any("read together" in row["message"] for row in found)
+
+
+def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_path):
+    empty = block((ASPIRIN[0], ""), feature_id="1")
+    made = mgf(tmp_path / "in.mgf", empty, block(ASPIRIN, feature_id="1"))
+
+    predict(request(made, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    assert [row["status"] for row in found if row["index"] == "0"] == ["no_peaks"]
+    assert {row["status"] for row in found if row["index"] == "1"} == {"ok"}
+
+
+def test_samples_that_are_no_molecule_give_a_row_with_their_number(tmp_path):
+    class Nothing:
+        def generate(self, annotated, settings, seed):
+            n = annotated.hypothesis.formula.n_heavy
+            blank = np.zeros((settings.samples, n * (n - 1) // 2), np.int8)
+            return Generated(blank, np.zeros(settings.samples, np.float32))
+
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    predict(request(made, tmp_path / "out.csv"), model_with(Nothing()))
+
+    (row,) = rows(tmp_path / "out.csv")
+    assert row["status"] == "no_candidate"
+    assert "none of 4 samples is a molecule of C9H8O4 (4 disconnected)" in row["message"]
+
+
+def test_a_spectrum_that_nothing_explains_is_predicted_with_a_warning(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block((ASPIRIN[0], "P"), scale=1.0))
+
+    predict(request(made, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    assert found[0]["status"] == "ok"
+    assert "none of the 1 peaks is explained by C9H8O4" in found[0]["message"]
+
+
+def test_several_hypotheses_of_a_feature_are_pooled(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN, feature_id="1", formula=None))
+    table = tmp_path / "formulas.csv"
+    table.write_text(
+        "feature_id,formula,adduct,probability\n1,C9H8O4,[M+H]+,0.75\n1,C9H10O5,[M-H2O+H]+,0.25\n"
+    )
+    settings = replace(SETTINGS, top_k=100)
+
+    output = tmp_path / "out.jsonl"
+    predict(request(made, output, formulas=table, settings=settings), stub_model())
+
+    found = json.loads(output.read_text())
+    tried = {(one["formula"], one["adduct"]) for one in found["hypotheses"]}
+    assert tried == {("C9H8O4", "[M+H]+"), ("C9H10O5", "[M-H2O+H]+")}
+    assert {one["formula"] for one in found["candidates"]} == {"C9H8O4", "C9H10O5"}
+
+
+def test_at_most_top_k_candidates_are_written(spectra, tmp_path):
+    settings = replace(SETTINGS, top_k=2)
+
+    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
+
+    assert max(int(row["rank"]) for row in rows(tmp_path / "out.csv") if row["rank"]) == 2
+
+
+def test_a_molecule_larger_than_the_model_is_refused_by_size(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    predict(request(made, tmp_path / "out.csv"), replace(stub_model(), max_heavy_atoms=12))
+
+    (row,) = rows(tmp_path / "out.csv")
+    assert row["status"] == "too_large"
+    assert "13 heavy atoms and the limit is 12" in row["message"]
+
+
+def test_running_out_of_time_is_an_outcome(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
+    settings = replace(SETTINGS, sampling=replace(SETTINGS.sampling, timeout_s=60.0))
+    stopping = Stopping(1, OutOfTimeError())
+
+    predict(request(made, tmp_path / "out.csv", settings=settings), model_with(stopping))
+
+    found = rows(tmp_path / "out.csv")
+    assert [row["status"] for row in found if row["index"] == "1"] == ["timeout"]
+    assert "stopped after 60 s" in found[-1]["message"]
+    assert found[0]["status"] == "ok"
+
+
+def test_the_run_record_says_what_was_run(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+
+    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+
+    assert record["counts_by_status"]["ok"] == 7
+    assert record["weights"]["sha256"] == "0" * 64
+    assert record["settings"]["sampling"]["samples"] == 4
+    assert record["ms1_skipped"] == 1
+    assert {"started", "seconds", "computing_s"} <= set(record["times"])
+    assert {"python", "torch", "numpy", "rdkit"} <= set(record["versions"])
+    assert record["inputs"][0]["name"] == spectra
+
+
+def test_notes_of_the_generator_reach_the_run_record_and_no_output(tmp_path):
+    class Noting(StubGenerator):
+        def generate(self, annotated, settings, seed):
+            return replace(super().generate(annotated, settings, seed), notes=("chunk halved",))
+
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
+    predict(request(made, tmp_path / "out.jsonl"), model_with(Noting()))
+
+    assert json.loads((tmp_path / "out.jsonl.run.json").read_text())["notes"] == {"chunk halved": 2}
+    assert "halved" not in (tmp_path / "out.jsonl").read_text()
+
+
+def test_standard_input_gives_the_rows_of_the_file(spectra, tmp_path, monkeypatch):
+    predict(request(spectra, tmp_path / "file.csv"), stub_model())
+
+    class Piped:
+        buffer = io.BytesIO(Path(spectra).read_bytes())
+
+    monkeypatch.setattr(sys, "stdin", Piped())
+    predict(request("-", tmp_path / "piped.csv"), stub_model())
+
+    expected = [row | {"file": "-"} for row in rows(tmp_path / "file.csv")]
+    for row in expected:
+        row["spectrum_id"] = row["spectrum_id"].replace("in:", "stdin:")
+    assert rows(tmp_path / "piped.csv") == expected
+
+
+def test_standard_output_leaves_no_files(spectra, tmp_path, capfdbinary):
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+    before = sorted(tmp_path.iterdir())
+
+    predict(request(spectra, "-"), stub_model())
+
+    assert capfdbinary.readouterr().out == (tmp_path / "out.csv").read_bytes()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_several_files_keep_their_order_and_a_broken_one_is_a_row(spectra, tmp_path):
+    broken = tmp_path / "broken.mgf"
+    broken.write_bytes(bytes(range(256)) * 20)
+    zipped = tmp_path / "a.mgf.gz"
+    zipped.write_bytes(gzip.compress(block(ASPIRIN).encode()))
+
+    inputs = [str(zipped), str(broken), spectra]
+    predict(request(inputs, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    assert list(dict.fromkeys(row["file"] for row in found)) == inputs
+    (bad,) = (row for row in found if row["file"] == str(broken))
+    assert bad["status"] == "unreadable"
+
+
+def test_an_input_is_never_overwritten(tmp_path, monkeypatch):
+    (tmp_path / "spectra.tsv").write_text("mzs\tintensities\n50\t1\n")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match="would overwrite an input"):
+        predict(request(str(tmp_path / "spectra.tsv"), "./spectra.tsv"), stub_model())
+
+
+def test_nothing_to_read_is_an_error(tmp_path):
+    empty = tmp_path / "empty.mgf"
+    empty.write_text("")
+    only_ms1 = mgf(tmp_path / "ms1.mgf", block(ASPIRIN, mslevel="1"))
+
+    with pytest.raises(UnreadableError, match="empty"):
+        predict(request(str(empty), tmp_path / "out.csv"), stub_model())
+    with pytest.raises(UnreadableError, match="1 MS1 spectra passed over"):
+        predict(request(only_ms1, tmp_path / "out.csv"), stub_model())
+    with pytest.raises(MissingInputError, match="absent"):
+        predict(request(str(tmp_path / "absent.mgf"), tmp_path / "out.csv"), stub_model())
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_nothing_but_broken_files_is_reported_by_the_summary(tmp_path):
+    names = []
+    for name in ("a.mgf", "b.mgf"):
+        (tmp_path / name).write_bytes(b"\0\1\2" * 100)
+        names.append(str(tmp_path / name))
+
+    summary = predict(request(names, tmp_path / "out.csv"), stub_model())
+
+    assert summary.nothing_readable
+    assert len(rows(tmp_path / "out.csv")) == 2
+
+
+def test_formulas_from_two_places_exclude_each_other(spectra, tmp_path):
+    settings = replace(SETTINGS, formula="C9H8O4", formula_column="FORMULA")
+
+    with pytest.raises(UsageError, match=r"--formula and --formula-col exclude each other"):
+        predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
+
+
+def test_one_formula_for_all_is_checked_against_every_precursor(spectra, tmp_path):
+    settings = replace(SETTINGS, formula="C9H8O4")
+
+    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
+
+    status = {row["index"]: row["status"] for row in rows(tmp_path / "out.csv")}
+    assert status["0"] == "ok"
+    assert status["1"] == "formula_mismatch"
+
+
+def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path, caplog):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    fitted = replace(stub_model(), ranking=RankingModel(n_spectra=500))
+
+    predict(request(made, tmp_path / "a.csv"), fitted)
+    assert not caplog.records
+    predict(request(made, tmp_path / "b.csv"), stub_model())
+
+    assert "never fitted" in caplog.text
+
+
+def test_progress_hears_of_every_spectrum(spectra, tmp_path):
+    class Counting(Silent):
+        stages, n, skips = (), 0, 0
+
+        def started(self, description):
+            self.stages += (description,)
+
+        def finished(self, case, n_spectra):
+            self.n += n_spectra
+
+        def skipped(self, n_spectra):
+            self.skips += n_spectra
+
+    first, second = Counting(), Counting()
+    predict(request(spectra, tmp_path / "out.csv"), stub_model(), first)
+    (tmp_path / "out.csv.journal.jsonl").write_bytes(
+        b"".join((tmp_path / "out.csv.journal.jsonl").read_bytes().splitlines(True)[:5])
+    )
+    predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model(), second)
+
+    assert first.stages == ("reading", "predicting", "writing")
+    assert first.n == 12
+    assert (second.skips, second.n) == (5, 7)

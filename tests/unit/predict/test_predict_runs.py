@@ -1,0 +1,158 @@
+"""Runs that are interrupted, resumed, cut into shards or given helpers: the same bytes."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from duallgd_cli.errors import (
+    InterruptedRunError,
+    UsageError,
+)
+from duallgd_cli.predict.outputs import merge
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.settings import Shard
+from tests.made_spectra import ASPIRIN, block, mgf
+from tests.stub_model import stub_model
+from tests.unit.predict.test_predict import SETTINGS, Stopping, model_with, request
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "sdf"])
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_an_interrupted_and_resumed_run_writes_the_same_bytes(spectra, tmp_path, ending, after):
+    whole, parts = tmp_path / f"whole.{ending}", tmp_path / f"parts.{ending}"
+    predict(request(spectra, whole), stub_model())
+
+    with pytest.raises(InterruptedRunError, match="--resume"):
+        predict(request(spectra, parts), model_with(Stopping(after, KeyboardInterrupt())))
+    assert not parts.exists()
+    summary = predict(request(spectra, parts, resume=True), stub_model())
+
+    assert parts.read_bytes() == whole.read_bytes()
+    assert summary.n_resumed >= after
+
+
+def test_resuming_does_not_compute_again(spectra, tmp_path):
+    output = tmp_path / "out.csv"
+    predict(request(spectra, output), stub_model())
+    before = output.read_bytes()
+    output.unlink()
+
+    never = Stopping(0, AssertionError("generated again"))
+    summary = predict(request(spectra, output, resume=True), model_with(never))
+
+    assert output.read_bytes() == before
+    assert summary.n_resumed == 11
+
+
+def test_an_unexpected_error_is_raised_and_what_was_computed_is_kept(spectra, tmp_path):
+    output = tmp_path / "out.csv"
+
+    with pytest.raises(ZeroDivisionError):
+        predict(request(spectra, output), model_with(Stopping(3, ZeroDivisionError())))
+    summary = predict(request(spectra, output, resume=True), stub_model())
+
+    assert summary.n_resumed >= 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: replace(r, settings=replace(SETTINGS, seed=5)), r"settings\.seed 0 -> 5"),
+        (lambda r: replace(r, settings=replace(SETTINGS, top_k=3)), r"settings\.top_k 10 -> 3"),
+    ],
+)
+def test_resuming_with_other_settings_is_refused(spectra, tmp_path, change, said):
+    first = request(spectra, tmp_path / "out.csv")
+    predict(first, stub_model())
+
+    with pytest.raises(UsageError, match=said):
+        predict(change(replace(first, resume=True)), stub_model())
+
+
+def test_resuming_with_another_input_is_refused(spectra, tmp_path):
+    first = request(spectra, tmp_path / "out.csv")
+    predict(first, stub_model())
+    mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    with pytest.raises(UsageError, match=r"in\.mgf\.bytes"):
+        predict(replace(first, resume=True), stub_model())
+
+
+def test_resuming_with_other_weights_is_refused(spectra, tmp_path):
+    first = request(spectra, tmp_path / "out.csv")
+    predict(first, stub_model())
+
+    with pytest.raises(UsageError, match=r"weights\.sha256"):
+        predict(replace(first, resume=True), replace(stub_model(), sha256="1" * 64))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 20])
+def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
+    whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"
+    predict(request(spectra, whole), stub_model())
+
+    for number in range(count, 0, -1):
+        predict(request(spectra, joined, shard=Shard(number, count)), stub_model())
+    assert joined.exists() == (count == 1)
+    summary = merge([joined], str(joined))
+
+    assert joined.read_bytes() == whole.read_bytes()
+    assert summary.n_spectra == 12
+    assert json.loads((tmp_path / "joined.csv.run.json").read_text())["spectra"] == 12
+
+
+def test_shards_merge_into_any_format(spectra, tmp_path):
+    whole = tmp_path / "whole.sdf"
+    predict(request(spectra, whole), stub_model())
+    for number in (1, 2):
+        predict(request(spectra, tmp_path / "x.csv", shard=Shard(number, 2)), stub_model())
+
+    merge([tmp_path / "x.csv"], str(tmp_path / "joined.sdf"))
+
+    assert (tmp_path / "joined.sdf").read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_the_bytes(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "one.csv"), stub_model())
+
+    predict(request(spectra, tmp_path / "two.csv", workers=2), stub_model())
+
+    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+
+
+def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
+    first = request(spectra, tmp_path / "out.csv")
+    predict(first, stub_model())
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    shutil.copy(tmp_path / "out.csv.journal.jsonl", elsewhere)
+
+    moved = replace(first, output=str(tmp_path / "o2.csv"), journal=elsewhere, resume=True)
+    predict(moved, model_with(Stopping(0, AssertionError("generated again"))))
+
+    assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path):
+    predict(request(spectra, tmp_path / "here.csv"), stub_model())
+    aside = replace(stub_model(), draws_aside=True)
+    predict(request(spectra, tmp_path / "aside.csv"), aside)
+    predict(request(spectra, tmp_path / "both.csv", workers=2), aside)
+
+    expected = (tmp_path / "here.csv").read_bytes()
+    assert (tmp_path / "aside.csv").read_bytes() == expected
+    assert (tmp_path / "both.csv").read_bytes() == expected
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
+def test_what_goes_wrong_in_the_drawing_thread_ends_the_run(spectra, tmp_path, error):
+    broken = replace(model_with(Stopping(3, error)), draws_aside=True)
+    expected = InterruptedRunError if isinstance(error, KeyboardInterrupt) else ZeroDivisionError
+
+    with pytest.raises(expected):
+        predict(request(spectra, tmp_path / "out.csv"), broken)
+    summary = predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model())
+
+    assert summary.n_resumed >= 3

@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+
+from duallgd_cli import config
+from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
+from duallgd_cli.predict.ranking import (
+    FEATURES,
+    Drawn,
+    RankingModel,
+    candidate_confidence,
+    rank,
+)
+
+
+def structure(name, samples=1, **values):
+    """A structure with a made-up key; 14 letters of block, of which `name` are the first."""
+    block = name.ljust(14, "X")
+    key = f"{block}-UHFFFAOYSA-N"
+    values = {"alternatives": 0, "repaired": 0, "log_likelihood": -10.0} | values
+    return Structure(smiles=name, inchi=f"InChI={name}", inchikey=key, samples=samples, **values)
+
+
+def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100):
+    return Outcome(
+        status="ok",
+        formula=formula,
+        adduct=adduct,
+        n_heavy=10,
+        log_prior=log_prior,
+        structures=structures,
+        tallies=Tallies(sampled=sampled),
+    )
+
+
+def names(case, model=None):
+    return [candidate.smiles for candidate in rank(case, model or RankingModel())[0]]
+
+
+def test_the_more_frequent_molecule_comes_first():
+    case = Case(0, (), (outcome(structure("A", 3), structure("B", 50)),))
+
+    candidates, _ = rank(case, RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
+    assert [candidate.rank for candidate in candidates] == [1, 2]
+    assert [candidate.samples for candidate in candidates] == [50, 3]
+
+
+def test_ties_are_broken_by_inchikey_whatever_the_order():
+    first, second = structure("A"), structure("B")
+
+    assert names(Case(0, (), (outcome(second, first),))) == ["A", "B"]
+    assert names(Case(0, (), (outcome(first, second),))) == ["A", "B"]
+
+
+def test_agreement_with_the_fingerprint_outweighs_a_few_samples():
+    likely = structure("A", 1, fingerprint_tanimoto=0.9)
+    frequent = structure("B", 3, fingerprint_tanimoto=0.1)
+
+    assert names(Case(0, (), (outcome(likely, frequent),))) == ["A", "B"]
+
+
+def test_the_score_is_the_weighted_sum_of_the_extra_scores():
+    model = RankingModel(repaired_share=-2.0, fingerprint_log_likelihood=0.3)
+    shown = structure("A", 4, repaired=1, fingerprint_log_likelihood=-20.0)
+
+    (candidate,), _ = rank(Case(0, (), (outcome(shown),)), model)
+
+    total = sum(candidate.extra_scores[name] * getattr(model, name) for name in FEATURES)
+    assert candidate.score == pytest.approx(total)
+    assert candidate.extra_scores["repaired"] == 1
+    assert candidate.extra_scores["repaired_share"] == 0.25
+    assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
+
+
+def test_a_further_reading_counts_for_less_than_a_sample():
+    read, further = structure("B", 4), structure("A", 0, alternatives=4)
+
+    candidates, _ = rank(Case(0, (), (outcome(read, further),)), RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
+    assert candidates[1].samples == 0
+
+
+def test_hypotheses_are_pooled_by_their_priors():
+    likely = outcome(structure("A", 10), formula="C9H8O4", log_prior=np.log(0.9))
+    unlikely = outcome(structure("B", 20), formula="C8H4O5", log_prior=np.log(0.1))
+
+    candidates, _ = rank(Case(0, (), (unlikely, likely)), RankingModel())
+
+    assert [candidate.smiles for candidate in candidates] == ["A", "B"]
+    assert [candidate.formula for candidate in candidates] == ["C9H8O4", "C8H4O5"]
+
+
+def test_priors_need_not_be_normalised():
+    def scores(shift):
+        outcomes = (
+            outcome(structure("A"), log_prior=shift),
+            outcome(structure("B"), log_prior=shift),
+        )
+        return [candidate.score for candidate in rank(Case(0, (), outcomes), RankingModel())[0]]
+
+    assert scores(0.0) == pytest.approx(scores(-7.0))
+
+
+def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
+    alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
+    again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
+
+    (candidate,), _ = rank(Case(0, (), (alone, again)), RankingModel(log_likelihood=0.0))
+
+    assert candidate.samples == 40
+    assert candidate.adduct == "[M+Na]+"
+    assert candidate.score == pytest.approx(np.log(0.5 * 0.1 + 0.5 * 0.3))
+
+
+def test_a_case_without_structures_has_no_candidates():
+    assert rank(Case(0, (), (Outcome(status="timeout"),)), RankingModel()) == ((), 0.0)
+
+
+def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
+    scores = np.log([0.6, 0.3, 0.1])
+
+    certain = candidate_confidence(scores, Drawn(20), RankingModel(present=50.0))
+    even = candidate_confidence(scores, Drawn(20), RankingModel(present=0.0))
+
+    np.testing.assert_allclose(certain, [0.6, 0.3, 0.1])
+    np.testing.assert_allclose(even, [0.3, 0.15, 0.05])
+
+
+@pytest.mark.parametrize(
+    ("weight", "more", "less"),
+    [
+        ("present_score", ([1.0, 0.0], Drawn(20)), ([0.0, -1.0], Drawn(20))),
+        ("present_lead", ([0.0, -5.0], Drawn(20)), ([0.0, -0.1], Drawn(20))),
+        ("present_atoms", ([0.0, -1.0], Drawn(30)), ([0.0, -1.0], Drawn(10))),
+        ("present_share", ([0.0], Drawn(log_share=-1.0)), ([0.0], Drawn(log_share=-3.0))),
+        ("present_distinct", ([0.0], Drawn(log_distinct=-0.5)), ([0.0], Drawn(log_distinct=-1.0))),
+    ],
+)
+def test_what_says_that_the_right_one_was_drawn(weight, more, less):
+    model = RankingModel(present=-3.0, **{weight: 0.5})
+
+    def total(scores, drawn):
+        return candidate_confidence(np.array(scores), drawn, model).sum()
+
+    assert total(*more) > total(*less)
+
+
+def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
+    proton = outcome(structure("A", 30, alternatives=10), structure("B", 2), sampled=50)
+    sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
+    failed = Outcome(status="timeout")
+
+    drawn = Drawn.of(Case(0, (), (proton, sodium, failed)), RankingModel(alternative_weight=0.5))
+
+    assert drawn.n_heavy == 10
+    assert drawn.log_share == pytest.approx(np.log(35 / 50))
+    assert drawn.log_distinct == pytest.approx(np.log(3 / 80))
+    assert Drawn.of(Case(0, (), (failed,)), RankingModel()) == Drawn()
+
+
+def test_the_first_ten_have_the_sum_of_their_confidence():
+    twelve = outcome(*(structure(name) for name in "ABCDEFGHIJKL"))
+
+    candidates, first_ten = rank(Case(0, (), (twelve,)), RankingModel())
+
+    assert first_ten == pytest.approx(sum(one.confidence for one in candidates[:10]))
+
+
+@pytest.mark.parametrize("scores", [[0.0, -1.0], [0.0], [700.0, -700.0]])
+@pytest.mark.parametrize("weight", [-800.0, 800.0])
+def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
+    model = RankingModel(present=weight, present_lead=weight)
+
+    confidence = candidate_confidence(np.array(scores), Drawn(20), model)
+
+    assert np.isfinite(confidence).all()
+    assert 0 <= confidence.sum() <= 1 + 1e-12
+
+
+def test_the_model_is_kept_as_plain_values():
+    model = RankingModel(log_share=0.7, n_spectra=523)
+
+    assert config.parse(RankingModel, config.dump(model)) == model
+
+
+def test_peaks_count_next_to_the_best_of_the_hypothesis():
+    asked = [
+        structure("A", familiarity=-3.0, peaks_found=10.0, peaks_missed=-8.0),
+        structure("B", familiarity=-4.0, peaks_found=4.0, peaks_missed=-6.0),
+        structure("C"),  # could not be asked: like the worst
+    ]
+    model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
+
+    ranked, _ = rank(Case(0, (), (outcome(*asked),)), model)
+
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-3:]] for one in ranked}
+    assert said == {"A": [-3, 0, -2], "B": [-4, -6, 0], "C": [-4, -6, -2]}
+    assert [one.smiles for one in ranked] == ["A", "B", "C"]
+
+
+def test_weights_without_evidence_rank_as_before():
+    silent = (structure("A", 3), structure("B", 50))
+    model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
+
+    assert rank(Case(0, (), (outcome(*silent),)), model) == rank(
+        Case(0, (), (outcome(*silent),)), RankingModel()
+    )

@@ -1,0 +1,96 @@
+"""Time by stage: exclusive, across threads that share a context, and free of cost unwatched."""
+
+import contextvars
+import time
+from threading import Thread
+
+import pytest
+
+from duallgd_cli.predict import stages
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.stages import add, each, stage, watched
+from tests.stub_model import stub_model
+from tests.unit.predict.test_predict import request
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on only when it is told to."""
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def passes(seconds):
+        now[0] += seconds
+
+    return passes
+
+
+def test_a_stage_inside_another_counts_for_itself_alone(clock):
+    with watched() as stopwatch:
+        with stage("outer"):
+            clock(2)
+            with stage("inner"):
+                clock(5)
+            clock(1)
+        with stage("inner"):
+            clock(10)
+
+    assert stopwatch.seconds == {"outer": 3, "inner": 15}
+
+
+def test_a_stage_that_fails_counts_too(clock):
+    def breaks():
+        with stage("broken"):
+            clock(4)
+            raise KeyError
+
+    with watched() as stopwatch, pytest.raises(KeyError):
+        breaks()
+
+    assert stopwatch.seconds == {"broken": 4}
+
+
+def test_making_an_item_counts_and_using_it_does_not(clock):
+    def items():
+        for number in range(3):
+            clock(1)
+            yield number
+
+    with watched() as stopwatch:
+        for _ in each("read", items()):
+            clock(50)
+
+    assert stopwatch.seconds == {"read": 3}
+
+
+def test_nobody_watching_measures_nothing(clock):
+    with stage("alone"):
+        clock(1)
+    add("alone", 5)
+
+    with watched() as stopwatch:
+        pass
+    assert stopwatch.seconds == {}
+
+
+def test_a_thread_with_a_copy_of_the_context_counts_along(clock):
+    def work():
+        with stage("thread"):
+            clock(3)
+
+    with watched() as stopwatch:
+        thread = Thread(target=contextvars.copy_context().run, args=(work,))
+        thread.start()
+        thread.join()
+
+    assert stopwatch.seconds == {"thread": 3}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_goes_through_all_stages(spectra, tmp_path, workers):
+    with watched() as stopwatch:
+        predict(request(spectra, tmp_path / "out.csv", workers=workers), stub_model())
+
+    expected = set(stages.STAGES) - {stages.ENCODE}  # the stand-in has no encoder
+    assert set(stopwatch.seconds) == expected | ({stages.ELSEWHERE} if workers > 1 else set())
+    assert all(seconds > 0 for seconds in stopwatch.seconds.values())

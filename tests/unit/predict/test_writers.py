@@ -1,0 +1,295 @@
+import csv
+import io
+import json
+import os
+import sys
+
+import pytest
+from rdkit import Chem
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict import writers
+from duallgd_cli.predict.prediction import (
+    Candidate,
+    ExplainedPeak,
+    Outcome,
+    Prediction,
+    Tallies,
+)
+from duallgd_cli.predict.writers import table
+from duallgd_cli.spectra.types import Source
+
+HEADER = (
+    "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
+    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message"
+)
+
+
+def candidate(rank=1, smiles="CCO", **values):
+    named = {
+        "inchi": "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3",
+        "inchikey": "LFQSCWFLJHTTHZ-UHFFFAOYSA-N",
+        "formula": "C2H6O",
+        "adduct": "[M+H]+",
+        "samples": 31,
+        "log_likelihood": -12.3456789,
+        "score": -1.23456789,
+        "confidence": 0.123456789,
+        "extra_scores": {"log_share": -1.1},
+    } | values
+    return Candidate(rank=rank, smiles=smiles, **named)
+
+
+def prediction(*candidates, **values):
+    outcome = Outcome(
+        status="ok",
+        formula="C2H6O",
+        adduct="[M+H]+",
+        n_heavy=3,
+        tallies=Tallies(100, 90, 5, {"valence": 5}, 2),
+        n_peaks=3,
+        n_explained=1,
+        explained_intensity=0.75,
+        peaks=(ExplainedPeak(29.03858, 1.0, "C2H5", 1.5),),
+        seconds=3.0,
+    )
+    named = {
+        "source": Source("a.mgf", 4),
+        "spectrum_id": "one",
+        "feature_id": "7",
+        "scans": "12",
+        "precursor_mz": 47.0491,
+        "formula": "C2H6O",
+        "adduct": "[M+H]+",
+        "status": "ok",
+        "message": "",
+        "hypotheses": (outcome,),
+        "candidates": candidates,
+        "confidence_top10": 0.25,
+        "group": (Source("a.mgf", 4),),
+        "seconds": 3.0,
+    } | values
+    return Prediction(**named)
+
+
+FAILED = prediction(
+    spectrum_id='"quoted", with comma\nand break',
+    precursor_mz=None,
+    status="no_formula",
+    message="give a formula",
+    hypotheses=(),
+    confidence_top10=0.0,
+)
+
+
+def text(kind, *predictions, tmp_path):
+    path = tmp_path / f"out.{kind}"
+    writers.write(predictions, str(path), kind)
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_csv_columns_are_the_documented_ones_in_order(tmp_path):
+    assert text("csv", tmp_path=tmp_path) == HEADER + "\n"
+
+
+def test_a_candidate_is_a_row(tmp_path):
+    written = text("csv", prediction(candidate(), candidate(2, "COC")), tmp_path=tmp_path)
+
+    rows = list(csv.DictReader(io.StringIO(written)))
+
+    assert [row["rank"] for row in rows] == ["1", "2"]
+    assert rows[0] == {
+        "spectrum_id": "one",
+        "file": "a.mgf",
+        "index": "4",
+        "feature_id": "7",
+        "scans": "12",
+        "precursor_mz": "47.0491",
+        "adduct": "[M+H]+",
+        "formula": "C2H6O",
+        "rank": "1",
+        "smiles": "CCO",
+        "inchi": "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3",
+        "inchikey": "LFQSCWFLJHTTHZ-UHFFFAOYSA-N",
+        "inchikey14": "LFQSCWFLJHTTHZ",
+        "score": "-1.23457",
+        "confidence": "0.1235",
+        "samples": "31",
+        "log_likelihood": "-12.3457",
+        "status": "ok",
+        "message": "P(first 10) = 0.25",
+    }
+    assert rows[1]["message"] == ""
+
+
+@pytest.mark.parametrize(("kind", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_a_spectrum_without_candidates_is_one_row_that_says_why(tmp_path, kind, delimiter):
+    written = text(kind, FAILED, prediction(candidate()), tmp_path=tmp_path)
+
+    rows = list(csv.DictReader(io.StringIO(written), delimiter=delimiter, strict=kind == "csv"))
+
+    assert len(written.splitlines()) == 3
+    assert [row["status"] for row in rows] == ["no_formula", "ok"]
+    assert rows[0]["rank"] == rows[0]["smiles"] == rows[0]["precursor_mz"] == ""
+    assert rows[0]["message"] == "give a formula"
+
+
+def test_csv_keeps_quotes_and_commas_of_an_identifier(tmp_path):
+    written = text("csv", FAILED, tmp_path=tmp_path)
+
+    (row,) = csv.DictReader(io.StringIO(written))
+
+    assert row["spectrum_id"] == '"quoted", with comma and break'
+
+
+def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
+    written = text("jsonl", FAILED, prediction(candidate()), tmp_path=tmp_path)
+
+    failed, found = (json.loads(line) for line in written.splitlines())
+
+    assert failed["candidates"] == failed["hypotheses"] == []
+    assert failed["precursor_mz"] is None
+    assert found["candidates"][0]["inchikey14"] == "LFQSCWFLJHTTHZ"
+    assert found["candidates"][0]["extra_scores"] == {"log_share": -1.1}
+    assert found["confidence_top10"] == 0.25
+    (hypothesis,) = found["hypotheses"]
+    assert hypothesis["explained_peaks"] == [
+        {"mz": 29.03858, "intensity": 1.0, "formula": "C2H5", "ppm": 1.5}
+    ]
+    assert (hypothesis["sampled"], hypothesis["rejected"]) == (100, {"valence": 5})
+    assert "seconds" not in written
+
+
+def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
+    path = tmp_path / "out.sdf"
+    writers.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf")
+
+    mols = list(Chem.SDMolSupplier(str(path)))
+
+    assert [mol.GetProp("_Name") for mol in mols] == ["one_1", "one_2"]
+    assert [Chem.MolToSmiles(mol) for mol in mols] == ["CCO", "COC"]
+    tags = mols[0].GetPropsAsDict()
+    assert {"FEATURE_ID", "RANK", "SCORE", "CONFIDENCE", "FORMULA", "ADDUCT"} <= set(tags)
+    assert {"PRECURSOR_MZ", "INCHIKEY"} <= set(tags)
+    assert all(tag == tag.upper() for tag in tags)
+    conformer = mols[0].GetConformer()
+    assert not conformer.Is3D()
+    assert max(abs(conformer.GetAtomPosition(0).x), abs(conformer.GetAtomPosition(1).x)) > 0.1
+
+
+def test_an_identifier_cannot_break_an_sdf_record(tmp_path):
+    path = tmp_path / "out.sdf"
+    wicked = prediction(candidate(), spectrum_id="$$$$\n> <X>", feature_id="$$$$", scans=">  <Y>")
+    writers.write([wicked, prediction(candidate())], str(path), "sdf")
+
+    mols = list(Chem.SDMolSupplier(str(path)))
+
+    assert [mol.GetProp("RANK") for mol in mols] == ["1", "1"]
+    assert mols[1].GetProp("SPECTRUM_ID") == "one"
+
+
+def test_aromatic_and_charged_molecules_survive_the_sdf(tmp_path):
+    path = tmp_path / "out.sdf"
+    smiles = ["c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC(=O)[O-]", "O=[N+]([O-])c1ccccc1"]
+    found = [candidate(rank + 1, one) for rank, one in enumerate(smiles)]
+    writers.write([prediction(*found)], str(path), "sdf")
+
+    assert [Chem.MolToSmiles(mol) for mol in Chem.SDMolSupplier(str(path))] == smiles
+
+
+@pytest.mark.parametrize(
+    ("output", "name", "kind"),
+    [
+        ("a.csv", "", "csv"),
+        ("a.b/x.TSV", "", "tsv"),
+        ("a.jsonl", "", "jsonl"),
+        ("a.sdf", "", "sdf"),
+        ("-", "", "csv"),
+        ("-", "sdf", "sdf"),
+        ("a.csv", "JSONL", "jsonl"),
+    ],
+)
+def test_the_format_follows_from_the_name_or_the_ending(output, name, kind):
+    assert writers.resolve_format(output, name) == kind
+
+
+@pytest.mark.parametrize(("output", "name"), [("a.xlsx", ""), ("a", ""), ("a.csv", "parquet")])
+def test_an_unknown_format_is_a_usage_error(output, name):
+    with pytest.raises(UsageError, match="csv"):
+        writers.resolve_format(output, name)
+
+
+def test_an_output_that_cannot_be_written_is_refused_beforehand(tmp_path):
+    with pytest.raises(UsageError, match="is a folder"):
+        writers.check_writable(str(tmp_path))
+    with pytest.raises(UsageError, match="does not exist"):
+        writers.check_writable(str(tmp_path / "absent" / "out.csv"))
+    writers.check_writable(str(tmp_path / "out.csv"))
+    writers.check_writable("-")
+
+
+def test_a_device_or_pipe_is_no_output(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to("/dev/null")
+
+    for name in ("pipe.csv", "link.csv"):
+        with pytest.raises(UsageError, match="is no ordinary file"):
+            writers.check_writable(str(tmp_path / name))
+
+
+def test_an_output_that_cannot_be_looked_at_is_refused_in_words(tmp_path):
+    with pytest.raises(UsageError, match="cannot be written: File name too long"):
+        writers.check_writable(str(tmp_path / ("a" * 300 + ".csv")))
+
+
+def test_standard_output_that_is_closed_is_refused_beforehand(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+
+    with pytest.raises(UsageError, match="standard output is closed"):
+        writers.check_writable("-")
+
+
+def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
+    link, behind = tmp_path / "link.csv", tmp_path / "there.csv"
+    behind.write_text("before")
+    link.symlink_to(behind)
+
+    writers.write([prediction(candidate())], str(link), "csv")
+
+    assert link.is_symlink()
+    assert behind.read_text().startswith(HEADER)
+
+
+def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
+    path = tmp_path / "out.csv"
+    path.write_text("before")
+
+    def broken():
+        yield prediction(candidate())
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        writers.write(broken(), str(path), "csv")
+
+    assert path.read_text() == "before"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
+    predictions = [prediction(candidate(), spectrum_id="Größe")]
+    written = text("csv", *predictions, tmp_path=tmp_path)
+
+    writers.write(predictions, "-", "csv")
+
+    assert capfdbinary.readouterr().out == written.encode()
+
+
+def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
+    written = text("csv", prediction(candidate(), spectrum_id="a\udcffb"), tmp_path=tmp_path)
+
+    assert r"a\udcffb" in written
+
+
+def test_every_column_has_a_cell_in_every_row():
+    for one in (FAILED, prediction(candidate())):
+        assert all(len(row) == len(table.COLUMNS) for row in table.rows(one))

@@ -1,0 +1,274 @@
+"""The authors' checkpoints: stand-ins of their structure, converted, saved and loaded again."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.convert import convert
+from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.mist import FormulaPeaks
+from duallgd_cli.reference.recorded_sizes import variant_of
+from duallgd_cli.reference.tensor_names import DENOISER, ENCODER, ours_of, theirs_of
+from tests.made_reference import (
+    SETTINGS,
+    SYMBOLS,
+    decoder_file,
+    encoder_file,
+    fine_tuned_file,
+    hyper_parameters,
+    stirred_network,
+)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return stirred_network()
+
+
+@pytest.fixture
+def fine_tuned(network):
+    return fine_tuned_file(network)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(content):
+        path = tmp_path / "authors.ckpt"
+        torch.save(content, path)
+        return path
+
+    return save
+
+
+def graphs():
+    atom_class = torch.tensor([[0, 0, 3, 1, 0]])
+    known = AtomsOfGraphs(atom_class, torch.ones(1, 5, dtype=torch.bool), tuple(SYMBOLS), 40)
+    bond = torch.tensor([[1, 0, 0, 2, 1, 0, 4, 0, 1, 0]])
+    return with_features(known, bond, torch.tensor([0.4]), torch.linspace(0, 1, 24)[None])
+
+
+def peaks():
+    counts = torch.randint(0, 6, (1, 4, 18), generator=torch.Generator().manual_seed(1)).float()
+    types, adduct = torch.tensor([[0, 0, 0, 3]]), torch.zeros(1, 4, dtype=torch.long)
+    return FormulaPeaks(counts, types, adduct, torch.rand(1, 4), torch.tensor([4]))
+
+
+@torch.no_grad()
+def test_a_converted_checkpoint_gives_the_source_network_s_numbers(
+    network, fine_tuned, saved, tmp_path
+):
+    target = tmp_path / "ours" / "reference.safetensors"
+
+    reference.save(target, convert(saved(fine_tuned), seed=5))
+    checkpoint = reference.load(target)
+    got = checkpoint.build()
+
+    assert checkpoint.settings == SETTINGS
+    for name, tensor in got.state_dict().items():
+        if "kernel" not in name:
+            assert torch.equal(tensor, network.state_dict()[name]), name
+    spectrum = peaks()
+    assert torch.equal(got.condition(spectrum), network.condition(spectrum))
+    for layer in range(SETTINGS.denoiser.layers):
+        kernel = network.denoiser.layers[layer].pairs.attention.kernel
+        kernel.projection = got.denoiser.layers[layer].pairs.attention.kernel.projection
+    assert torch.equal(got.denoiser(graphs()), network.denoiser(graphs()))
+
+
+def test_the_random_features_come_from_the_recorded_seed_at_the_reference_s_scale(
+    fine_tuned, saved
+):
+    path = saved(fine_tuned)
+    first, again, other = (convert(path, seed) for seed in (5, 5, 6))
+    name = "denoiser.layers.1.pairs.attention.kernel.projection"
+
+    rows = first.tensors[name]
+
+    assert first.record["feature_seed"] == 5
+    assert torch.equal(rows, again.tensors[name])
+    assert not torch.equal(rows, other.tensors[name])
+    assert not torch.equal(rows, first.tensors[name.replace("1", "0")])
+    blocks = SETTINGS.denoiser.n_features / 4
+    assert rows.norm(dim=1) == pytest.approx([blocks**-0.5] * 6)
+
+
+def test_the_record_says_where_the_weights_come_from(fine_tuned, saved):
+    got = convert(saved(fine_tuned))
+
+    assert got.record["source"] == "authors.ckpt"
+    assert len(got.record["source_sha256"]) == 64
+    assert got.record["epoch"] == 49
+    assert got.record["switches"]["cross_attention_mode"] == "bidirectional"
+    assert json.dumps(got.record)
+
+
+def test_a_pretrained_decoder_is_converted_alone(network, saved, tmp_path):
+    reference.save(tmp_path / "w.safetensors", convert(saved(decoder_file(network))))
+    got = reference.load(tmp_path / "w.safetensors")
+
+    assert got.parts == ("denoiser",)
+    assert got.settings.marginal == SETTINGS.marginal
+    built = got.build_denoiser()
+    assert torch.equal(built.atoms_in.inner.weight, network.denoiser.atoms_in.inner.weight)
+    with pytest.raises(WeightsError, match="no encoder and no projection"):
+        got.build()
+
+
+@torch.no_grad()
+def test_a_bare_encoder_is_converted_alone(network, saved):
+    got = convert(saved(encoder_file(network)))
+
+    assert got.parts == ("encoder",)
+    assert got.settings.encoder == SETTINGS.encoder
+    spectrum = peaks()
+    assert torch.equal(got.build_encoder()(spectrum), network.encoder(spectrum))
+
+
+def test_a_compiled_copy_of_the_decoder_is_left_out(fine_tuned, saved):
+    state = fine_tuned["state_dict"]
+    copies = {
+        f"_compiled_decoder._orig_mod.{n.removeprefix('decoder.')}": t
+        for n, t in state.items()
+        if n.startswith("decoder.")
+    }
+
+    got = convert(saved({**fine_tuned, "state_dict": {**state, **copies}}))
+
+    assert got.parts == reference.PARTS
+
+
+def test_a_missing_and_an_unused_tensor_are_named(fine_tuned, saved):
+    state = fine_tuned["state_dict"]
+    del state["decoder.film_dual.beta.bias"]
+    state["decoder.mlp_out_X.0.weight"] = torch.ones(1)
+
+    with pytest.raises(WeightsError) as caught:
+        convert(saved(fine_tuned))
+
+    assert "1 tensors missing (film_dual.beta.bias)" in str(caught.value)
+    assert "1 unused (mlp_out_X.0.weight)" in str(caught.value)
+
+
+def test_a_tensor_of_another_shape_is_named(fine_tuned, saved):
+    fine_tuned["state_dict"]["decoder.film_dual.beta.bias"] = torch.ones(3)
+
+    with pytest.raises(WeightsError, match=r"film_dual\.beta\.bias \(3,\) for \(8,\)"):
+        convert(saved(fine_tuned))
+
+
+def test_tensors_of_another_kind_of_network_are_named(fine_tuned, saved):
+    fine_tuned["state_dict"]["tf_layers.0.weight"] = torch.ones(1)
+
+    with pytest.raises(WeightsError, match=r"1 unknown tensors: tf_layers\.0\.weight"):
+        convert(saved(fine_tuned))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transition": "uniform"}, "transition=uniform"),
+        ({"extra_features": "cycles"}, "extra_features=cycles"),
+        ({"diffusion_steps": 7}, "the settings say 7"),
+        ({"duallgd": {"use_linear_dual_attention": False}}, "use_linear_dual_attention=False"),
+        ({"duallgd": {"cross_heads": 4}}, "different numbers of heads"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(fine_tuned, saved, changes, message):
+    fine_tuned["hyper_parameters"] = hyper_parameters(**changes)
+
+    with pytest.raises(WeightsError, match=message):
+        convert(saved(fine_tuned))
+
+
+@pytest.mark.parametrize("gone", ["dataset_infos", "cfg"])
+def test_a_decoder_without_its_statistics_is_refused(fine_tuned, saved, gone):
+    del fine_tuned["hyper_parameters"][gone]
+
+    with pytest.raises(WeightsError, match=f"hold no {gone}"):
+        convert(saved(fine_tuned))
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(fine_tuned, saved):
+    fine_tuned["hyper_parameters"]["visualization_tools"] = Calling()
+
+    with pytest.raises(WeightsError, match="refused and nothing in it was run"):
+        convert(saved(fine_tuned))
+
+
+class Calling:
+    """Pickles as a call that would end the test run."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit",)
+
+
+def test_variants_of_the_authors_switches_become_ours():
+    assert variant_of({}) == {}
+    assert variant_of({"use_cross_attention": False}) == {"synchronisation": "none"}
+    assert variant_of({"linear_attention_type": "softmax"}) == {"kernel": "softmax"}
+    assert variant_of({"use_dual_stream": False}) == {"streams": "atoms", "readout": "edges"}
+
+
+@pytest.mark.parametrize(("table", "part"), [(DENOISER, "denoiser"), (ENCODER, "encoder")])
+def test_the_key_table_is_the_same_both_ways(network, table, part):
+    ours = list(getattr(network, part).state_dict())
+
+    there = theirs_of(ours, table)
+    back = ours_of(there.values(), table)
+
+    assert None not in there.values()
+    assert len(set(there.values())) == len(ours)
+    assert [back[there[name]] for name in ours] == ours
+
+
+def test_every_row_of_the_key_table_is_used(network):
+    for part, table in (("denoiser", DENOISER), ("encoder", ENCODER)):
+        names = theirs_of(getattr(network, part).state_dict(), table).values()
+        for theirs_template, _ in table:
+            assert any(matches(name, theirs_template) for name in names), theirs_template
+
+
+def matches(name, template):
+    return (
+        next(iter(ours_of([name], ((template, "*" * template.count("*")),)).values())) is not None
+    )
+
+
+def test_other_weights_files_are_told_apart(network, fine_tuned, saved, tmp_path):
+    path = tmp_path / "w.safetensors"
+    reference.save(path, convert(saved(fine_tuned)))
+
+    assert reference.is_reference(path)
+    path.write_bytes(b"damaged")
+    with pytest.raises(WeightsError, match="broken"):
+        reference.load(path)
+    with pytest.raises(WeightsError, match="do not exist"):
+        reference.load(tmp_path / "nowhere.safetensors")
+
+
+def test_a_checkpoint_whose_tensors_do_not_fit_its_settings_is_refused(fine_tuned, saved):
+    whole = convert(saved(fine_tuned))
+    short = {n: t for n, t in whole.tensors.items() if "film_atoms" not in n}
+
+    with pytest.raises(WeightsError, match="4 missing"):
+        replace(whole, tensors=short).build()
+
+
+def test_the_stand_ins_are_real_pickles_of_unknown_classes(fine_tuned):
+    assert b"DatasetInfos" in pickle.dumps(fine_tuned["hyper_parameters"])
+
+
+def test_metadata_that_is_no_mapping_gets_one_sentence(tmp_path):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "w.safetensors"
+    metadata = {"format_version": "1", "preset": "reference", "settings": "3", "record": "{}"}
+    save_file({"a": torch.ones(1)}, path, metadata)
+
+    with pytest.raises(WeightsError, match="unreadable metadata: not all of them are mappings"):
+        reference.load(path)

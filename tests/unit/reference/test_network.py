@@ -1,0 +1,352 @@
+"""The reference network: what must hold whatever its weights are."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import pad
+from torch.testing import assert_close
+
+from duallgd_cli.errors import ConfigError
+from duallgd_cli.model.incidence import AtomsFromPairs
+from duallgd_cli.model.line_graph import incident_mask, line_graph, to_square
+from duallgd_cli.reference import atom_stream, kernels
+from duallgd_cli.reference.denoiser import NoisyGraphs, build
+from duallgd_cli.reference.features import AtomsOfGraphs, cycles, laplacian, with_features
+from duallgd_cli.reference.mist import CountEmbedding, FormulaPeaks, ReferenceEncoder
+from duallgd_cli.reference.rows import pooled, pooled_whole
+from duallgd_cli.reference.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
+)
+from duallgd_cli.reference.structure import NO_CLASS, hops
+from duallgd_cli.reference.synchronise import WideAtomsFromPairs
+
+SMALL = ReferenceDenoiserSettings(
+    layers=2,
+    atom_inputs=6,
+    condition_width=10,
+    global_inputs=3,
+    atom_width=16,
+    edge_width=8,
+    global_width=12,
+    atom_hidden=10,
+    edge_hidden=10,
+    global_hidden=10,
+    atom_feed=10,
+    edge_feed=10,
+    global_feed=10,
+    pair_feed=10,
+    heads=2,
+    n_features=6,
+)
+VARIANTS = {
+    **{kernel: replace(SMALL, kernel=kernel) for kernel in ("positive", "waves", "elu", "softmax")},
+    **{
+        name: replace(SMALL, synchronisation=name)
+        for name in ("atoms", "pairs", "none", "unmasked")
+    },
+    "edges": replace(SMALL, readout="edges"),
+    "one stream": replace(SMALL, readout="edges", streams="atoms"),
+}
+
+
+def network(settings, seed=0):
+    torch.manual_seed(seed)
+    model = build(settings).eval()
+    for name, buffer in model.named_buffers():
+        if name.endswith("projection"):
+            buffer.normal_(std=0.5)
+    return model
+
+
+def graphs(n, settings=SMALL, batch=1, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    bond = torch.randint(0, 5, (batch, n * (n - 1) // 2), generator=generator)
+    bond = bond * (draw(*bond.shape) > 0.5)
+    mask = torch.ones(batch, n, dtype=torch.bool)
+    atoms, whole = draw(batch, n, settings.atom_inputs), draw(batch, settings.global_inputs)
+    return NoisyGraphs(atoms, bond, draw(batch, settings.condition_width), whole, mask)
+
+
+def widened(seen, n, filling):
+    """The same graphs with padding to n atoms that holds a number which must not matter."""
+    own, line = seen.atom_mask.shape[1], line_graph(n, seen.atoms.device)
+    square = to_square(seen.bond_class[..., None], line_graph(own, seen.atoms.device))[..., 0]
+    square = pad(square, (0, n - own, 0, n - own))
+    return replace(
+        seen,
+        atoms=pad(seen.atoms, (0, 0, 0, n - own), value=filling),
+        bond_class=square[:, line.first, line.second],
+        atom_mask=pad(seen.atom_mask, (0, n - own)),
+    )
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@torch.no_grad()
+def test_padding_and_its_contents_change_nothing(name):
+    model, alone = network(VARIANTS[name]), graphs(5)
+    line = line_graph(8, alone.atoms.device)
+    inside = (line.first < 5) & (line.second < 5)
+
+    expected = model(alone)
+
+    for filling in (0.0, 1e3):
+        assert_close(model(widened(alone, 8, filling))[:, inside], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@torch.no_grad()
+def test_small_chunks_give_the_same_logits(name, monkeypatch):
+    # In double precision, as weights of both signs leave few digits of a single one.
+    model, seen = network(VARIANTS[name]).double(), graphs(7, batch=3)
+    parts = ("atoms", "condition", "whole")
+    seen = replace(seen, **{part: getattr(seen, part).double() for part in parts})
+    expected = model(seen)
+
+    for chunk in (1, 50, 400):
+        monkeypatch.setattr(kernels, "_CHUNK_CPU", chunk)
+        monkeypatch.setattr(atom_stream, "_CHUNK_CPU", chunk)
+        assert_close(model(seen), expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_one_condition_serves_all_graphs():
+    model, seen = network(SMALL), graphs(6, batch=3)
+    shared = replace(seen, condition=seen.condition[:1])
+    repeated = replace(seen, condition=seen.condition[:1].expand(3, -1))
+
+    assert_close(model(shared), model(repeated))
+
+
+@torch.no_grad()
+def test_the_diagonal_is_seen():
+    model, seen = network(SMALL), graphs(6)
+
+    assert not torch.allclose(model(seen), model(replace(seen, diagonal=NO_CLASS)))
+
+
+@torch.no_grad()
+def test_the_order_of_the_atoms_is_seen_as_in_the_released_network():
+    # Reference: pair tokens tell the lower atom from the higher one.
+    model, seen = network(SMALL), graphs(5)
+    order = torch.tensor([4, 3, 2, 1, 0])
+    line = line_graph(5, seen.atoms.device)
+
+    def turned(pairs):
+        return to_square(pairs, line)[:, order][:, :, order][:, line.first, line.second]
+
+    bond = turned(seen.bond_class[..., None])[..., 0]
+    got = model(replace(seen, atoms=seen.atoms[:, order], bond_class=bond))
+
+    assert not torch.allclose(got, turned(model(seen)), atol=1e-4)
+
+
+def test_what_no_logit_depends_on_is_not_computed():
+    model = network(SMALL)
+
+    model(graphs(5)).sum().backward()
+
+    idle = {name for name, p in model.named_parameters() if p.grad is None}
+    expected = ("global_readout.", "layers.1.fuse.", "layers.1.pairs.to_global.")
+    assert all(any(name.startswith(prefix) for name in idle) for prefix in expected)
+    # A key's bias adds the same to all scores of a query.
+    assert [name for name in idle if name.startswith("layers.0.")] == [
+        "layers.0.synchronise.atoms.key.bias"
+    ]
+    assert not any(".edges." in name for name in set(dict(model.named_parameters())) - idle - FIRST)
+
+
+FIRST = {
+    f"layers.0.atoms.edges.{part}.{kind}"
+    for part in ("up", "down", "norm_mixed", "norm_fed")
+    for kind in ("weight", "bias")
+}
+
+
+@torch.no_grad()
+def test_a_network_that_sampled_can_still_be_trained():
+    model, seen = network(SMALL), graphs(9)
+    with torch.inference_mode():
+        model(seen)
+
+    with torch.enable_grad():
+        model(seen).sum().backward()
+
+    assert model.atoms_in.inner.weight.grad is not None
+
+
+@given(n=st.integers(2, 7), seed=st.integers(0, 99), real=st.integers(1, 7))
+@torch.no_grad()
+def test_moving_the_projections_leaves_the_attention_the_same(n, seed, real):
+    torch.manual_seed(seed)
+    wide, line = WideAtomsFromPairs(12, 6, 3), line_graph(n, torch.device("cpu"))
+    atoms, pairs = torch.randn(2, n, 12), torch.randn(2, n * (n - 1) // 2, 6)
+    mask = (torch.arange(n) < max(2, real)).expand(2, n)
+    near = incident_mask(mask, line)
+
+    got = wide(atoms, pairs, near, line)
+
+    expected = AtomsFromPairs.forward(wide, atoms, pairs, near, line)
+    assert_close(got[mask], expected[mask], atol=1e-5, rtol=1e-4)
+
+
+def test_pooling_sees_real_rows_alone():
+    rows = torch.tensor([[[1.0], [3.0], [100.0]]])
+
+    got = pooled(rows, torch.tensor([[True, True, False]]))
+
+    assert got.tolist() == [[2.0, 1.0, 3.0, 1.0]]  # mean, least, most, biased variance
+
+
+def test_hops_are_counted_to_eight_and_nine_beyond():
+    chain = torch.diag_embed(torch.ones(1, 11), 1)
+    chain = chain + chain.transpose(1, 2)
+
+    got = hops(chain)[0, 0].tolist()
+
+    assert got == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9]
+
+
+def ring(n):
+    square = torch.zeros(1, n, n)
+    here = torch.arange(n)
+    square[0, here, (here + 1) % n] = square[0, (here + 1) % n, here] = 1
+    return square
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 6])
+def test_a_ring_is_one_cycle_of_its_size(n):
+    of_atoms, of_graph = cycles(ring(n))
+
+    assert_close(of_graph[0], torch.tensor([float(n == size) for size in (3, 4, 5, 6)]) / 10)
+    assert_close(of_atoms[0, 0], torch.tensor([float(n == size) for size in (3, 4, 5)]) / 10)
+
+
+@given(st.integers(0, 500))
+def test_cycles_are_those_that_a_search_finds(seed):
+    torch.manual_seed(seed)
+    n = 6
+    upper = torch.triu((torch.rand(n, n) < 0.4).float(), 1)
+    square = upper + upper.T
+
+    of_atoms, of_graph = cycles(square[None] * 1.0)
+
+    for place, size in enumerate((3, 4, 5, 6)):
+        found = list(closed_paths(square, size))
+        assert of_graph[0, place].item() * 10 == pytest.approx(min(len(found), 10), abs=1e-3)
+        if size < 6:
+            through = [sum(atom in path for path in found) for atom in range(n)]
+            expected = [min(count, 10) for count in through]
+            assert (of_atoms[0, :, place] * 10).tolist() == pytest.approx(expected, abs=1e-3)
+
+
+def closed_paths(square, size):
+    """Every cycle once: lowest atom first, then in the direction of its lower neighbour."""
+    n = len(square)
+
+    def extend(path):
+        if len(path) == size:
+            if square[path[-1], path[0]] and path[1] < path[-1]:
+                yield path
+            return
+        for atom in range(path[0] + 1, n):
+            if atom not in path and square[path[-1], atom]:
+                yield from extend((*path, atom))
+
+    for start in range(n):
+        yield from extend((start,))
+
+
+def test_components_and_the_largest_one_are_found():
+    square = torch.zeros(1, 5, 5)
+    for a, b in ((0, 1), (1, 2), (3, 4)):
+        square[0, a, b] = square[0, b, a] = 1
+
+    got = laplacian(square, torch.ones(1, 5, dtype=torch.bool))
+
+    assert got.components.item() == 2
+    assert got.eigenvalues.shape == (1, 5)
+    assert (got.eigenvalues[0, 3:] == 2).all()  # five atoms have three eigenvalues above zero
+
+
+def test_features_have_the_sizes_that_the_released_network_reads():
+    known = AtomsOfGraphs(
+        torch.zeros(2, 4, dtype=torch.long),
+        torch.ones(2, 4, dtype=torch.bool),
+        ReferenceSettings().atom_symbols,
+        60,
+    )
+
+    got = with_features(known, torch.zeros(2, 6, dtype=torch.long), torch.ones(2), torch.ones(1, 8))
+
+    assert got.atoms.shape[2] == ReferenceDenoiserSettings().atom_inputs
+    assert got.whole.shape[1] == ReferenceDenoiserSettings().global_inputs
+
+
+@torch.no_grad()
+def test_a_spectrum_s_fingerprint_does_not_depend_on_its_batch():
+    torch.manual_seed(0)
+    settings = ReferenceEncoderSettings(
+        width=16, heads=4, fragment_bits=4, fingerprint_sizes=(8, 16)
+    )
+    model = ReferenceEncoder(settings).eval()
+    counts = torch.randint(0, 9, (1, 5, 18)).float()
+    zero = torch.zeros(1, 5, dtype=torch.long)
+    alone = FormulaPeaks(counts, zero, zero, torch.rand(1, 5), torch.tensor([5]))
+    wide = FormulaPeaks(
+        pad(counts, (0, 0, 0, 3), value=7),
+        pad(zero, (0, 3), value=2),
+        pad(zero, (0, 3), value=1),
+        pad(alone.intensity, (0, 3), value=1),
+        alone.n_tokens,
+    )
+
+    assert_close(model(wide), model(alone), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "fragment_bits", "count"), [(256, 512, 15_164_196), (512, 2048, 23_364_644)]
+)
+def test_the_released_encoders_have_the_published_counts(width, fragment_bits, count):
+    settings = ReferenceEncoderSettings(width=width, fragment_bits=fragment_bits)
+    with torch.device("meta"):
+        model = ReferenceEncoder(settings)
+
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+@torch.no_grad()
+def test_counts_of_255_and_more_share_one_embedding():
+    embed = CountEmbedding()
+    embed.beyond.fill_(0.25)
+
+    got = embed(torch.tensor([[254.0] + [255.0] + [400.0] + [0.0] * 15]))
+
+    assert (got[0, 9:27] == 0.25).all()
+    assert not (got[0, :9] == 0.25).all()
+    assert (got[0, 27:] == 0).all()
+
+
+def test_settings_that_cannot_be_built_are_refused():
+    with pytest.raises(ConfigError, match="one stream reads out from edges"):
+        replace(SMALL, streams="atoms")
+    with pytest.raises(ConfigError, match="heads must divide atom_width"):
+        replace(SMALL, heads=3)
+    with pytest.raises(ConfigError, match="twice the one before"):
+        ReferenceEncoderSettings(fingerprint_sizes=(8, 20))
+
+
+def test_pooling_whole_graphs_is_pooling_with_nothing_masked():
+    rows = torch.randn(3, 11, 5, generator=torch.Generator().manual_seed(4))
+
+    expected = pooled(rows, torch.ones(3, 11, dtype=torch.bool))
+
+    torch.testing.assert_close(pooled_whole(rows), expected, atol=1e-6, rtol=1e-5)

@@ -1,0 +1,107 @@
+"""Peaks and sub-formulas as the reference encoder wants them."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.errors import FormulaError, UnsupportedElementError
+from duallgd_cli.reference import subformula as reference
+from duallgd_cli.reference.subformula import (
+    adduct_name,
+    assign,
+    parse_counts,
+    print_counts,
+    process_peaks,
+    reference_peaks,
+)
+
+PROTON_DA = 1.00782503223 - 0.00054858
+
+
+def mass(formula):
+    return float(parse_counts(formula) @ reference._MASSES_DA)
+
+
+@given(
+    st.lists(st.floats(20, 200), min_size=1, max_size=8),
+    st.sampled_from(["C3H7NO2", "C4H4N2O2", "C2H6OS", "C6H5Cl", "CH4"]),
+)
+def test_each_peak_gets_the_nearest_of_all_sub_multisets(peaks, formula):
+    counts, mz = parse_counts(formula), np.array(peaks)
+    present = np.flatnonzero(counts)
+    multisets = []
+    for numbers in product(*(range(counts[element] + 1) for element in present)):
+        atoms = np.zeros_like(counts)
+        atoms[present] = numbers
+        if atoms @ reference._EXCESS_ROW >= -2:
+            multisets.append(atoms)
+    masses = np.array(multisets) @ reference._MASSES_DA + PROTON_DA
+
+    found = assign(counts, "[M+H]+", mz, tolerance_ppm=2000.0)
+
+    nearest = np.abs(masses - mz[:, None]).argmin(1)
+    deviation = np.abs(masses[nearest] - mz) / np.maximum(mz, 200) * 1e6
+    inside = np.flatnonzero(deviation < 2000.0)
+    assert found.peak.tolist() == inside.tolist()
+    np.testing.assert_allclose(found.mass_da, masses[nearest[inside]], atol=1e-9)
+
+
+def test_the_adduct_goes_to_every_fragment():
+    found = assign(
+        parse_counts("C2H6O"), "[M+Na]+", np.array([mass("C2H4") + 22.98976928 - 0.00054858])
+    )
+
+    assert [print_counts(row) for row in found.counts] == ["C2H4"]
+
+
+def test_peaks_are_merged_cut_scaled_and_ordered():
+    mz = np.array([50.00001, 50.00002, 80.0, 101.5, 60.0])
+    intensity = np.array([1.0, 4.0, 16.0, 99.0, 1e-9])
+
+    got_mz, got = process_peaks(mz, intensity, precursor_mz=100.0)
+
+    assert got_mz.tolist() == [80.0, 50.00001]
+    assert got.tolist() == [1.0, 0.5]
+
+
+def test_at_most_sixty_peaks_are_kept():
+    mz, intensity = np.linspace(50, 150, 80), np.linspace(1, 2, 80)
+
+    got_mz, _ = process_peaks(mz, intensity, None)
+
+    assert len(got_mz) == reference.MAX_PEAKS
+    assert got_mz[0] == 150
+
+
+def test_the_whole_ion_comes_last():
+    got = reference_peaks("C9H8O4", "[M+NH4]+", np.array([44.0]), np.array([1.0]))
+
+    assert [print_counts(row) for row in got.counts][-1] == "C9H8O4"
+    assert got.token_type[-1] == reference.WHOLE_TYPE
+    assert got.intensity[-1] == 1
+    assert set(got.adduct) == {4}
+
+
+def test_a_spectrum_without_peaks_is_the_whole_ion_alone():
+    nothing = np.zeros(0)
+
+    got = reference_peaks("C9H8O4", "[M+H]+", nothing, nothing)
+
+    assert got.counts.shape == (1, 18)
+
+
+def test_what_the_reference_does_not_know_is_named():
+    with pytest.raises(ValueError, match=r"knows \[M\+H\]\+.* not '\[M-H\]-'"):
+        adduct_name("[M-H]-")
+    with pytest.raises(UnsupportedElementError, match="Xe"):
+        parse_counts("XeF2")
+    with pytest.raises(FormulaError, match="not a molecular formula"):
+        parse_counts("water")
+
+
+@given(st.lists(st.integers(0, 30), min_size=18, max_size=18).filter(any))
+def test_counts_survive_printing(counts):
+    assert parse_counts(print_counts(np.array(counts))).tolist() == counts

@@ -1,0 +1,199 @@
+"""Reading pickles without running them."""
+
+import os
+import pickle
+import zipfile
+from collections import OrderedDict, defaultdict
+from pathlib import Path, PurePosixPath
+
+import pytest
+import torch
+
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.reference.unpickle import Record, read
+
+
+class Plain:
+    """Stands for a class that the reader does not know."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Mapping(dict):
+    """Likewise, one that is a mapping."""
+
+
+class Acting:
+    """Pickles as a call."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(content):
+        path = tmp_path / "file.ckpt"
+        torch.save(content, path)
+        return path
+
+    return save
+
+
+def test_tensors_come_through_with_their_shape_type_and_values(saved):
+    shared = torch.arange(12.0)
+    content = {
+        "view": shared.view(3, 4)[:, 1:],
+        "transposed": shared.view(3, 4).T,
+        "half": torch.tensor([1.5, 2.5], dtype=torch.float16),
+        "whole": torch.tensor([[1, 2]]),
+        "truth": torch.tensor([True, False]),
+        "scalar": torch.tensor(3.0),
+        "nothing": torch.empty(0, 2),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+
+    got = read(saved(content))
+
+    for name, tensor in content.items():
+        assert got[name].dtype == tensor.dtype
+        assert torch.equal(got[name], tensor.detach()), name
+
+
+def test_a_state_dict_is_read(saved):
+    module = torch.nn.Linear(3, 2)
+
+    got = read(saved({"state_dict": module.state_dict()}))["state_dict"]
+
+    assert isinstance(got, OrderedDict)
+    assert torch.equal(got["weight"], module.weight)
+
+
+def test_an_unknown_object_becomes_a_record_of_its_attributes(saved):
+    got = read(saved({"object": Plain({"deep": Plain(torch.ones(2))})}))["object"]
+
+    assert isinstance(got, Record)
+    assert got.kind.endswith(".Plain")
+    assert torch.equal(got.attributes["value"]["deep"].attributes["value"], torch.ones(2))
+
+
+def test_unknown_containers_keep_what_they_hold(saved):
+    counted = defaultdict(int, {"a": 1})
+
+    got = read(saved({"mapping": Mapping(a=1), "counted": counted, "path": PurePosixPath("x")}))
+
+    assert got["mapping"].entries == {"a": 1}
+    assert got["counted"].entries == {"a": 1}
+    assert got["path"].kind.startswith("pathlib")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (os.system, ("touch {}",)),
+        (eval, ("__import__('pathlib').Path('{}').touch()",)),
+        (exec, ("open('{}', 'w')",)),
+        (__import__, ("os",)),
+        (open, ("{}", "w")),
+        (pickle.loads, (b"",)),
+    ],
+)
+def test_a_pickle_that_would_act_is_refused_and_nothing_runs(saved, tmp_path, function, arguments):
+    touched = tmp_path / "touched"
+    filled = [a.format(touched) if isinstance(a, str) else a for a in arguments]
+    path = saved({"state_dict": {}, "bad": Acting(function, *filled)})
+
+    with pytest.raises(WeightsError, match="refused and nothing in it was run"):
+        read(path)
+
+    assert not touched.exists()
+
+
+def test_a_call_of_an_unknown_function_is_kept_and_not_made(saved, tmp_path):
+    touched = tmp_path / "touched"
+    path = saved({"bad": Acting(Path.touch, touched)})
+
+    got = read(path)["bad"]
+
+    assert isinstance(got, Record)
+    assert not touched.exists()
+
+
+def with_pickle(path, program):
+    """A file of torch.save's layout around a pickle given as bytes."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", program)
+    return path
+
+
+def test_a_pickle_cannot_change_the_functions_it_may_call(tmp_path):
+    build = b"ctorch._utils\n_rebuild_tensor_v2\n}S'_function'\nNsb."
+
+    with pytest.raises(WeightsError, match=r"cannot be read|refused"):
+        read(with_pickle(tmp_path / "bad.ckpt", build))
+
+    stored = {"t": torch.ones(2)}
+    torch.save(stored, tmp_path / "good.ckpt")
+    assert torch.equal(read(tmp_path / "good.ckpt")["t"], stored["t"])
+
+
+def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path):
+    path = tmp_path / "file.ckpt"
+    torch.save({"t": torch.ones(4)}, path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    short = {n: b[:8] if n.endswith("data/0") else b for n, b in parts.items()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in short.items():
+            archive.writestr(name, raw)
+
+    with pytest.raises(WeightsError, match=r"file\.ckpt cannot be read"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"not a zip file", pickle.dumps({"a": 1})], ids=["empty", "text", "bare pickle"]
+)
+def test_other_files_are_refused_with_a_sentence(tmp_path, raw):
+    path = tmp_path / "file.ckpt"
+    path.write_bytes(raw)
+
+    with pytest.raises(WeightsError, match=r"cannot be read as a file of torch\.save"):
+        read(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(WeightsError, match=r"nowhere\.ckpt does not exist"):
+        read(tmp_path / "nowhere.ckpt")
+
+
+def test_a_compressed_archive_is_refused(tmp_path):
+    path = tmp_path / "bomb.ckpt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"}.")
+
+    with pytest.raises(WeightsError, match="compressed"):
+        read(path)
+
+
+@pytest.mark.parametrize("position", range(5, 200, 13))
+def test_a_damaged_pickle_never_shows_a_traceback(tmp_path, position):
+    path = tmp_path / "file.ckpt"
+    torch.save({"state_dict": torch.nn.Linear(3, 2).state_dict(), "o": Plain(1)}, path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, raw in parts.items():
+            if name.endswith("data.pkl"):
+                raw = raw[:position] + bytes([raw[position] ^ 0x55]) + raw[position + 1 :]
+            archive.writestr(name, raw)
+
+    try:
+        got = read(path)
+    except WeightsError:
+        got = {}
+    assert isinstance(got, dict)

@@ -1,0 +1,379 @@
+"""The training loop: resumed exactly, stopped safely, several processes as one."""
+
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+from itertools import islice
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.train.interrupt import interruptible
+from duallgd_cli.train.loop import DivergenceError
+from tests import made_training
+from tests.made_graphs import small_settings
+from tests.made_training import (
+    METRICS,
+    MODEL,
+    STATE,
+    decoder_stage,
+    figures,
+    made_settings,
+    run,
+    small_model,
+    state,
+)
+
+
+def assert_same_tensors(one, other):
+    assert one.keys() == other.keys()
+    assert not [name for name in one if not torch.equal(one[name], other[name])]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    run(out)
+    return out
+
+
+class Spy:
+    """A stage whose loss goes wrong at one step."""
+
+    def __init__(self, spoil, at):
+        self.stage, self.spoil, self.at = decoder_stage(made_settings()), spoil, at
+        self.plan, self.validate = self.stage.plan, self.stage.validate
+
+    def collate(self, planned, step):
+        return SimpleNamespace(graphs=self.stage.collate(planned, step), n_samples=1, step=step)
+
+    def loss(self, model, batch):
+        summed, count = self.stage.loss(model, batch.graphs)
+        return (self.spoil(summed, model) if batch.step == self.at else summed), count
+
+
+class Watched:
+    """A stage that notes which operations of its loss read a tensor's value or move one."""
+
+    def __init__(self, stage):
+        self.stage, self.read = stage, []
+        self.plan, self.collate, self.validate = stage.plan, stage.collate, stage.validate
+
+    def loss(self, model, batch):
+        self.stage.loss(model, batch)  # the first batch of a size may still fill tables
+        with Reads() as reads:
+            loss = self.stage.loss(model, batch)
+        self.read.append(frozenset(reads.seen))
+        return loss
+
+
+class Reads(TorchDispatchMode):
+    """Notes operations for which a GPU would have to be waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        name = function.overloadpacket.__name__
+        if name in {"_local_scalar_dense", "nonzero", "lift_fresh", "is_nonzero", "equal"}:
+            self.seen.add(name)
+        return function(*arguments, **(options or {}))
+
+
+class BothRanks:
+    """The batches of two ranks in one process."""
+
+    def __init__(self, settings):
+        self.stages = [decoder_stage(settings, rank, 2) for rank in range(2)]
+        self.validate = self.stages[0].validate
+
+    def plan(self, first_step):
+        return zip(*(stage.plan(first_step) for stage in self.stages), strict=True)
+
+    def collate(self, planned, step):
+        parts = [s.collate(own, step) for s, own in zip(self.stages, planned, strict=True)]
+        return SimpleNamespace(parts=parts, n_samples=sum(part.n_samples for part in parts))
+
+    def loss(self, model, batch):
+        losses = [s.loss(model, own) for s, own in zip(self.stages, batch.parts, strict=True)]
+        return sum(summed for summed, _ in losses), sum(count for _, count in losses)
+
+
+def test_training_lowers_the_loss_on_molecules_never_seen(tmp_path):
+    run(tmp_path, made_settings(steps=24, validate_every=3))
+
+    held_out = list(figures(tmp_path, "nll_250").values())
+    assert len(held_out) == 8
+    assert held_out[-1] < 0.9 * held_out[0]
+
+
+@pytest.mark.parametrize("stop", [1, 5, 7, 11])
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, uninterrupted, stop):
+    run(tmp_path, stop_after=stop)
+    run(tmp_path)
+
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+    assert_same_tensors(load(tmp_path / MODEL).tensors, load(uninterrupted / MODEL).tensors)
+    assert figures(tmp_path, "loss") == figures(uninterrupted, "loss")
+    assert figures(tmp_path, "nll_250") == figures(uninterrupted, "nll_250")
+    assert load(tmp_path / MODEL).record["step"] == 12
+
+
+def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, uninterrupted):
+    run(tmp_path)
+    before = state(tmp_path)
+
+    run(tmp_path)
+
+    assert_same_tensors(state(tmp_path), before)
+    assert max(figures(tmp_path, "loss")) == 12
+
+
+@pytest.mark.slow
+def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uninterrupted):
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(
+        target=made_training.killed_at, args=(tmp_path, 8, torch.get_num_threads())
+    )
+    process.start()
+    process.join(120)
+
+    assert process.exitcode == -9
+    assert not list(tmp_path.glob("*.tmp"))
+    assert load(tmp_path / MODEL).record["step"] == 5
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
+    def on_step(step, _):
+        if step == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedRunError, match="stopped at step 7 of 12; run the same command"):
+        run(tmp_path, on_step=on_step)
+
+    assert load(tmp_path / MODEL).record["step"] == 7
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted, number):
+    # Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it.
+    def ask(summed, _model):
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        return summed
+
+    with pytest.raises(InterruptedRunError, match="stopped at step 8 of 12; run the same command"):
+        run(tmp_path, stage=Spy(ask, at=7))
+
+    assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
+    run(tmp_path)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_asked_again_later_a_run_stops_at_once(monkeypatch):
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr("duallgd_cli.train.interrupt.time.monotonic", lambda: next(clock))
+
+    with interruptible() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_run_stops_when_its_minutes_are_over_and_can_go_on(tmp_path, uninterrupted):
+    run(tmp_path, minutes=0)
+
+    assert load(tmp_path / MODEL).record["step"] == 0
+    run(tmp_path, minutes=1000)
+    assert_same_tensors(state(tmp_path), state(uninterrupted))
+
+
+def test_the_record_counts_what_was_trained_on_over_all_parts_of_a_run(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+    planned = list(islice(stage.plan(0), 12))
+
+    run(tmp_path, stop_after=5)
+    record = run(tmp_path).record
+
+    assert record["samples"] == sum(len(rows) for rows, _ in planned)
+    assert record["seconds"] > 0
+    assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
+    assert "nll_250" in record["validation"]
+
+
+def test_a_step_reads_no_value_from_a_tensor(tmp_path, monkeypatch):
+    """So that between logged steps nothing waits for the device."""
+    # The original reads values on a CPU alone, to check their range.
+    monkeypatch.setattr("duallgd_cli.model.denoiser.one_hot", lambda x, n: torch.eye(n)[x])
+    settings = made_settings(steps=6, log_every=6, validate_every=6, checkpoint_every=6)
+    stage = Watched(decoder_stage(settings))
+
+    run(tmp_path, settings, stage=stage)
+
+    assert len(stage.read) == 6
+    assert set(stage.read) == {frozenset()}
+    assert figures(tmp_path, "loss").keys() == {6}
+    assert figures(tmp_path, "samples_per_s")[6] > 0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, value):
+    stage = Spy(lambda summed, model: summed * value, at=8)
+
+    with pytest.raises(DivergenceError, match=rf"the loss became {value} at step 8; lower optim"):
+        run(tmp_path, stage=stage)
+
+    assert load(tmp_path / MODEL).record["step"] == 5
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
+
+
+def test_a_gradient_that_is_no_number_never_reaches_the_saved_state(tmp_path):
+    def spoil(summed, model):
+        weight = model.denoiser.readout.weight
+        return summed + (0 * weight.sum()).sqrt()  # zero, but its slope is not finite
+
+    with pytest.raises(DivergenceError, match=r"the gradient became nan at step 9; lower optim"):
+        run(tmp_path, stage=Spy(spoil, at=9))
+
+    assert load(tmp_path / MODEL).record["step"] == 5
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
+
+
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 20}, {"log_every": 3}])
+def test_other_settings_are_refused(tmp_path, changes):
+    run(tmp_path, stop_after=5)
+
+    with pytest.raises(UsageError, match="a run with other settings; use another output folder"):
+        run(tmp_path, made_settings(**changes))
+
+
+def test_another_network_is_refused(tmp_path):
+    run(tmp_path, stop_after=5)
+
+    for other in (small_settings(layers=2), small_settings(layers=1, global_width=12)):
+        with pytest.raises(UsageError, match="another network; use another output folder"):
+            run(tmp_path, model=DualLGD(other))
+
+
+def test_a_broken_state_is_refused_in_a_sentence(tmp_path):
+    run(tmp_path, stop_after=5)
+    path = tmp_path / STATE
+    path.write_bytes(path.read_bytes()[:-100])
+
+    with pytest.raises(UsageError, match=r"state\.safetensors is broken .*; use another output"):
+        run(tmp_path)
+
+
+def test_frozen_parts_stay_as_they_were(tmp_path):
+    model = small_model()
+    before = {n: p.clone() for n, p in model.encoder.named_parameters()}
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)
+
+    checkpoint = run(tmp_path, model=model)
+
+    for name, value in before.items():
+        assert torch.equal(checkpoint.tensors[f"encoder.{name}"], value)
+        assert torch.equal(state(tmp_path)[f"model/encoder.{name}"], value)
+    assert not [name for name in state(tmp_path) if name.startswith("exp_avg/encoder")]
+    assert [name for name in state(tmp_path) if name.startswith("exp_avg/denoiser")]
+
+
+def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
+    settings = made_settings(steps=4, checkpoint_every=1)
+    average = {n: p.detach().clone() for n, p in small_model().named_parameters()}
+
+    for step in range(4):
+        run(tmp_path, settings, stop_after=step + 1)
+        decay = min(settings.optimiser.ema, (1 + step) / (10 + step))
+        kept = state(tmp_path)
+        for name, value in average.items():
+            average[name] = decay * value + (1 - decay) * kept[f"model/{name}"]
+
+    saved = load(tmp_path / MODEL).tensors
+    for name, value in average.items():
+        torch.testing.assert_close(kept[f"average/{name}"], value, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(saved[name], value, atol=1e-6, rtol=1e-3)  # in half precision
+
+
+def test_figures_of_held_out_molecules_are_those_of_the_average(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+
+    checkpoint = run(tmp_path, settings, stage=stage)
+
+    expected = stage.validate(checkpoint.build())
+    found = {name: figures(tmp_path, name)[12] for name in expected}
+    assert found == pytest.approx(expected)
+    assert sorted(figures(tmp_path, "nll_50")) == [6, 12]
+
+
+@pytest.mark.slow
+def test_a_look_at_held_out_molecules_changes_nothing(tmp_path):
+    run(tmp_path / "often", made_settings(validate_every=1))
+    run(tmp_path / "never", made_settings(validate_every=100))
+
+    assert_same_tensors(state(tmp_path / "often"), state(tmp_path / "never"))
+
+
+def test_the_callback_is_told_what_the_file_holds(tmp_path):
+    told = []
+
+    run(tmp_path, on_step=lambda step, figures: told.append({"step": step, **figures}))
+
+    assert told == [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
+    assert {"loss", "norm", "count", "rate", "s"} < told[0].keys()
+
+
+def exit_codes_of_two_ranks(out):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    ranks = [
+        context.Process(target=made_training.one_of_two, args=(rank, port, out))
+        for rank in range(2)
+    ]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(240)
+    return [process.exitcode for process in ranks]
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
+    codes = exit_codes_of_two_ranks(tmp_path / "two")
+    if codes != [0, 0]:  # somebody else took the free port in between: once more
+        shutil.rmtree(tmp_path / "two", ignore_errors=True)
+        codes = exit_codes_of_two_ranks(tmp_path / "two")
+    assert codes == [0, 0]
+    torch.set_num_threads(2)  # as the two have together: the last bits of a sum depend on it
+    settings = made_settings()
+    run(tmp_path / "one", settings, stage=BothRanks(settings), stop_after=4)
+
+    for name in ("loss", "norm", "count"):
+        one, two = (figures(tmp_path / folder, name) for folder in ("one", "two"))
+        assert list(one) == list(two) == [1, 2, 3, 4]
+        assert two == pytest.approx(one, rel=1e-6 if name != "norm" else 1e-5)
+    one, two = state(tmp_path / "one"), state(tmp_path / "two")
+    for name in one:
+        # Adam magnifies rounding where a gradient is zero but for it, so moments are compared.
+        if name.startswith("exp_avg/"):
+            torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-4)

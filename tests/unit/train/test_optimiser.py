@@ -1,0 +1,126 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from duallgd_cli.errors import ConfigError
+from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
+from duallgd_cli.train.settings import OptimiserSettings
+from tests.made_training import made_settings, run, small_model, state
+
+MUON = OptimiserSettings(matrices="muon", learning_rate=3e-3)
+SETTINGS = OptimiserSettings(learning_rate=1e-3, warmup_share=0.1, final_share=0.01)
+
+
+def test_the_rate_rises_to_its_peak_and_falls_to_its_end():
+    rates = [learning_rate(step, 1000, SETTINGS) for step in range(1001)]
+
+    assert rates[0] == pytest.approx(1e-5)
+    assert rates[99] == rates[100] == max(rates) == pytest.approx(1e-3)
+    assert all(a < b for a, b in pairwise(rates[:100]))
+    assert all(a > b for a, b in pairwise(rates[100:]))
+    assert rates[550] == pytest.approx(1e-3 * (0.01 + 0.99 / 2))
+    assert rates[1000] == pytest.approx(1e-5)
+
+
+def test_the_rate_stays_at_its_end():
+    assert learning_rate(2000, 1000, SETTINGS) == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_shortest_runs_have_a_rate(steps):
+    rates = [learning_rate(step, steps, SETTINGS) for step in range(steps)]
+
+    assert all(0 < rate <= 1e-3 for rate in rates)
+
+
+def test_without_warm_up_the_first_step_has_the_peak_rate():
+    assert learning_rate(0, 100, OptimiserSettings(warmup_share=0.0)) == 1e-3
+
+
+def test_only_the_matrices_of_linear_layers_decay():
+    model = small_model()
+    (adamw,) = optimisers(model, OptimiserSettings(matrices="adamw", weight_decay=0.1))
+    decayed, kept = adamw.param_groups
+
+    assert decayed["weight_decay"] == 0.1
+    assert kept["weight_decay"] == 0
+    names = {id(p): name for name, p in model.named_parameters()}
+    shrinking = {names[id(p)] for p in decayed["params"]}
+    linear = {
+        f"{n}.weight" for n, part in model.named_modules() if isinstance(part, torch.nn.Linear)
+    }
+    assert shrinking == linear
+    assert len(decayed["params"]) + len(kept["params"]) == len(names)
+
+
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_every_parameter_but_the_frozen_is_optimised_once(matrices):
+    model = small_model()
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)
+
+    chosen = optimisers(model, OptimiserSettings(matrices=matrices))
+
+    groups = [group for optimiser in chosen for group in optimiser.param_groups]
+    own = sorted(id(p) for p in model.denoiser.parameters())
+    assert sorted(id(p) for group in groups for p in group["params"]) == own
+
+
+def test_muon_takes_the_wide_matrices_and_steps_them_orthogonally():
+    model = small_model()
+    muon, _ = optimisers(model, OptimiserSettings(matrices="muon", weight_decay=0.0))
+    (group,) = muon.param_groups
+    before = [p.detach().clone() for p in group["params"]]
+    for parameter in group["params"]:
+        parameter.grad = torch.randn_like(parameter)
+
+    muon.step()
+
+    for old, new in zip(before, group["params"], strict=True):
+        assert min(new.shape) >= 16
+        values = torch.linalg.svdvals((new - old).detach())
+        assert float(values.max() / values.min()) < 3  # Newton and Schulz's five steps are rough
+
+
+def test_a_run_with_muon_resumes_to_the_same_numbers(tmp_path):
+    settings = made_settings(optimiser=MUON)
+    run(tmp_path / "whole", settings)
+    run(tmp_path / "parts", settings, stop_after=7)
+    run(tmp_path / "parts", settings)
+
+    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
+
+    assert whole.keys() == parts.keys()
+    assert any(name.startswith("momentum_buffer/") for name in whole)
+    assert not [name for name in whole if not torch.equal(whole[name], parts[name])]
+
+
+def test_the_decay_of_the_average_grows_from_a_tenth():
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(layer.weight)
+    average = {"weight": torch.zeros(1, 1)}
+
+    update_average(average, layer, 0.999, 0)
+    assert float(average["weight"]) == pytest.approx(0.9)
+
+    average["weight"].zero_()
+    update_average(average, layer, 0.999, 10**6)
+    assert float(average["weight"]) == pytest.approx(0.001, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"learning_rate": 0}, {"warmup_share": 1.0}, {"ema": 1.0}, {"ema": -0.1}]
+)
+def test_impossible_settings_are_refused(changes):
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        OptimiserSettings(**changes)
+
+
+def test_the_rate_has_no_jump():
+    rates = [learning_rate(step, 500, SETTINGS) for step in range(501)]
+
+    largest = max(abs(a - b) for a, b in pairwise(rates))
+    assert largest <= 1e-3 / 50 + 1e-9
+    assert all(math.isfinite(rate) for rate in rates)

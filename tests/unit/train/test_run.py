@@ -1,0 +1,266 @@
+"""Whole runs as `duallgd train` starts them, and predictions with what they made."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import ConfigError, MissingInputError, UsageError, WeightsError
+from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.generate import load_model
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.train import run as run_module
+from duallgd_cli.train.compiled import compile_layers
+from duallgd_cli.train.presets import preset_names, run_settings
+from duallgd_cli.train.run import TrainingRequest, run_training
+from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_simulation import simulated_folder
+from tests.made_spectra import block, mgf
+from tests.made_training import cpu, figures, state
+
+SMALL = [
+    "model.denoiser.layers=1",
+    "model.denoiser.atom_width=16",
+    "model.denoiser.pair_width=16",
+    "model.denoiser.global_width=16",
+    "model.denoiser.cross_width=16",
+    "training.data.pairs_per_batch=200",
+    "training.data.spectra_per_batch=4",
+    "training.log_every=1",
+]
+# Two isomers, told apart by their fragments alone.
+ALANINE, SARCOSINE = "CC(N)C(=O)O", "CNCC(=O)O"
+ISOMERS = (
+    (ALANINE, "[M+H]+", "C2H6N C2H4N", "20", "train"),
+    (SARCOSINE, "[M+H]+", "C2H6N CH4N C3H6NO", "20", "train"),
+)
+
+
+@pytest.fixture(scope="module")
+def spectra(tmp_path_factory):
+    return spectra_folder(tmp_path_factory.mktemp("made") / "spectra")
+
+
+@pytest.fixture(scope="module")
+def structures(tmp_path_factory):
+    return structures_folder(tmp_path_factory.mktemp("made") / "structures")
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    return simulated_folder(tmp_path_factory.mktemp("made") / "simulated")
+
+
+def settings_of(stage, *overrides, steps=3):
+    chosen = [f"training.stage={stage}", f"training.steps={steps}", *SMALL, *overrides]
+    return run_settings("tiny", chosen)
+
+
+def trained(out, data, stage, *overrides, **request):
+    return run_training(
+        TrainingRequest(settings_of(stage, *overrides), out, data, **request), cpu()
+    )
+
+
+def parts(checkpoint, part):
+    return {n: t for n, t in checkpoint.tensors.items() if n.startswith(f"{part}.")}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+
+
+@pytest.mark.parametrize(
+    ("stage", "moved", "kept"),
+    [("decoder", "denoiser", "encoder"), ("encoder", "encoder", "denoiser")],
+)
+def test_a_stage_trains_its_part_and_leaves_the_other(tmp_path, spectra, stage, moved, kept):
+    fresh = trained(tmp_path / "other", spectra, stage, "training.optimiser.learning_rate=1e-30")
+    made = trained(tmp_path / "run", spectra, stage)
+
+    assert same(parts(made, kept), parts(fresh, kept))
+    assert not same(parts(made, moved), parts(fresh, moved))
+    assert not [n for n in state(tmp_path / "run") if n.startswith(f"exp_avg/{kept}")]
+
+
+def test_beside_a_frozen_encoder_the_joint_stage_trains_the_denoiser_alone(
+    tmp_path, spectra, simulated
+):
+    frozen, stopped = "training.freeze_encoder=true", "training.optimiser.learning_rate=1e-30"
+    fresh = trained(tmp_path / "other", spectra, "joint", frozen, stopped, simulated=simulated)
+    made = trained(tmp_path / "run", spectra, "joint", frozen, simulated=simulated)
+
+    assert same(parts(made, "encoder"), parts(fresh, "encoder"))
+    assert not same(parts(made, "denoiser"), parts(fresh, "denoiser"))
+    assert not [n for n in state(tmp_path / "run") if n.startswith("exp_avg/encoder")]
+
+
+def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
+    decoder = tmp_path / "decoder" / "model.safetensors"
+    encoder = tmp_path / "encoder" / "model.safetensors"
+    trained(decoder.parent, structures, "decoder", "model.memory_bits=20")
+    trained(encoder.parent, spectra, "encoder")
+
+    made = trained(
+        tmp_path / "joint",
+        spectra,
+        "joint",
+        "training.optimiser.learning_rate=1e-30",
+        structures=(structures,),
+        init={"denoiser": decoder, "encoder": encoder},
+    )
+
+    for part, path in (("denoiser", decoder), ("encoder", encoder)):
+        expected = parts(load(path), part)
+        for name, tensor in parts(made, part).items():
+            torch.testing.assert_close(tensor, expected[name], atol=1e-6, rtol=1e-6)
+    assert made.settings.memory_bits == 20
+    for part, stage in (("encoder", "encoder"), ("denoiser", "decoder")):
+        inherited = made.record["ancestors"][made.record["init"][part]]
+        assert inherited["training"]["stage"] == stage
+        assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
+
+
+def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures, simulated):
+    folders = (structures, structures_folder(tmp_path / "more", "CCO", "CCN"))
+    record = trained(tmp_path, spectra, "joint", structures=folders, simulated=simulated).record
+
+    assert record["data"]["data"]["kind"] == "spectra"
+    assert record["data"]["data"]["source"]["file"] == "spectra.tsv"
+    assert record["data"]["data"]["holdout_removed"] == 0
+    assert record["data"]["structures"]["molecules"] == 12
+    assert record["data"]["structures-2"]["molecules"] == 2
+    assert len(record["data"]["structures"]["sha256"]) == 64
+    assert record["data"]["simulated"]["spectra"] == 12
+    assert record["data"]["simulated"]["source"]["model"] == {"made": True}
+    assert record["training"]["stage"] == "joint"
+    assert record["device"] == "cpu"
+    assert record["step"] == 3
+    assert record["samples"] >= 3
+
+
+def test_a_run_with_held_out_spectra_reports_on_them(tmp_path, spectra):
+    trained(tmp_path, spectra, "encoder")
+
+    for name in ("fp_bce", "fp_soft", "fp_tanimoto", "fp_threshold"):
+        assert list(figures(tmp_path, name)) == [3]
+
+
+@pytest.mark.parametrize("stage", ["decoder", "encoder", "joint"])
+def test_every_stage_resumes_exactly(tmp_path, spectra, structures, simulated, stage):
+    request = {"structures": (structures,)} if stage == "joint" else {}
+    request |= {"simulated": simulated} if stage != "decoder" else {}
+    trained(tmp_path / "whole", spectra, stage, **request)
+
+    trained(tmp_path / "parts", spectra, stage, stop_after=1, **request)
+    trained(tmp_path / "parts", spectra, stage, **request)
+
+    assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
+
+
+def test_a_stage_with_dropout_resumes_exactly(tmp_path, spectra):
+    dropout = "model.encoder.dropout=0.3"
+    trained(tmp_path / "whole", spectra, "encoder", dropout)
+
+    for stop_after in (1, None):
+        trained(tmp_path / "parts", spectra, "encoder", dropout, stop_after=stop_after)
+
+    assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
+    """The whole path but for the code generator, which needs a compiler and minutes."""
+    monkeypatch.setattr(run_module, "compile_layers", lambda model: compile_layers(model, "eager"))
+    request = TrainingRequest(settings_of("decoder"), tmp_path / "compiled", structures)
+
+    made = run_training(request, replace(cpu(), compile=True))
+
+    plain = trained(tmp_path / "plain", structures, "decoder")
+    assert made.tensors.keys() == plain.tensors.keys()
+    for name, tensor in plain.tensors.items():
+        torch.testing.assert_close(made.tensors[name], tensor, atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_set_for_the_network_holds_for_weights_to_start_from(tmp_path, structures):
+    trained(tmp_path / "first", structures, "decoder")
+    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
+    fading = {"denoiser": {"fade_from": 100, "fade_to": 300}}
+
+    as_before = trained(tmp_path / "as-before", structures, "decoder", init=init)
+    changed = trained(tmp_path / "changed", structures, "decoder", init=init, said=fading)
+
+    assert as_before.settings.denoiser.fade_to == 0
+    assert changed.settings.denoiser.fade_to == 300
+    assert changed.settings.denoiser.layers == 1  # the rest is that of the weights
+
+
+def test_sizes_cannot_be_set_for_weights_to_start_from(tmp_path, structures):
+    trained(tmp_path / "first", structures, "decoder")
+    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
+
+    with pytest.raises(WeightsError, match="shape"):
+        trained(tmp_path, structures, "decoder", init=init, said={"denoiser": {"pair_width": 32}})
+
+
+@pytest.mark.parametrize("stage", ["encoder", "joint"])
+def test_structures_alone_do_not_make_an_encoder(tmp_path, structures, stage):
+    with pytest.raises(UsageError, match="holds structures, not spectra"):
+        trained(tmp_path, structures, stage)
+
+
+def test_missing_data_are_named(tmp_path):
+    with pytest.raises(MissingInputError, match="holds no prepared data"):
+        trained(tmp_path / "out", tmp_path, "decoder")
+
+
+def test_missing_weights_to_start_from_are_named(tmp_path, spectra):
+    with pytest.raises(WeightsError, match=r"none\.safetensors do not exist"):
+        trained(tmp_path, spectra, "joint", init={"encoder": tmp_path / "none.safetensors"})
+
+
+def test_every_preset_reads():
+    assert {"tiny", "pretrain", "nplib1", "massspecgym"} <= set(preset_names())
+    for name in preset_names():
+        assert run_settings(name, []).training.steps >= 1
+
+
+def test_a_preset_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(ConfigError, match=r"'huge' is neither a YAML file nor a preset; .*tiny"):
+        run_settings("huge", [])
+
+
+def test_a_misspelt_setting_of_a_run_is_refused_with_its_path(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("training: {optimiser: {learning_rat: 0.1}}")
+
+    with pytest.raises(ConfigError, match=r"training\.optimiser\.learning_rat"):
+        run_settings(str(path), [])
+
+
+@pytest.mark.slow
+def test_two_spectra_are_overfitted_and_then_predicted_exactly(tmp_path):
+    """Training, weights file, encoder, sampler, assembly and ranking at once."""
+    data = spectra_folder(tmp_path / "spectra", *ISOMERS)
+    chosen = [
+        "training.stage=joint",
+        "training.steps=500",
+        "training.data.peak_dropout=0.0",
+        "training.checkpoint_every=500",
+    ]
+    request = TrainingRequest(run_settings("tiny", chosen), tmp_path / "run", data)
+    run_training(request, cpu())
+
+    model = load_model(tmp_path / "run", cpu())
+    path = mgf(
+        tmp_path / "in.mgf",
+        *(block(("C3H7NO2", fragments)) for _, _, fragments, _, _ in ISOMERS),
+    )
+    sampling = SamplingSettings(steps=10, samples=20)
+    found = predict_spectra(model, path, replace(PredictSettings(), sampling=sampling))
+
+    best = [prediction.candidates[0] for prediction in found]
+    assert [candidate.smiles for candidate in best] == [ALANINE, SARCOSINE]

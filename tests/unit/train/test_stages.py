@@ -1,0 +1,271 @@
+"""What each stage trains on, and what it does where data are scarce."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.data.batches import BondGraph, MoleculeCollator
+from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.model.settings import DiffusionSettings
+from duallgd_cli.train.decoder import (
+    DecoderStage,
+    bond_loss,
+    noise_levels,
+    noise_steps,
+)
+from duallgd_cli.train.encoder import (
+    EncoderStage,
+    SpectrumSampler,
+    dense_bits,
+    fingerprint_figures,
+)
+from duallgd_cli.train.joint import JointStage
+from duallgd_cli.train.settings import TrainingData, TrainingSettings
+from tests.made_graphs import made_molecules, small_settings, stirred
+from tests.made_prepared import SPECTRA, made_spectra
+
+SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
+
+
+@pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
+def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
+    t = noise_steps(noise_levels(n_graphs, np.random.default_rng(1)), 500)
+
+    strata = ((t - 1) * n_graphs // 500).tolist()
+    assert sorted(strata) == list(range(n_graphs))
+    assert 1 <= int(t.min()) <= int(t.max()) <= 500
+
+
+def test_noise_levels_are_uniform():
+    levels = [noise_levels(3, np.random.default_rng(seed)) for seed in range(4000)]
+    t = noise_steps(torch.cat(levels), 10)
+
+    share = torch.bincount(t, minlength=11)[1:] / len(t)
+    assert (share - 0.1).abs().max() < 0.015
+
+
+def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
+    molecules = made_molecules(6, smallest=3, largest=7)
+    collator = MoleculeCollator(molecules, None)
+    rows, generator = np.arange(6), np.random.default_rng(2)
+    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
+    t = torch.tensor([1, 50, 150, 250, 400, 500])
+    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+
+    with torch.no_grad():
+        summed, count = bond_loss(model, graph, known, t, uniform)
+        # What the loss of padded pairs would be must not matter.
+        dirty = BondGraph(torch.where(graph.pair_mask, graph.bond_class, 3), graph.pair_mask)
+        again, _ = bond_loss(model, dirty, known, t, uniform)
+
+    assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
+    assert float(again) == pytest.approx(float(summed))
+    assert 0.1 < float(summed / count) < 10
+
+
+def test_at_low_noise_an_untrained_network_copies_what_it_sees(model):
+    """The noisy class is added to the logits, so a clean graph is cheaper than pure noise."""
+    molecules = made_molecules(30)
+    collator = MoleculeCollator(molecules, None)
+    rows, generator = np.arange(30), np.random.default_rng(2)
+    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
+    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+    share = alpha_bar(500)
+
+    with torch.no_grad():
+        losses = [
+            float(bond_loss(model, graph, known, torch.full((30,), t), uniform)[0])
+            for t in (1, 500)
+        ]
+
+    assert share[1] > 0.99 > 0.01 > share[500]
+    assert losses[0] < losses[1]
+
+
+def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val():
+    fold = [0, 1, 2, 3] * 10
+    stage = DecoderStage(made_molecules(40, fold=fold), SETTINGS)
+
+    trained = {int(r) for rows, _ in islice(stage.plan(0), 30) for r in rows}
+
+    assert trained == {row for row in range(40) if fold[row] == 0}
+    assert set(stage.validation_rows.tolist()) == {r for r in range(40) if fold[r] in (1, 3)}
+
+
+def test_molecules_that_are_too_large_are_not_trained_on():
+    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=5))
+    molecules = made_molecules(40)
+    stage = DecoderStage(molecules, settings)
+
+    trained = {int(r) for rows, _ in islice(stage.plan(0), 60) for r in rows}
+
+    assert trained == set(np.flatnonzero(molecules.n_heavy <= 5).tolist())
+
+
+def test_without_a_molecule_of_fold_train_the_decoder_says_so():
+    with pytest.raises(UnreadableError, match="hold no molecule of fold train"):
+        DecoderStage(made_molecules(3, fold=[1, 2, 3]), SETTINGS)
+
+
+def test_a_step_of_the_decoder_follows_from_seed_and_step(model):
+    stage = DecoderStage(made_molecules(20), SETTINGS)
+    planned = next(stage.plan(3))
+
+    with torch.no_grad():
+        batches = [stage.collate(planned, step) for step in (3, 3, 4)]
+        first, again, later = (float(stage.loss(model, batch)[0]) for batch in batches)
+
+    assert first == again != later
+
+
+def test_ranks_draw_noise_of_their_own(model):
+    stages = [DecoderStage(made_molecules(20), SETTINGS, rank, 2) for rank in range(2)]
+    planned = next(stages[0].plan(3))
+
+    with torch.no_grad():
+        one, two = (float(stage.loss(model, stage.collate(planned, 3))[0]) for stage in stages)
+
+    assert one != two
+
+
+def test_without_held_out_data_there_are_no_figures(model, train_only):
+    decoder = DecoderStage(made_molecules(5), SETTINGS)
+    encoder = EncoderStage(train_only, None, SETTINGS)
+
+    assert decoder.validate(model) == {}
+    assert encoder.validate(model) == {}
+    assert JointStage(train_only, [], None, SETTINGS).validate(model) == {}
+
+
+def test_a_short_process_is_looked_at_within_its_steps():
+    sizes = small_settings(layers=1)
+    short = stirred(replace(sizes, diffusion=DiffusionSettings(n_steps=200)))
+    stage = DecoderStage(made_molecules(8, fold=[0, 0, 0, 0, 3, 3, 3, 3]), SETTINGS)
+
+    figures = stage.validate(short)
+
+    assert sorted(figures) == ["nll_150", "nll_50"]
+    assert all(np.isfinite(value) for value in figures.values())
+
+
+def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
+    for made in (
+        lambda: EncoderStage(unlabelled, None, SETTINGS),
+        lambda: EncoderStage(spectra, unlabelled, SETTINGS),
+        lambda: JointStage(unlabelled, [], None, SETTINGS),
+        lambda: JointStage(spectra, [], unlabelled, SETTINGS),
+    ):
+        with pytest.raises(UnreadableError, match="hold no spectrum of fold train"):
+            made()
+
+
+def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
+    sampler = SpectrumSampler(spectra, "train")
+    generator = np.random.default_rng(1)
+    seen = set()
+
+    for draw in range(300):
+        place = draw % len(sampler.molecules)
+        molecule, numbers = sampler.draw_from(place, generator)
+        seen |= set(numbers)
+        assert molecule == sampler.molecules[place]
+        assert {int(spectra.molecule[n]) for n in numbers} == {molecule}
+        assert len({int(spectra.adduct[n]) for n in numbers}) == 1
+        assert len(set(numbers)) == len(numbers)
+
+    assert seen == {number for number, row in enumerate(SPECTRA) if row[-1] == "train"}
+
+
+def test_a_molecule_is_drawn_or_named_and_comes_with_its_bits(spectra):
+    sampler, generator = SpectrumSampler(spectra, "train"), np.random.default_rng(1)
+    bits = [spectra.molecules.fingerprint_bits(int(m)).tolist() for m in sampler.molecules]
+
+    named = [sampler.rows(SETTINGS, generator, place)[1].tolist() for place in range(len(bits))]
+    drawn = [bits.index(sampler.rows(SETTINGS, generator)[1].tolist()) for _ in range(60)]
+
+    assert named == bits
+    assert min(drawn.count(place) for place in range(len(bits))) > 10
+
+
+@pytest.mark.parametrize(("share", "n_simulated"), [(0.5, 3), (0.33, 2), (0.0, 0), (1.0, 6)])
+def test_an_encoder_batch_holds_measured_and_simulated_spectra(
+    spectra, simulated, share, n_simulated
+):
+    data = replace(SETTINGS.data, simulated_share=share)
+    stage = EncoderStage(spectra, simulated, replace(SETTINGS, data=data))
+    truth = {
+        name: {tuple(source.molecules.fingerprint_bits(int(m)).tolist()) for m in source.molecule}
+        for name, source in (("measured", spectra), ("simulated", simulated))
+    }
+
+    batch = stage.collate(None, 0)
+
+    assert stage.n_simulated == n_simulated
+    assert batch.n_samples == len(batch.peaks.mask) == len(batch.fingerprint) == 6
+    assert batch.fingerprint.shape[1] == 4096
+    for row, own in enumerate(batch.fingerprint):  # simulated ones come last
+        source = "measured" if row < 6 - n_simulated else "simulated"
+        assert tuple(own.nonzero().flatten().tolist()) in truth[source]
+
+
+def test_runs_of_any_seed_are_looked_at_by_the_same_spectra(monkeypatch, tmp_path):
+    monkeypatch.setattr("duallgd_cli.train.encoder._VALIDATION_SPECTRA", 1)
+    train, val = SPECTRA[0], SPECTRA[5]
+    spectra = made_spectra(tmp_path / "spectra", train, val, (*val[:3], "40", "val"))
+
+    chosen = {
+        tuple(EncoderStage(spectra, None, replace(SETTINGS, seed=seed)).validation)
+        for seed in range(20)
+    }
+
+    assert len(chosen) == 1
+
+
+def test_without_simulated_spectra_a_batch_is_of_measured_ones(spectra):
+    stage = EncoderStage(spectra, None, SETTINGS)
+
+    assert stage.n_simulated == 0
+    assert stage.collate(None, 0).n_samples == 6
+
+
+def test_encoder_batches_follow_from_seed_step_and_rank(spectra, simulated):
+    def batch(step, rank):
+        stage = EncoderStage(spectra, simulated, SETTINGS, rank, 2)
+        return stage.collate(None, step).peaks
+
+    assert torch.equal(batch(3, 0).intensity, batch(3, 0).intensity)
+    for other in (batch(4, 0), batch(3, 1)):
+        assert other.mz.shape != batch(3, 0).mz.shape or not torch.equal(other.mz, batch(3, 0).mz)
+
+
+def test_on_bits_are_ones():
+    dense = dense_bits([np.array([0, 4095], np.uint16), np.array([], np.uint16)])
+
+    assert dense.shape == (2, 4096)
+    assert dense.sum(1).tolist() == [2, 0]
+    assert dense[0, [0, 4095]].tolist() == [1, 1]
+
+
+def test_a_perfect_fingerprint_has_perfect_figures():
+    truth = dense_bits([np.array([1, 5]), np.array([7])])
+
+    figures = fingerprint_figures(truth.clone(), truth)
+
+    assert figures["fp_tanimoto"] == pytest.approx(1)
+    assert figures["fp_soft"] == pytest.approx(1)
+    assert figures["fp_bce"] == pytest.approx(0, abs=1e-2)
+
+
+def test_the_threshold_is_the_one_that_serves_best():
+    truth = dense_bits([np.array([1, 5, 9])])
+    probability = truth * 0.32 + 0.01
+    probability[0, 20] = 0.28
+
+    figures = fingerprint_figures(probability, truth)
+
+    assert figures["fp_threshold"] == 0.3
+    assert figures["fp_tanimoto"] == pytest.approx(1)
