@@ -22,12 +22,16 @@ EPILOG = """
 - `duallgd info --preset reference` (the authors' network beside the paper's counts)
 
 - `duallgd info --json | jq .weights.sha256`
+
+- `duallgd info --lineage` (every training run that the weights stem from)
 """
 
 _OURS: Final = "duallgd"
 _REFERENCE: Final = "reference"
 # A number of parameters beside the paper's, in JSON and for `_shown`.
 _HERE, _PAPER = "parameters", "paper_millions"
+# Of a training record, what is shown without --lineage.
+_SHOWN: Final = ("note", "stage", "version", "core_hours", "recipe", "commit")
 
 
 def info(
@@ -43,9 +47,13 @@ def info(
             "network) or one of duallgd train."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    lineage: Annotated[
+        bool,
+        typer.Option("--lineage", help="Add the records of every run that the weights stem from."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show versions, device, weights with their training record, elements and adducts."""
+    """Show versions, device, weights and how good they are, and which elements and adducts work."""
     from duallgd_cli.checkpoint.resolve import resolve_weights
     from duallgd_cli.reference.weights_file import is_reference
 
@@ -54,14 +62,16 @@ def info(
     elif is_reference(path := resolve_weights(weights)):
         facts = _of_reference(path, device, parameters)
     else:
-        facts = _of_weights(weights, device, parameters)
+        facts = _of_weights(weights, device, parameters, lineage)
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
         typer.echo("\n".join(_lines(facts)))
 
 
-def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str, Any]:
+def _of_weights(
+    weights: str | None, device: str, parameters: bool, lineage: bool
+) -> dict[str, Any]:
     from duallgd_cli.predict import about, api
     from duallgd_cli.runtime import Runtime
 
@@ -70,7 +80,11 @@ def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str,
     facts: dict[str, Any] = {
         "versions": about.versions(),
         "runtime": str(runtime),
-        "weights": {"name": model.name, "sha256": model.sha256, "training": dict(model.record)},
+        "weights": {
+            "name": model.name,
+            "sha256": model.sha256,
+            **_training(model.record, lineage),
+        },
         "elements": " ".join(about.elements()),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
         "adducts": " ".join(about.adducts()),
@@ -78,6 +92,25 @@ def _of_weights(weights: str | None, device: str, parameters: bool) -> dict[str,
     if parameters:
         facts["parameters"] = _with_total(model.parameters)
     return facts
+
+
+def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
+    """How good the weights are, and what they were made of; all earlier runs with `lineage`."""
+    fitted = record.get("ranking_validation", {})
+    accuracy = {
+        shown: f"{fitted[name]:.1%}"
+        for name, shown in (("top1", "first candidate right"), ("top10", "among the first ten"))
+        if name in fitted
+    }
+    if accuracy:
+        accuracy["measured on"] = (
+            f"{fitted.get('first', {}).get('count', 0):.0f} held-out molecules, formula known, "
+            "by cross-validation (duallgd calibrate)"
+        )
+    facts: dict[str, Any] = {"accuracy": accuracy} if accuracy else {}
+    if lineage:
+        return {**facts, "training": dict(record)}
+    return {**facts, "training": {name: record[name] for name in _SHOWN if name in record}}
 
 
 def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
@@ -153,7 +186,11 @@ def _lines(
     """Nested facts as indented lines, one a fact."""
     lines = []
     for name, value in facts.items():
-        if isinstance(value, Mapping) and _PAPER not in value:
+        if name == "versions":
+            lines.append(f"{indent}{name}: {', '.join(f'{k} {v}' for k, v in value.items())}")
+        elif isinstance(value, Mapping) and not value:
+            continue
+        elif isinstance(value, Mapping) and _PAPER not in value:
             below = _count if name == "parameters" else shown
             lines += [f"{indent}{name}", *_lines(value, indent + "  ", below)]
         else:

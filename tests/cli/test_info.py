@@ -1,7 +1,9 @@
 """`duallgd info` and `duallgd selftest`."""
 
 import json
+from dataclasses import replace
 
+from duallgd_cli.predict import api
 from duallgd_cli.predict import selftest as bundled
 from tests.made_reference import converted, decoder_file, fine_tuned_file, stirred_network
 from tests.stub_model import stub_model
@@ -11,8 +13,28 @@ def test_info_tells_versions_weights_and_what_is_supported(duallgd):
     done = duallgd("info", "--device", "cpu", "--parameters")
 
     assert done.code == 0
-    for fact in ("torch: ", "name: stub", "a stand-in", "Se H", "[M+CH3COO]-", "all: "):
+    for fact in ("torch ", "name: stub", "Se H", "[M+CH3COO]-", "all: "):
         assert fact in done.out
+
+
+def test_info_fits_a_screen_and_keeps_the_lineage_for_who_asks(duallgd):
+    short, whole = duallgd("info").out, duallgd("info", "--lineage").out
+
+    assert len(short.splitlines()) <= 20
+    assert "a stand-in" not in short
+    assert "a stand-in" in whole
+
+
+def test_info_tells_how_good_the_weights_are(duallgd, monkeypatch):
+    fitted = {"top1": 0.15900383, "top10": 0.26436, "first": {"count": 522.0}}
+    model = replace(stub_model(), record={"ranking_validation": fitted})
+    monkeypatch.setattr(api, "load", lambda *_, **__: model)
+
+    told = duallgd("info").out
+
+    assert "first candidate right: 15.9%" in told
+    assert "among the first ten: 26.4%" in told
+    assert "522 held-out molecules" in told
 
 
 def test_info_is_also_json(duallgd):
