@@ -9,8 +9,11 @@ homogeneous tuples; that is all `parse` understands, on purpose.
 import dataclasses
 import difflib
 import hashlib
+import inspect
 import json
 import math
+import re
+import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -101,7 +104,7 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            raise ConfigError(_unknown(f"{path}{name}", str(name), known))
+            raise ConfigError(_unknown(cls, path, str(name)))
         given[name] = _convert(hints[name], value, f"{path}{name}")
     try:
         return cls(**given)
@@ -116,9 +119,24 @@ def dump(settings: object) -> dict[str, Any]:
     return {field.name: _plain(getattr(settings, field.name)) for field in _fields(type(settings))}
 
 
-def to_yaml(settings: object) -> str:
-    """Settings as YAML text, every value written out."""
-    return yaml.safe_dump(dump(settings), sort_keys=False, allow_unicode=True)
+def commented_yaml(settings: object, indent: str = "") -> str:
+    """Settings as YAML text, each value below what its class says of it; `parse` reads it back."""
+    described = _attributes(type(settings))
+    lines: list[str] = []
+    for field in _fields(type(settings)):
+        value = getattr(settings, field.name)
+        lines += textwrap.wrap(
+            described.get(field.name, ""),
+            width=96,
+            initial_indent=f"{indent}# ",
+            subsequent_indent=f"{indent}# ",
+        )
+        if dataclasses.is_dataclass(value):
+            lines += [f"{indent}{field.name}:", commented_yaml(value, indent + "  ").rstrip("\n")]
+        else:
+            text = yaml.safe_dump(_plain(value), default_flow_style=True, width=1000)
+            lines.append(f"{indent}{field.name}: {text.splitlines()[0]}")
+    return "\n".join(lines) + "\n"
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -209,16 +227,41 @@ def _fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cls)
 
 
+def _attributes(cls: type[Any]) -> dict[str, str]:
+    """What the ``Attributes`` section of a class's docstring says of each field."""
+    section = (inspect.getdoc(cls) or "").partition("Attributes:")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
+    return {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+
+
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dump(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _unknown(path: str, name: str, known: Sequence[str]) -> str:
+def _unknown(cls: type[Any], path: str, name: str) -> str:
+    known = [field.name for field in _fields(cls)]
+    below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
-    return f"unknown setting {path}; {hint}"
+    if below:
+        hint = f"did you mean {path}{below[0]}?"
+    elif close:
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = f"known here: {', '.join(known)}"
+    return f"unknown setting {path}{name}; {hint}"
+
+
+def _paths(cls: type[Any], path: str = "") -> list[str]:
+    """Dotted names of all settings below a class, those of nested classes too."""
+    hints = typing.get_type_hints(cls)
+    found: list[str] = []
+    for field in _fields(cls):
+        inner = hints[field.name]
+        nested_class = dataclasses.is_dataclass(inner) and isinstance(inner, type)
+        found += _paths(inner, f"{path}{field.name}.") if nested_class else [path + field.name]
+    return found
 
 
 def _convert(hint: object, value: object, path: str) -> object:

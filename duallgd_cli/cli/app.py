@@ -12,6 +12,7 @@ import typer
 from duallgd_cli.cli import (
     bench,
     calibrate,
+    config,
     data,
     evaluate,
     info,
@@ -39,6 +40,7 @@ app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
+app.command("config", epilog=config.EPILOG)(config.config)
 app.command("info", epilog=info.EPILOG)(info.info)
 app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)
 app.command("version")(version.version)

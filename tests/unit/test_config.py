@@ -45,7 +45,7 @@ def test_what_is_dumped_is_parsed_back():
 def test_yaml_is_read_back_from_a_file(tmp_path):
     settings = Outer(Inner(limit=None, rate=1e-5))
     path = tmp_path / "settings.yaml"
-    path.write_text(config.to_yaml(settings), encoding="utf-8")
+    path.write_text(config.commented_yaml(settings), encoding="utf-8")
 
     assert parse(Outer, config.read_mapping(path)) == settings
 

@@ -1,0 +1,48 @@
+"""`duallgd config`: the file of settings that it writes is one that the commands read."""
+
+import pytest
+import yaml
+
+from duallgd_cli.config import flatten, parse
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.train.presets import run_settings
+
+
+def test_the_settings_of_predict_read_back_as_the_defaults(duallgd):
+    done = duallgd("config")
+
+    assert done.code == 0
+    assert parse(PredictSettings, yaml.safe_load(done.out)) == PredictSettings()
+
+
+def test_every_setting_stands_below_what_it_does(duallgd):
+    text = duallgd("config", "predict").out
+    lines = text.splitlines()
+
+    for name in (path.rpartition(".")[2] for path in flatten(yaml.safe_load(text))):
+        (line,) = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
+        assert lines[line - 1].strip().startswith("# "), name
+
+
+def test_the_settings_of_train_read_back_too(duallgd):
+    done = duallgd("config", "train")
+    defaults = run_settings(None, [])
+
+    assert parse(type(defaults), yaml.safe_load(done.out)) == defaults
+
+
+def test_a_file_of_settings_is_taken_by_predict(duallgd, spectra, tmp_path):
+    (tmp_path / "settings.yaml").write_text(duallgd("config").out.replace("top_k: 10", "top_k: 1"))
+
+    done = duallgd("predict", spectra, "--config", "settings.yaml", "-o", "-")
+
+    assert done.code == 0
+    assert {row[8] for row in done.rows[1:]} <= {"1", ""}
+
+
+@pytest.mark.parametrize("name", ["samples", "steps"])
+def test_a_setting_without_its_prefix_is_named_in_full(duallgd, spectra, name):
+    done = duallgd("predict", spectra, "--set", f"{name}=10", "-o", "-")
+
+    assert done.code == 2
+    assert f"did you mean sampling.{name}?" in done.err
