@@ -19,10 +19,9 @@ from duallgd_cli.bench.judging import finish_all, noise_levels
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings, digest
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.report import sha256
+from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.model.settings import AtomOrder
 from duallgd_cli.predict.generate import ModelGenerator
-from duallgd_cli.predict.writers import write_atomically
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.run import RunSettings, TrainingRequest, run_training
 

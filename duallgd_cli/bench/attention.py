@@ -24,13 +24,12 @@ from duallgd_cli.bench.asymmetry_classes import (
 from duallgd_cli.bench.attention_plots import write_figures
 from duallgd_cli.bench.attention_report import comma_separated, markdown, reading
 from duallgd_cli.bench.prepared_molecules import KnownMolecule, Selection, known_molecules
-from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import BOND_NONE, HEAVY
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.report import finite
 from duallgd_cli.evaluate.run import make_folder
-from duallgd_cli.predict.writers import write_atomically
+from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
 KINDS: Final = "kinds.csv"

@@ -19,7 +19,7 @@ from duallgd_cli.bench.ablations import CITATION, Row
 from duallgd_cli.bench.judging import NOISE_STEPS
 from duallgd_cli.bench.leak import Reading
 from duallgd_cli.evaluate.bootstrap import Estimate
-from duallgd_cli.predict.writers import write_atomically
+from duallgd_cli.files import write_atomically
 from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ runs, which repeat each other and grow long, as base64 of zlib of JSON.
 """
 
 import base64
-import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.files import replaced
 from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
@@ -103,10 +103,9 @@ def save(
         for name, t in tensors.items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary, metadata)
-    temporary.chmod(_READABLE)
-    temporary.replace(path)
+    with replaced(path) as temporary:
+        save_file(tensors, temporary, metadata)
+        temporary.chmod(_READABLE)
 
 
 def load(path: Path) -> Checkpoint:
@@ -180,12 +179,6 @@ def _packed(values: object) -> str:
 
 def _unpacked(text: str) -> object:
     return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a weights file, as recorded beside every result."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:

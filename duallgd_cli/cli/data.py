@@ -189,7 +189,7 @@ def make_cations(
     """
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepare_cations import cations
-    from duallgd_cli.predict.writers import write_atomically
+    from duallgd_cli.files import write_atomically
 
     _refuse_to_overwrite(output, source)
     with counting("structures") as advance:

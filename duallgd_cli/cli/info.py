@@ -115,7 +115,7 @@ def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
 
 def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
-    from duallgd_cli.checkpoint.format import sha256
+    from duallgd_cli.files import sha256
     from duallgd_cli.predict import about
     from duallgd_cli.reference import weights_file as reference
     from duallgd_cli.reference.parameter_counts import count_beside, count_by_module

@@ -69,6 +69,7 @@ def verify(
 ) -> None:
     """Check that a weights file is whole and fits its network; print its SHA-256."""
     from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.files import sha256
     from duallgd_cli.reference import weights_file as reference
 
     if reference.is_reference(weights):
@@ -79,7 +80,7 @@ def verify(
         own = weights_format.load(weights)
         own.build()
         parts, count = ("encoder", "denoiser"), len(own.tensors)
-    typer.echo(f"{weights_format.sha256(weights)}  {weights}  {_described(parts, count)}")
+    typer.echo(f"{sha256(weights)}  {weights}  {_described(parts, count)}")
 
 
 @app.command("hashes", epilog=HASHES_EPILOG)

@@ -23,7 +23,6 @@ from duallgd_cli.data.prepared import (
     FOLDS,
     MANIFEST,
     Molecules,
-    file_sha256,
     join,
     load_molecules,
     load_spectra,
@@ -35,6 +34,7 @@ from duallgd_cli.data.prepared import (
     write,
 )
 from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.files import sha256
 
 _N_BITS: Final = 4096
 _COMPARED: Final = 40_000
@@ -137,7 +137,7 @@ def select_alike(structures: Path, like: Path, out: Path, wanted: Wanted) -> dic
         arrays = join(Molecules(**take(measured.arrays(), known)), Molecules(**arrays))
     own = {
         "molecules": len(arrays["fold"]),
-        "made_from": origin(structures, like_sha256=file_sha256(like / MANIFEST), **asdict(wanted)),
+        "made_from": origin(structures, like_sha256=sha256(like / MANIFEST), **asdict(wanted)),
         "mean_log_odds": float(log_odds[drawn].mean()),
         "mean_log_odds_before": float(log_odds.mean()),
     }

@@ -30,6 +30,7 @@ from duallgd_cli.data.prepared import (
     write,
 )
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.files import replaced
 
 PACK_VERSION: Final = 1
 _FILTER: Final = {"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 4, "lp": 0, "pb": 0}
@@ -139,9 +140,8 @@ def _save(output: Path, arrays: Arrays, record: Mapping[str, object]) -> None:
         },
     }
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(output.name + ".partial")
-    partial.write_bytes(b"".join([json.dumps(header).encode(), b"\n", *packed]))
-    partial.replace(output)
+    with replaced(output) as partial:
+        partial.write_bytes(b"".join([json.dumps(header).encode(), b"\n", *packed]))
 
 
 def _compressed(stream: NDArray[Any]) -> bytes:

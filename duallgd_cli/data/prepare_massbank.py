@@ -1,15 +1,13 @@
 """Rebuild the MassBank data set from a release: which records are kept, and in what layout."""
 
 import csv
-import gzip
-import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,9 +17,9 @@ from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_sm
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.labelled_spectra import Labelled, LabelledSpectrum, RejectedSpectrum
 from duallgd_cli.data.massbank_records import MassBankRecord, read_release
-from duallgd_cli.data.prepare_structures import open_text
 from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError
+from duallgd_cli.files import open_text
 from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
@@ -98,7 +96,8 @@ def rebuild_massbank(
     rejected: list[RejectedSpectrum] = []
     molecules: set[str] = set()
     written: Counter[str] = Counter()
-    with _open_for_writing(out) as stream:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with open_text(out, "w") as stream:
         table = csv.writer(stream, delimiter="\t", lineterminator="\n")
         table.writerow(COLUMNS)
         for item in screen(release, advance):
@@ -276,15 +275,6 @@ def _row(kept: KeptRecord, fold: str) -> list[str]:
     ]
 
 
-def _open_for_writing(path: Path) -> IO[str]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".gz":
-        return gzip.open(path, "wt", encoding="utf-8", newline="")
-    if path.suffix == ".xz":
-        return lzma.open(path, "wt", encoding="utf-8", newline="")
-    return path.open("w", encoding="utf-8", newline="")
-
-
 def read_folds(path: Path) -> dict[str, str]:
     """Fold of each molecule from a table with columns inchikey and fold, such as a built data set.
 
@@ -293,7 +283,7 @@ def read_folds(path: Path) -> dict[str, str]:
         UnreadableError: A column is missing, or a molecule stands in two folds.
     """
     folds: dict[str, str] = {}
-    with open_text(path) as stream:
+    with open_text(path, errors="replace") as stream:
         names = [name.strip().lower() for name in next(stream, "").rstrip("\r\n").split("\t")]
         if not {"inchikey", "fold"} <= set(names):
             raise UnreadableError(f"{path} must have columns inchikey and fold; found {names}")

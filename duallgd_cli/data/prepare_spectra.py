@@ -27,8 +27,9 @@ from duallgd_cli.data.massbank_records import is_release
 from duallgd_cli.data.pool import pool
 from duallgd_cli.data.prepare_massbank import read_massbank
 from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
+from duallgd_cli.data.prepared import FOLDS, offsets, write
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
+from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum, Feature, Hypothesis, Spectrum
@@ -184,11 +185,11 @@ def prepare_record(
 def source_sha256(source: Path) -> str:
     """Digest of a file, or of the names and contents of all files of a folder."""
     if source.is_file():
-        return file_sha256(source)
+        return sha256(source)
     digest = hashlib.sha256()
     for path in sorted(source.rglob("*")):
         if path.is_file():
-            digest.update(f"{path.relative_to(source).as_posix()} {file_sha256(path)}\n".encode())
+            digest.update(f"{path.relative_to(source).as_posix()} {sha256(path)}\n".encode())
     return digest.hexdigest()
 
 

@@ -1,10 +1,7 @@
 """Structures as text (SMILES files, tables, SDF) to a prepared folder; needs rdkit, once."""
 
 import csv
-import gzip
 import io
-import lzma
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +16,14 @@ from rdkit import Chem, rdBase
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.pool import pool
-from duallgd_cli.data.prepared import FOLDS, file_sha256, offsets, write
+from duallgd_cli.data.prepared import FOLDS, offsets, write
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
-    MissingInputError,
     MoleculeError,
     UnreadableError,
 )
+from duallgd_cli.files import DAMAGED, open_text, sha256
 
 MAX_HEAVY_ATOMS: Final = 100
 _CHUNK: Final = 2_000
@@ -109,7 +106,7 @@ def prepare_structures(
     reasons = Counter(r.reason for r in rejected)
     record = {
         "kind": "structures",
-        "source": {"file": source.name, "sha256": file_sha256(source)},
+        "source": {"file": source.name, "sha256": sha256(source)},
         "molecules": len(done),
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),
@@ -169,21 +166,6 @@ def write_report(path: Path, rejected: Sequence[Rejected]) -> None:
         writer.writerows((r.line, r.smiles, r.reason) for r in rejected[:_REPORT_LIMIT])
 
 
-def open_text(path: Path) -> IO[str]:
-    """Open a plain, gzip or xz text file.
-
-    Raises:
-        MissingInputError: No such file.
-    """
-    if not path.is_file():
-        raise MissingInputError(f"{path} does not exist; give the path of an existing file")
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-    if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
-    return path.open(encoding="utf-8-sig", errors="replace", newline="")
-
-
 def read_rows(source: Path) -> Iterator[StructureRow]:
     """Yield the rows of a structure file in order, by its ending.
 
@@ -192,10 +174,10 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
         UnreadableError: Of no known kind, without a column smiles, or a broken archive.
     """
     kind = Path(source.stem if source.suffix in {".gz", ".xz"} else source.name).suffix.lower()
-    with open_text(source) as stream:
+    with open_text(source, errors="replace") as stream:
         try:
             yield from _rows(stream, source, kind)
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, csv.Error) as error:
+        except (*DAMAGED, csv.Error) as error:
             raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
 
 

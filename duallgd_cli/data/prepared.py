@@ -7,7 +7,6 @@ which reason. Ragged values are stored flat beside an ``*_offset`` array of leng
 Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K peak rows.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +18,10 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.files import replaced, sha256
 
 FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
-_BLOCK: Final = 1 << 20
 
 MANIFEST: Final = "manifest.json"
 MOLECULE_ARRAYS: Final = (
@@ -156,13 +155,12 @@ def write(
     for name, values in arrays.items():
         path = folder / f"{name}.npy"
         # Replaced, not overwritten: another process may have the old array mapped.
-        partial = folder / f".{name}.partial.npy"
-        np.save(partial, np.ascontiguousarray(values))
-        partial.replace(path)
+        with replaced(path) as partial, partial.open("wb") as stream:
+            np.save(stream, np.ascontiguousarray(values))
         described[name] = {
             "shape": list(values.shape),
             "dtype": str(values.dtype),
-            "sha256": file_sha256(path),
+            "sha256": sha256(path),
         }
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
@@ -171,7 +169,7 @@ def write(
 
 def origin(source: Path, **settings: object) -> dict[str, object]:
     """What a folder that is derived from a prepared one keeps in its manifest as ``made_from``."""
-    return {"manifest_sha256": file_sha256(source / MANIFEST), **settings}
+    return {"manifest_sha256": sha256(source / MANIFEST), **settings}
 
 
 def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:
@@ -263,7 +261,7 @@ def verify(folder: Path) -> None:
     """
     for name, described in read_manifest(folder)["arrays"].items():
         path = folder / f"{name}.npy"
-        if not path.is_file() or file_sha256(path) != described["sha256"]:
+        if not path.is_file() or sha256(path) != described["sha256"]:
             raise UnreadableError(f"{path} does not match its checksum; prepare the data again")
 
 
@@ -291,15 +289,6 @@ def load_spectra(folder: Path) -> PreparedSpectra:
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
     table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
     return PreparedSpectra(molecules, subformula=np.asarray(table)[index], **arrays)
-
-
-def file_sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def load_array(folder: Path, name: str) -> NDArray[Any]:

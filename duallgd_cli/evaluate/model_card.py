@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from duallgd_cli.predict.writers import write_atomically
+from duallgd_cli.files import write_atomically
 
 NAME: Final = "model_card.yaml"
 _METRICS: Final = {"accuracy": "Accuracy", "mces": "MCES", "tanimoto": "Tanimoto"}

@@ -16,7 +16,7 @@ from duallgd_cli.evaluate.accuracy import Assessment
 from duallgd_cli.evaluate.parts import Part
 from duallgd_cli.evaluate.scoring import Scorer
 from duallgd_cli.evaluate.suites.published import Published
-from duallgd_cli.predict.writers import write_atomically
+from duallgd_cli.files import write_atomically
 
 RESULTS: Final = "results.json"
 PER_SPECTRUM: Final = "per_spectrum.tsv"
@@ -127,12 +127,6 @@ def tsv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Lines of a tab-separated table; numbers with six digits."""
     for row in rows:
         yield "\t".join(_cell(value) for value in row) + "\n"
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def split_hash(spectrum_ids: Iterable[str]) -> str:

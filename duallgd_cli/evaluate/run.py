@@ -12,7 +12,7 @@ from duallgd_cli.evaluate.model_card import write_model_card
 from duallgd_cli.evaluate.overlap import Checked
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.protocol import stamped, tells_true_order
-from duallgd_cli.evaluate.report import Provenance, results, sha256, write_results
+from duallgd_cli.evaluate.report import Provenance, results, write_results
 from duallgd_cli.evaluate.scoring import Scorer, Scores, Summary
 from duallgd_cli.evaluate.suites import finding, table
 from duallgd_cli.evaluate.suites.suite import Suite
@@ -23,6 +23,7 @@ from duallgd_cli.evaluate.tables import (
     read_predictions,
     truths_of,
 )
+from duallgd_cli.files import sha256
 
 SPECTRA_PER_MOLECULE: Final = ("1", "all")
 NOT_STATED: Final = "not stated"

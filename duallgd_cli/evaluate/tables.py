@@ -1,21 +1,19 @@
 """Tables of the truth and of predictions: anybody's, as long as the few columns are there."""
 
 import csv
-import gzip
 import hashlib
-import lzma
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TextIO, TypeVar, cast
+from typing import Final, TypeVar
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.evaluate.molecules import molecule
+from duallgd_cli.files import DAMAGED, open_text
 
 T = TypeVar("T")
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
-_OPENERS: Final[dict[str, Callable[..., object]]] = {".gz": gzip.open, ".xz": lzma.open}
 _LONGEST_CELL: Final = 2**31 - 1
 PEAKS: Final = frozenset({"mzs", "intensities"})
 
@@ -101,12 +99,10 @@ def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, st
         MissingInputError: There is no such file.
         UnreadableError: It is no table, or a column is missing.
     """
-    if not path.is_file():
-        raise MissingInputError(f"{path} does not exist; check the path")
     # A spectrum's peaks are one cell, longer than csv expects of a text.
     csv.field_size_limit(_LONGEST_CELL)
     delimiter = "," if ".csv" in path.suffixes else "\t"
-    with _opened(path) as file:
+    with open_text(path) as file:
         try:
             reader = csv.DictReader(file, delimiter=delimiter, restval="")
             reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
@@ -117,7 +113,7 @@ def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, st
                 )
             for row in reader:
                 yield {name: (cell or "").strip() for name, cell in row.items() if name}
-        except (UnicodeDecodeError, csv.Error, OSError, EOFError, lzma.LZMAError) as error:
+        except (UnicodeDecodeError, csv.Error, OSError, *DAMAGED) as error:
             raise UnreadableError(f"{path} is no readable table: {error}") from error
 
 
@@ -231,12 +227,6 @@ def _truth(row: dict[str, str], name: str, source: str) -> Truth:
             "molecule; correct it or leave the row out"
         )
     return Truth(row[name], row["smiles"], found.block or found.smiles, row)
-
-
-def _opened(path: Path) -> TextIO:
-    opener = _OPENERS.get(path.suffix, open)
-    # utf-8-sig: spreadsheets write a byte order mark.
-    return cast("TextIO", opener(path, "rt", encoding="utf-8-sig", newline=""))
 
 
 def _number(text: str) -> float:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.checkpoint.format import load, save, sha256
+from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.config import dump
 from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.assembly import tanimoto
 from duallgd_cli.predict.calibration import (
     ScoredCase,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.checkpoint.format import Checkpoint, sha256
+from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
@@ -22,6 +22,7 @@ from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
 from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.files import sha256
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.denoiser import Context
 from duallgd_cli.model.duallgd import DualLGD

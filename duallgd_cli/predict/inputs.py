@@ -1,6 +1,5 @@
 """The inputs of a run: what they are, and their spectra in order."""
 
-import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from duallgd_cli.errors import (
     UnsupportedElementError,
     UsageError,
 )
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
@@ -168,7 +168,7 @@ def table_identity(table: Path | None) -> dict[str, Any]:
     """Name and content of the formula table, for the header of a journal."""
     if table is None:
         return {"formulas": None}
-    return {"formulas": str(table), "formulas_sha256": _sha256(table)}
+    return {"formulas": str(table), "formulas_sha256": sha256(table)}
 
 
 def _flows(name: str) -> bool:
@@ -185,14 +185,6 @@ def _copy(name: str) -> BinaryIO:
         return spool(pipe)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return _hash(file)[1]
-
-
 def _hash(file: BinaryIO) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.hexdigest()
+    digest = sha256(file)
+    return file.tell(), digest

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli import config
+from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.about import versions
 from duallgd_cli.predict.finished import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import OK, Case, Prediction
 from duallgd_cli.predict.presenting import predictions_of
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.settings import STANDARD_STREAM
-from duallgd_cli.predict.writers import check_writable, resolve_format, write, write_atomically
+from duallgd_cli.predict.writers import check_writable, resolve_format, write
 
 
 @dataclass(frozen=True, slots=True)

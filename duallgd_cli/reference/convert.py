@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.files import sha256
 from duallgd_cli.reference import denoiser as reference_denoiser
 from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
 from duallgd_cli.reference.kernels import draw_projection

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.checkpoint.format import sha256
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples, drawn
 from duallgd_cli.errors import Failure, UnsupportedElementError
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.about import parameter_counts
 from duallgd_cli.predict.drawing import (
     Deadline,

@@ -16,6 +16,7 @@ from torch import Tensor
 from duallgd_cli.checkpoint.format import FORMAT_VERSION, load_strictly
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.files import replaced
 from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
 from duallgd_cli.reference.mist import ReferenceEncoder
 from duallgd_cli.reference.network import ReferenceDualLGD
@@ -118,9 +119,8 @@ def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary, metadata)
-    temporary.replace(path)
+    with replaced(path) as temporary:
+        save_file(tensors, temporary, metadata)
 
 
 def is_reference(path: Path) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from duallgd_cli.config import dump
 from duallgd_cli.errors import UsageError
+from duallgd_cli.files import replaced
 from duallgd_cli.train.optimiser import Optimisers
 from duallgd_cli.train.settings import TrainingSettings
 
@@ -54,9 +55,9 @@ def save_state(
         "progress": json.dumps(asdict(progress)),
         "settings": json.dumps(dump(settings), sort_keys=True),
     }
-    temporary = path.with_name(path.name + ".tmp")
-    save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, temporary, metadata)
-    temporary.replace(path)
+    on_host = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    with replaced(path) as temporary:
+        save_file(on_host, temporary, metadata)
 
 
 @torch.no_grad()

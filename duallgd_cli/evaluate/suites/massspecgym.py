@@ -1,6 +1,5 @@
 """MassSpecGym (Bushuiev et al., NeurIPS 2024), versions 1.0 and 1.5, from its data set page."""
 
-import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.suites.published import MASSSPECGYM
 from duallgd_cli.evaluate.suites.suite import Suite
 from duallgd_cli.evaluate.tables import read_rows
+from duallgd_cli.files import sha256
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def suite(data_dir: Path | None) -> Suite:
     """
     release, path = _local(data_dir) if data_dir is not None else _fetched(RELEASES[0])
     remarks: tuple[str, ...] = ()
-    if _sha256(path) != release.sha256:
+    if sha256(path) != release.sha256:
         if data_dir is None:
             raise UnreadableError(
                 f"{path} is not MassSpecGym {release.version} as published (its SHA-256 differs); "
@@ -119,8 +119,3 @@ def _fetched(release: Release) -> tuple[Release, Path]:
             f"{release.name} is not on this machine and could not be downloaded ({reason}); "
             f"fetch it from huggingface.co/datasets/{_REPOSITORY} and give --data-dir"
         ) from None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

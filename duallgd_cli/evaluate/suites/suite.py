@@ -1,14 +1,13 @@
 """A benchmark: rows in the MassSpecGym layout, and what must be said with their results."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 from duallgd_cli.evaluate.suites.published import Published
 from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column
+from duallgd_cli.files import replaced
 
 Row = Mapping[str, str]
 
@@ -72,7 +71,7 @@ def write_unlabelled(
     columns = (*_MEASURED, "formula") if with_formula else _MEASURED
     wanted = {truth.spectrum_id for truth in chosen}
     name = ""
-    with _replaced(path) as file:
+    with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(("identifier", *columns)) + "\n")
         for row in rows:
             name = name or id_column([row], str(path))
@@ -85,18 +84,9 @@ def write_truth(chosen: Sequence[Truth], path: Path) -> None:
     """Write the truth of the chosen spectra, so that predictions can be scored again later."""
     columns = [name for name in chosen[0].fields if name not in PEAKS] if chosen else []
     columns += ["inchikey"] if "inchikey" not in columns else []
-    with _replaced(path) as file:
+    with replaced(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(columns) + "\n")
         for truth in chosen:
             fields = {**truth.fields, "inchikey": truth.molecule}
             cells = (" ".join(fields[name].split()) for name in columns)
             file.write("\t".join(cells) + "\n")
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[TextIO]:
-    """A text file that takes its place when it is complete: other shards may be reading the old."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
-    partial.replace(path)

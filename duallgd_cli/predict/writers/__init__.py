@@ -7,11 +7,11 @@ interrupted and resumed run gives the same bytes as an uninterrupted one.
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import UsageError
+from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.writers import jsonl, table
 
@@ -53,7 +53,7 @@ def check_writable(output: str) -> None:
             raise UsageError("standard output is closed; name a file with -o")
         return
     try:
-        _check_place(output, _behind_link(Path(output)))
+        _check_place(output, Path(os.path.realpath(output)))
     except OSError as error:  # a locked folder, a name too long
         raise UsageError(f"output {output} cannot be written: {error.strerror}") from None
 
@@ -85,33 +85,6 @@ def write(predictions: Iterable[Prediction], output: str, name: str) -> None:
         _write_to_standard_output(pieces)
     else:
         write_atomically(Path(output), pieces)
-
-
-def write_atomically(path: Path, pieces: Iterable[str]) -> None:
-    """Write text to a temporary file beside `path`, then rename it; a link stays a link.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    path = _behind_link(path)
-    # Always the same name, so that what a killed run leaves is replaced by the next.
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("wb") as file:
-            for piece in pieces:
-                file.write(_bytes(piece))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def _behind_link(path: Path) -> Path:
-    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _write_to_standard_output(pieces: Iterable[str]) -> None:

@@ -14,9 +14,9 @@ from duallgd_cli.checkpoint.format import (
     load,
     load_strictly,
     save,
-    sha256,
 )
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import DualLGD
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 

@@ -8,13 +8,13 @@ from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data.likeness import Bits, Wanted, fit_likeness, select_alike
 from duallgd_cli.data.prepared import (
     MANIFEST,
-    file_sha256,
     load_molecules,
     origin,
     read_manifest,
     verify,
 )
 from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.files import sha256
 from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder
 
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
@@ -94,7 +94,7 @@ def test_the_manifest_says_what_it_was_chosen_from(tmp_path):
     select_alike(structures, like, tmp_path / "alike", Wanted(2, seed=7))
 
     asked = {"limit": 2, "min_atoms": 1, "max_atoms": None, "measured": False, "seed": 7}
-    made_from = origin(structures, like_sha256=file_sha256(like / MANIFEST), **asked)
+    made_from = origin(structures, like_sha256=sha256(like / MANIFEST), **asked)
     manifest = read_manifest(tmp_path / "alike")
     assert manifest["made_from"] == made_from
     assert manifest["kind"] == "structures"

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.checkpoint.format import Checkpoint, load, save, sha256
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.fitting import fit_weights_file
 from duallgd_cli.predict.predict import predict
 from duallgd_cli.predict.ranking import RankingModel

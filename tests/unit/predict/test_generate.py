@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.checkpoint.format import Checkpoint, save, sha256
+from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.generate import (
     BYTES_PER_PAIR,
     Deadline,

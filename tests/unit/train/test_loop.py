@@ -149,7 +149,7 @@ def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uni
     process.join(120)
 
     assert process.exitcode == -9
-    assert not list(tmp_path.glob("*.tmp"))
+    assert not list(tmp_path.glob(".*.part"))
     assert load(tmp_path / MODEL).record["step"] == 5
     run(tmp_path)
     assert_same_tensors(state(tmp_path), state(uninterrupted))

@@ -1,0 +1,96 @@
+"""Files are written whole or not at all, whatever happens on the way."""
+
+import gzip
+import hashlib
+import lzma
+import os
+import time
+
+import pytest
+
+from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.files import DAMAGED, open_text, replaced, sha256, write_atomically
+
+
+def test_a_digest_is_that_of_the_content(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"content")
+
+    expected = hashlib.sha256(b"content").hexdigest()
+
+    assert sha256(path) == expected
+    with path.open("rb") as stream:
+        assert sha256(stream) == expected
+
+
+def test_a_file_is_replaced_only_when_its_block_ends_well(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    with pytest.raises(UnicodeError), replaced(path) as temporary:
+        temporary.write_text("half of the \udcff", encoding="ascii")
+
+    assert path.read_text() == "old"
+    with replaced(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    path, link = tmp_path / "a", tmp_path / "link"
+    path.write_text("old")
+    link.symlink_to(path)
+
+    write_atomically(link, ["new"])
+
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+
+
+def test_what_a_killed_process_left_goes_but_not_what_another_is_writing(tmp_path):
+    left, growing = tmp_path / ".a.1.part", tmp_path / ".a.2.part"
+    left.write_text("")
+    growing.write_text("")
+    os.utime(left, (0, time.time() - 7200))
+
+    write_atomically(tmp_path / "a", ["text"])
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.2.part", "a"]
+
+
+def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="cannot write"):
+        write_atomically(tmp_path / "none" / "a", ["text"])
+
+
+def test_text_that_utf_8_cannot_hold_is_escaped(tmp_path):
+    write_atomically(tmp_path / "a", ["caf\udce9"])
+
+    assert (tmp_path / "a").read_bytes() == b"caf\\udce9"
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_text_is_read_as_it_was_written(tmp_path, ending):
+    path = tmp_path / f"a.txt{ending}"
+
+    with open_text(path, "w") as stream:
+        stream.write("é\r\n")
+
+    with open_text(path) as stream:
+        assert stream.read() == "é\r\n"
+
+
+@pytest.mark.parametrize(("ending", "packed"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_a_damaged_archive_raises_what_is_listed(tmp_path, ending, packed):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(packed(b"text" * 999)[:-9])
+
+    with pytest.raises(DAMAGED), open_text(path) as stream:
+        stream.read()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.txt does not exist"):
+        open_text(tmp_path / "none.txt")
