@@ -5,7 +5,7 @@ import sys
 import typer
 
 from duallgd_cli.cli.app import app
-from duallgd_cli.errors import DuallgdError
+from duallgd_cli.errors import DuallgdError, printable
 from duallgd_cli.runtime import prepare_environment
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     try:
         app(prog_name="duallgd")
     except DuallgdError as error:
-        typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
+        typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
 
 

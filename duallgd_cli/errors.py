@@ -3,7 +3,12 @@
 Raise for the caller's mistake, return a `Failure` for one spectrum's trouble, let bugs crash.
 """
 
+import unicodedata
 from dataclasses import dataclass
+from typing import Final
+
+# Control characters, line separators and paragraph separators: categories of Unicode.
+_BREAKING: Final = ("Cc", "Zl", "Zp")
 
 
 class DuallgdError(Exception):
@@ -73,3 +78,10 @@ class Failure:
     status: str
     message: str
     stage: str
+
+
+def printable(text: str) -> str:
+    """The text without anything that ends a line or steers a terminal; spaces stand there."""
+    if text.isprintable():
+        return text
+    return "".join(" " if unicodedata.category(char) in _BREAKING else char for char in text)

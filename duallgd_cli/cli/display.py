@@ -26,6 +26,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from duallgd_cli.errors import printable
+
 if TYPE_CHECKING:
     from duallgd_cli.predict.prediction import Case
 
@@ -144,7 +146,9 @@ class _TextHandler(logging.Handler):
         """Show a message above the bar, coloured by its level."""
         word = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         style = _STYLES.get(record.levelno)
-        console().print(word + record.getMessage(), style=style, markup=False, soft_wrap=True)
+        # What a file calls itself must not steer the terminal; each line is looked at alone.
+        text = "\n".join(map(printable, record.getMessage().split("\n")))
+        console().print(word + text, style=style, markup=False, soft_wrap=True)
 
 
 class _JsonHandler(logging.Handler):

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from duallgd_cli.errors import printable
 from duallgd_cli.spectra.types import Source, Spectrum
 
 OK = "ok"
+_LONGEST_WORD = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,10 @@ class Prediction:
 
 
 def sentences(*parts: str) -> str:
-    """Join remarks into one line, each remark once and without line breaks."""
-    cleaned = (" ".join(part.split()) for part in parts)
+    """Join remarks into one line, each remark once; of an absurdly long word the beginning."""
+    cleaned = (" ".join(map(_shortened, printable(part).split())) for part in parts)
     return "; ".join(dict.fromkeys(part for part in cleaned if part))
+
+
+def _shortened(word: str) -> str:
+    return word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."

@@ -1,5 +1,6 @@
 """The command itself: instant help, the error boundary, exit codes."""
 
+import logging
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import typer
 
 from duallgd_cli import __main__, __version__
 from duallgd_cli.cli import app as commands
+from duallgd_cli.cli import display
 from duallgd_cli.errors import (
     InterruptedRunError,
     MissingInputError,
@@ -125,3 +127,16 @@ def test_a_reader_that_stops_early_is_no_traceback():
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
 
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_and_a_warning_never_steer_the_terminal(duallgd, capsys):
+    done = duallgd("predict", "\x1b[31mabsent\x07.mgf")
+    display.configure_logging(quiet=False, json_log=False)
+    logging.getLogger("duallgd_cli").warning("title \x1b[2J\x9b1m here")
+    said = capsys.readouterr().err
+
+    assert done.code == 66
+    assert not {"\x07", "\x9b"} & set(done.err + said)
+    assert "\x1b[31mabsent" not in done.err
+    assert "\x1b[2J" not in said
+    assert "title" in said

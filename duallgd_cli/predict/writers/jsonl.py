@@ -3,15 +3,19 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction
+
+# JSON lets these stand as they are, but terminals and readers of lines would act on them.
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
 def pieces(predictions: Iterable[Prediction]) -> Iterator[str]:
     """One line per spectrum, line breaks included."""
     for prediction in predictions:
-        yield json.dumps(values_of(prediction), ensure_ascii=False, allow_nan=False) + "\n"
+        line = json.dumps(values_of(prediction), ensure_ascii=False, allow_nan=False)
+        yield line.translate(_ESCAPES) + "\n"
 
 
 def values_of(prediction: Prediction) -> dict[str, Any]:

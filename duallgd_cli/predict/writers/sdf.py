@@ -6,6 +6,7 @@ from typing import Final
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
+from duallgd_cli.errors import printable
 from duallgd_cli.predict.prediction import Candidate, Prediction
 from duallgd_cli.predict.writers import table
 
@@ -37,5 +38,5 @@ def _record(prediction: Prediction, candidate: Candidate, row: list[str]) -> str
 
 def _one_line(text: str) -> str:
     """A value that cannot be taken for the end of the record or a further tag."""
-    line = " ".join(text.split())
+    line = " ".join(printable(text).split())
     return f" {line}" if line.startswith((">", "$$$$")) else line

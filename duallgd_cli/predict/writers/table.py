@@ -3,6 +3,10 @@
 A spectrum without candidates has one row without rank, whose status and message say why. Spectra of
 one feature that were read together each have the same candidates. The message of a spectrum's first
 row ends with the probability that the first ten candidates hold the right structure.
+
+No cell breaks a row or acts in the program that shows it: control characters and line separators
+become spaces, and text that a spreadsheet would run as a formula gets an apostrophe in front.
+Numbers and structures are written as they are.
 """
 
 import csv
@@ -10,6 +14,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from duallgd_cli.errors import printable
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 
 COLUMNS: Final = (
@@ -33,7 +38,7 @@ COLUMNS: Final = (
     "status",
     "message",
 )
-_BREAKS: Final = str.maketrans("\t\r\n\0\x0b\x0c", "      ")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
 
 def pieces(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
@@ -41,7 +46,7 @@ def pieces(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
 
     Args:
         predictions: In order.
-        delimiter: Comma, with cells quoted where needed, or tab, with tabs in cells made spaces.
+        delimiter: Comma or tab; cells are quoted where needed.
     """
     yield _line(COLUMNS, delimiter)
     for prediction in predictions:
@@ -53,26 +58,26 @@ def rows(prediction: Prediction) -> Iterator[list[str]]:
     """Cells of the rows of one spectrum, in the order of `COLUMNS`."""
     if not prediction.candidates:
         start = _start(prediction, prediction.adduct, prediction.formula)
-        yield [*start, *[""] * 9, prediction.status, prediction.message]
+        yield [*start, *[""] * 9, prediction.status, _inert(prediction.message)]
     for candidate in prediction.candidates:
         message = prediction.message
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
         start = _start(prediction, candidate.adduct, candidate.formula)
-        yield [*start, *_result(candidate), prediction.status, message]
+        yield [*start, *_result(candidate), prediction.status, _inert(message)]
 
 
 def _start(prediction: Prediction, adduct: str, formula: str) -> list[str]:
     precursor = prediction.precursor_mz
     return [
-        prediction.spectrum_id,
-        prediction.source.file,
+        _inert(prediction.spectrum_id),
+        _inert(prediction.source.file),
         str(prediction.source.index),
-        prediction.feature_id,
-        prediction.scans,
+        _inert(prediction.feature_id),
+        _inert(prediction.scans),
         "" if precursor is None else repr(float(precursor)),
-        adduct,
-        formula,
+        _inert(adduct),
+        _inert(formula),
     ]
 
 
@@ -91,9 +96,22 @@ def _result(candidate: Candidate) -> list[str]:
 
 
 def _line(cells: Iterable[str], delimiter: str) -> str:
-    cleaned = [cell.translate(_BREAKS) for cell in cells]
-    if delimiter == "\t":
-        return "\t".join(cleaned) + "\n"
     text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(cleaned)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(map(printable, cells))
     return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """Text that came from a file, so that no spreadsheet runs it."""
+    text = printable(cell).lstrip()
+    if len(text) < 2 or not text.startswith(_FORMULA_STARTS) or _is_number(text):
+        return cell
+    return f"'{text}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -15,6 +15,7 @@ from duallgd_cli.predict.prediction import (
     Outcome,
     Prediction,
     Tallies,
+    sentences,
 )
 from duallgd_cli.predict.writers import table
 from duallgd_cli.spectra.types import Source
@@ -126,7 +127,7 @@ def test_a_candidate_is_a_row(tmp_path):
 def test_a_spectrum_without_candidates_is_one_row_that_says_why(tmp_path, kind, delimiter):
     written = text(kind, FAILED, prediction(candidate()), tmp_path=tmp_path)
 
-    rows = list(csv.DictReader(io.StringIO(written), delimiter=delimiter, strict=kind == "csv"))
+    rows = list(csv.DictReader(io.StringIO(written), delimiter=delimiter, strict=True))
 
     assert len(written.splitlines()) == 3
     assert [row["status"] for row in rows] == ["no_formula", "ok"]
@@ -140,6 +141,60 @@ def test_csv_keeps_quotes_and_commas_of_an_identifier(tmp_path):
     (row,) = csv.DictReader(io.StringIO(written))
 
     assert row["spectrum_id"] == '"quoted", with comma and break'
+
+
+WICKED = "\x1b[31mred\x07\x85next\u2028line\x1cgroup\x9b2J\tcell\r\n"
+
+
+@pytest.mark.parametrize(("kind", "delimiter"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("title", ['"begins quoted', 'a "b" c', WICKED, "a\tb"])
+def test_no_title_breaks_a_row(tmp_path, kind, delimiter, title):
+    predictions = [prediction(candidate(), spectrum_id=title), prediction(candidate())]
+    written = text(kind, *predictions, tmp_path=tmp_path)
+
+    rows = list(csv.DictReader(io.StringIO(written), delimiter=delimiter, strict=True))
+
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    assert rows[1]["spectrum_id"] == "one"
+    assert len(written.splitlines()) == 3
+    assert '"' not in title or rows[0]["spectrum_id"] == title
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "sdf"])
+def test_nothing_from_a_file_steers_a_terminal(tmp_path, kind):
+    written = text(kind, prediction(candidate(), spectrum_id=WICKED), tmp_path=tmp_path)
+
+    assert all(char.isprintable() or char in "\n\t" for char in written)
+    if kind == "jsonl":
+        assert json.loads(written)["spectrum_id"] == WICKED
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("+1+cmd", "'+1+cmd"),
+        ("-2+3", "'-2+3"),
+        (" =1+1", "'=1+1"),
+        ("-12.5", "-12.5"),
+        ("+3", "+3"),
+        ("-", "-"),
+        ("caffeine", "caffeine"),
+    ],
+)
+def test_a_spreadsheet_runs_no_cell(tmp_path, said, written):
+    found = text("csv", prediction(candidate(), feature_id=said), tmp_path=tmp_path)
+
+    (row,) = csv.DictReader(io.StringIO(found))
+    assert row["feature_id"] == written
+    assert (row["score"], row["smiles"]) == ("-1.23457", "CCO")
+
+
+def test_a_message_quotes_at_most_the_beginning_of_a_long_word():
+    said = sentences("the formula", "C" * 100_000, "is\x1b none")
+
+    assert said == f"the formula; {'C' * 200}...; is none"
 
 
 def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
