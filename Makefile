@@ -56,8 +56,8 @@ parity: env  ## the network against the reference arrays beside the checkout
 demo: env  ## predict structures for the example spectra with the shipped weights
 	mkdir -p $(dir $(DEMO))
 	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO)
-	@echo; awk -F, 'NR == 1 || $$9 < 2' $(DEMO) | cut -d, -f 1,4,6-10
-	@echo; echo "First candidates only; all: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
+	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
+	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 
 dist: env  ## wheel, installed into a fresh environment and tried there
 	rm -rf dist build/wheel-venv

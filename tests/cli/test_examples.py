@@ -1,10 +1,14 @@
 """The example files are what their script makes, and the script makes sense."""
 
+import csv
+
 import pytest
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from examples import make_examples
+from duallgd_cli.chem.identity import parse_smiles
+from examples import demo, make_examples
 
 
 def test_the_files_are_those_that_the_script_writes(tmp_path, monkeypatch):
@@ -42,3 +46,30 @@ def test_nothing_in_the_files_says_what_they_are():
 
     for word in ("SMILES", "INCHI", *(made.molecule.upper() for made in make_examples.SPECTRA)):
         assert word not in text
+
+
+@pytest.mark.parametrize("made", make_examples.SPECTRA, ids=lambda made: made.molecule)
+def test_the_demo_knows_each_molecule_by_a_structure_of_its_formula(made):
+    mol = parse_smiles(demo.STRUCTURES[made.molecule])
+
+    assert Formula.parse(CalcMolFormula(mol)) == Formula.parse(made.formula)
+
+
+def test_the_demo_tells_right_from_wrong_and_known_from_new(duallgd, spectra, tmp_path, capsys):
+    duallgd("predict", spectra, "--formulas", make_examples.HERE / "formulas.csv", "-o", "demo.csv")
+    with (tmp_path / "demo.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    rows[0]["inchikey14"] = "RYYVLZVUVIJVGH"  # caffeine's, at its own first rank
+    with (tmp_path / "demo.csv").open("w", newline="") as lines:
+        table = csv.DictWriter(lines, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+
+    told = {row["molecule"]: row for row in demo.compared(tmp_path / "demo.csv")}
+    demo.main(tmp_path / "demo.csv")
+
+    assert set(told) == set(demo.STRUCTURES)
+    assert told["caffeine"]["true structure"] == "first"
+    assert told["quercetin"]["true structure"] == "not found"
+    assert {row["trained on"] for row in told.values()} == {"yes", "no"}
+    assert "1 of 11 first candidates are right" in capsys.readouterr().out
