@@ -128,13 +128,13 @@ class SubformulaTable:
         """
         small, large = self._small, self._large
         reach = large.mass[-1] if large.mass.size else 0.0
-        wanted, first = _ranges(
+        wanted, first = index_ranges(
             np.searchsorted(small.mass, mass - tolerance_da - reach, "left"),
             np.searchsorted(small.mass, mass + tolerance_da, "right"),
         )
         rest = mass[wanted] - small.mass[first]
         margin = tolerance_da[wanted]
-        pair, second = _ranges(
+        pair, second = index_ranges(
             np.searchsorted(large.mass, rest - margin, "left"),
             np.searchsorted(large.mass, rest + margin, "right"),
         )
@@ -175,7 +175,7 @@ def _prune(parts: _Parts, partners: _Parts) -> _Parts:
     return parts.take(kept[np.argsort(parts.mass[kept], kind="stable")])
 
 
-def _ranges(
+def index_ranges(
     start: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Owner and value of every integer in the half-open ranges, owners ascending."""
