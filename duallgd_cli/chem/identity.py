@@ -42,6 +42,16 @@ def canonical_smiles(mol: Chem.Mol) -> str:
     return str(Chem.MolToSmiles(mol, isomericSmiles=False))
 
 
+def charge_free_smiles(mol: Chem.Mol) -> str:
+    """Atoms and bonds alone: the same for molecules that differ in charges and hydrogens only."""
+    bare = Chem.RWMol(mol)
+    for atom in bare.GetAtoms():
+        atom.SetFormalCharge(0)
+        atom.SetNumExplicitHs(0)
+        atom.SetNoImplicit(True)
+    return canonical_smiles(bare)
+
+
 def inchi(mol: Chem.Mol) -> str:
     """Standard InChI without stereochemistry.
 

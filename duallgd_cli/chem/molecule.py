@@ -35,6 +35,8 @@ from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 Mol: TypeAlias = Chem.Mol
 
 _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
+# Elements whose anions need a reason; those of boron and silicon have four or five bonds.
+_STRAY: Final = frozenset({"C", "N", "O", "S", "Se"})
 _AROMATIC_ORDER: Final = 1.5
 _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # Each answer costs a sanitisation; the right one is among the first few (see tests).
@@ -242,6 +244,43 @@ def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
         if len(by_block) == limit:
             break
     return tuple(by_block.values())
+
+
+def is_zwitterion(mol: Chem.Mol) -> bool:
+    """Whether a cation and an anion that are not bonded to each other are in the molecule."""
+    charge = [atom.GetFormalCharge() for atom in mol.GetAtoms()]
+    paired = {
+        end
+        for bond in mol.GetBonds()
+        for end in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
+        if charge[bond.GetBeginAtomIdx()] * charge[bond.GetEndAtomIdx()] < 0
+    }
+    signs = {value > 0 for atom, value in enumerate(charge) if value and atom not in paired}
+    return len(signs) == 2
+
+
+def is_internal_salt(mol: Chem.Mol) -> bool:
+    """Whether an anion is in the molecule that chemistry gives no reason for.
+
+    An acid's anion (carboxylate, sulfonate, phosphate) and one bonded to a cation (nitro group,
+    N-oxide, azide) have a reason; an alkoxide opposite an ammonium, or an ylide, has none: a
+    bond drawn wrong makes up for its hydrogens in that way.
+    """
+    return any(
+        atom.GetFormalCharge() < 0 and atom.GetSymbol() in _STRAY and not _has_reason(atom)
+        for atom in mol.GetAtoms()
+    )
+
+
+def _has_reason(atom: Chem.Atom) -> bool:
+    if any(neighbour.GetFormalCharge() > 0 for neighbour in atom.GetNeighbors()):
+        bonds = [bond.GetBondTypeAsDouble() for bond in atom.GetBonds()]
+        return atom.GetSymbol() != "C" or max(bonds) > 1
+    return atom.GetSymbol() in ("O", "S", "Se") and any(
+        bond.GetBondType() == Chem.BondType.DOUBLE and bond.GetOtherAtom(middle).GetSymbol() in "OS"
+        for middle in atom.GetNeighbors()
+        for bond in middle.GetBonds()
+    )
 
 
 def pair_index(n: int, low: int, high: int) -> int:

@@ -10,7 +10,7 @@ change, C the number of bond classes.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
@@ -125,7 +125,10 @@ class _Structure:
 
 
 def repair(
-    formula: Formula, bond_class: NDArray[np.integer], bond_log_prob: NDArray[np.floating]
+    formula: Formula,
+    bond_class: NDArray[np.integer],
+    bond_log_prob: NDArray[np.floating],
+    tiers: Sequence[int] = ORDINARY,
 ) -> NDArray[np.int8] | None:
     """Find a likely bond matrix near a sampled one that is a molecule of the formula.
 
@@ -134,12 +137,13 @@ def repair(
         bond_class: Sampled bond classes, shape (M,).
         bond_log_prob: The model's log-probability of each class of each pair, any float type,
             shape (M, C).
+        tiers: Atom types that an answer may have, see `chem.hydrogens.complete`.
 
     Returns:
         Bond classes, shape (M,), for which hydrogens, charges and a Kekule form exist; the sampled
         ones where they are a molecule already; None where the search finds nothing.
     """
-    if _is_molecule(formula, bond_class):
+    if _is_molecule(formula, bond_class, tiers):
         return bond_class.astype(np.int8)
     if not formula.has_even_electrons:
         return None
@@ -147,15 +151,17 @@ def repair(
     for attempt in _ATTEMPTS:
         search = _Search(formula, start, bond_log_prob, attempt)
         for state, structure in islice(search.states(), attempt.effort):
-            if search.is_possible(state, structure) and _is_molecule(formula, state.bond_class):
+            if search.is_possible(state, structure) and _is_molecule(
+                formula, state.bond_class, tiers
+            ):
                 return state.bond_class.astype(np.int8)
     return None
 
 
-def _is_molecule(formula: Formula, bond_class: NDArray[np.integer]) -> bool:
+def _is_molecule(formula: Formula, bond_class: NDArray[np.integer], tiers: Sequence[int]) -> bool:
     bonds = bonds_of(formula.n_heavy, bond_class)
     skeleton = Skeleton.of(formula.atom_class.tolist(), bonds)
-    answer = complete(skeleton, formula.hydrogens, formula.charge, ORDINARY)
+    answer = complete(skeleton, formula.hydrogens, formula.charge, tiers)
     return not isinstance(answer, Rejection)
 
 

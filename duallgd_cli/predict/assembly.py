@@ -14,15 +14,23 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
-from duallgd_cli.chem.molecule import Assembled, Mol, assemble, disassemble
+from duallgd_cli.chem.molecule import (
+    Assembled,
+    Mol,
+    assemble,
+    disassemble,
+    is_internal_salt,
+    is_zwitterion,
+)
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.valence import ORDINARY, TIERS
+from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.errors import MoleculeError
 from duallgd_cli.predict.evidence import Evidence, Witness
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import Structure, Tallies
 
 _LEAST_PROBABILITY = 1e-4
+_SALT = "internal salt"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +54,25 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A molecule by name, with its set Morgan bits (n_on,) and what speaks for it, if asked."""
+    """A molecule by name, with its set Morgan bits (n_on,) and what speaks for it, if asked.
+
+    Attributes:
+        smiles: Canonical.
+        inchi: Standard.
+        inchikey: 27 characters.
+        bits: Set Morgan bits, (n_on,).
+        is_salt: See `chem.molecule.is_internal_salt`.
+        placement: Of a zwitterion, what it shares with all that differ from it in the placement of
+            charges alone; "" of any other molecule.
+        evidence: What speaks for it, or None.
+    """
 
     smiles: str
     inchi: str
     inchikey: str
     bits: NDArray[np.uint16]
+    is_salt: bool = False
+    placement: str = ""
     evidence: Evidence | None = None
 
     @property
@@ -99,6 +120,14 @@ class _Tally:
         self._name(molecule, 0)
         self.alternatives += len(log_likelihoods)
         self.alternative_sum += float(log_likelihoods.sum())
+
+    def absorb(self, other: "_Tally") -> None:
+        """Count what the other counted, under the name that this has."""
+        self.samples += other.samples
+        self.alternatives += other.alternatives
+        self.repaired += other.repaired
+        self.sample_sum += other.sample_sum
+        self.alternative_sum += other.alternative_sum
 
     def representative(self) -> Named:
         """The most frequent spelling; ties go to the first in the alphabet."""
@@ -187,6 +216,10 @@ def collect(
         found.setdefault(best.block, _Tally()).add(best, mine, reading.repaired)
         for other in others:
             found.setdefault(other.block, _Tally()).add_alternative(other, mine)
+    for salt in _strays(found):
+        assembled -= salt.samples - salt.repaired
+        repaired -= salt.repaired
+        rejected.update({_SALT: salt.samples} if salt.samples else {})
     structures = tuple(_structure(found[block], generated.fingerprint) for block in sorted(found))
     tallies = Tallies(
         sampled=len(log_likelihood),
@@ -241,18 +274,21 @@ class _Reader:
     def read(self, bond_class: NDArray[np.int8], log_prob: NDArray[np.float16] | None) -> Reading:
         """What a matrix is as it stands, after repair, or with atoms of rare kinds; in this order.
 
-        Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two,
-        which are no molecules that anybody meant: a bond drawn wrong is likelier by far.
+        Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two, or
+        as an internal salt, which are no molecules that anybody meant: a bond drawn wrong is
+        likelier by far.
         """
-        if log_prob is not None:
-            ordinary = self._read(bond_class, ORDINARY)
-            if ordinary.molecules:
-                return ordinary
-            fixed = repair(self._formula, bond_class, log_prob.astype(np.float32))
-            repaired = ordinary if fixed is None else self._read(fixed, ORDINARY)
+        if log_prob is None:
+            return self._read(bond_class, TIERS)
+        best = self._read(bond_class, ORDINARY)
+        for tiers in (ORDINARY, (USUAL,)):
+            if best.molecules and (tiers == ORDINARY or not best.molecules[0].is_salt):
+                continue
+            fixed = repair(self._formula, bond_class, log_prob.astype(np.float32), tiers)
+            repaired = Reading(()) if fixed is None else self._read(fixed, tiers)
             if repaired.molecules:
-                return replace(repaired, repaired=True)
-        return self._read(bond_class, TIERS)
+                best = replace(repaired, repaired=True)
+        return best if best.molecules else self._read(bond_class, TIERS)
 
     def _read(self, bond_class: NDArray[np.int8], tiers: Sequence[int]) -> Reading:
         result = assemble(self._formula, bond_class, tiers=tiers)
@@ -269,9 +305,18 @@ class _Reader:
             smiles = identity.canonical_smiles(mol)
             if smiles not in self._named:
                 inchi = identity.inchi(mol)
-                bits = identity.fingerprint(mol)
+                bits, is_salt = identity.fingerprint(mol), is_internal_salt(mol)
+                has_charges = is_salt or is_zwitterion(mol)
                 key = identity.inchikey_of(inchi)
-                self._named[smiles] = Named(smiles, inchi, key, bits, self._asked(mol, bits))
+                self._named[smiles] = Named(
+                    smiles,
+                    inchi,
+                    key,
+                    bits,
+                    is_salt=is_salt,
+                    placement=identity.charge_free_smiles(mol) if has_charges else "",
+                    evidence=self._asked(mol, bits),
+                )
             found.append(self._named[smiles])
         return tuple(found)
 
@@ -282,6 +327,25 @@ class _Reader:
             return self._witness.ask(disassemble(mol), bits)
         except MoleculeError:  # no matrix of bonds would be read as this one
             return None
+
+
+def _strays(found: dict[str, _Tally]) -> list[_Tally]:
+    """Take out what only a wrong placement of charges made, in place.
+
+    Of zwitterions that differ in the placement of charges alone the most frequent stays and counts
+    the samples of all. Internal salts stay only where nothing else was drawn.
+
+    Returns:
+        The internal salts that were taken out.
+    """
+    best: dict[str, str] = {}
+    for block in sorted(found, key=lambda block: (-found[block].samples, block)):
+        placement = found[block].representative().placement
+        kept = best.setdefault(placement, block) if placement else block
+        if kept != block:
+            found[kept].absorb(found.pop(block))
+    salts = [block for block, tally in found.items() if tally.representative().is_salt]
+    return [] if len(salts) == len(found) else [found.pop(block) for block in salts]
 
 
 def _by_block(molecules: Sequence[Named]) -> list[Named]:

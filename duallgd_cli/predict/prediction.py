@@ -191,7 +191,8 @@ class Candidate:
         inchikey: 27 characters.
         formula: Of the hypothesis it belongs to; always its own formula.
         adduct: Of that hypothesis.
-        samples: How many drawn samples became it.
+        samples: How many drawn samples became it; for another hydrogen placement of what was drawn,
+            how many samples it was one of (their number is then counted in both candidates).
         log_likelihood: Mean, over those samples, of the log-probability of the clean graph.
         score: What candidates are ranked by; the logarithm of a weight.
         confidence: Calibrated probability that this is the right structure.

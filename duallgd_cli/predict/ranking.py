@@ -254,7 +254,7 @@ def _candidate(
         inchikey=structure.inchikey,
         formula=outcome.formula,
         adduct=outcome.adduct,
-        samples=structure.samples,
+        samples=structure.samples or structure.alternatives,
         log_likelihood=structure.log_likelihood,
         score=float(np.dot(features, model.weights)),
         confidence=0.0,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.predict import assembly
 from duallgd_cli.predict.assembly import collect, distinct, fingerprint_agreement, read_matrices
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
@@ -252,3 +252,59 @@ def test_time_that_is_up_in_another_process_is_seen_here():
 
     with Workers(2) as workers, pytest.raises(OutOfTimeError):
         workers.submit(hurried)()
+
+
+# Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
+SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
+
+
+def test_internal_salts_are_left_out_where_anything_else_was_drawn():
+    formula, generated = drawn(SALT, DIOL, SAME_SALT, SALT)
+
+    structures, tallies = assembled(formula, generated)
+
+    assert [structure.inchikey for structure in structures] == [key(DIOL)]
+    assert (tallies.assembled, tallies.rejected) == (1, {"internal salt": 3})
+
+
+def test_one_placement_of_charges_stays_where_nothing_else_was_drawn():
+    formula, generated = drawn(SALT, SAME_SALT, SALT, log_likelihood=[-1, -4, -1])
+
+    structures, tallies = assembled(formula, generated)
+
+    (only,) = structures
+    assert (only.samples, only.log_likelihood) == (3, -2)
+    assert (tallies.assembled, tallies.rejected) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("smiles", "neutral"),
+    [
+        ("C[N+](C)(C)CC(=O)[O-]", "NCCCC(=O)OC"),  # glycine betaine
+        ("CC[N+](=O)[O-]", "OCC=NO"),  # nitroethane
+        ("C[N+](C)(C)CCOP(=O)(O)[O-]", "CCCCCNOP(=O)(O)O"),  # phosphocholine
+        ("CCN=[N+]=[N-]", "CC1N=NN1"),
+    ],
+)
+def test_charges_with_a_reason_stay_beside_neutral_molecules(smiles, neutral):
+    found = []
+    for text in (smiles, neutral):
+        formula, generated = drawn(text)
+        found += assembled(formula, generated)[0]
+
+    assert [structure.inchikey for structure in found] == [key(smiles), key(neutral)]
+    assert not any(is_internal_salt(identity.parse_smiles(one)) for one in (smiles, neutral))
+
+
+def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_salt():
+    formula, generated = drawn(SALT)
+    right = drawn("CN(C)CCC(O)COC")[1].bond_class[0].astype(np.int64)
+    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
+    log_prob[0, np.arange(right.size), right] = -0.01
+
+    structures, tallies = assembled(
+        formula, Generated(generated.bond_class, np.zeros(1, np.float32), log_prob)
+    )
+
+    assert tallies.repaired == 1
+    assert not any(is_internal_salt(identity.parse_smiles(one.smiles)) for one in structures)
