@@ -3,8 +3,9 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +54,17 @@ class PairCost:
 
     working_bytes: int
     at_once_on_cpu: int
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """Products inside are summed in one order, whatever the number of threads: the same digits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Process(Protocol):

@@ -33,6 +33,7 @@ from duallgd_cli.predict.drawing import (
     Deadline,
     PairCost,
     draw_in_chunks,
+    on_one_thread,
     samples_at_once,
     sampling_task,
 )
@@ -80,10 +81,11 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         deadline = Deadline.after(settings.timeout_s)
-        with stages.stage(stages.ENCODE):
-            fingerprint = self.fingerprint(annotated)
         formula = annotated.hypothesis.formula
-        drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+        with on_one_thread():
+            with stages.stage(stages.ENCODE):
+                fingerprint = self.fingerprint(annotated)
+            drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),

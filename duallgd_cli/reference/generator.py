@@ -24,6 +24,7 @@ from duallgd_cli.predict.drawing import (
     Deadline,
     PairCost,
     draw_in_chunks,
+    on_one_thread,
     samples_at_once,
     sampling_task,
 )
@@ -74,7 +75,8 @@ class ReferenceGenerator:
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)
         known, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
-        samples, notes = self._draw(known, peaks, settings, seed, deadline)
+        with on_one_thread():
+            samples, notes = self._draw(known, peaks, settings, seed, deadline)
         pairs = torch.from_numpy(pairs_of_order(shown))
         log_prob = samples.bond_log_prob[:, pairs].clamp_min(-60_000)
         return Generated(

@@ -315,3 +315,25 @@ def test_a_checkpoint_with_an_unknown_ranking_value_is_refused(tmp_path, model):
 
     with pytest.raises(WeightsError, match=r"charm.*duallgd calibrate"):
         load_model(path, cpu())
+
+
+def test_the_encoder_too_runs_on_one_thread_so_that_digits_do_not_depend_on_threads(
+    generator, monkeypatch
+):
+    seen = []
+    encode = ModelGenerator.fingerprint
+
+    def watched(self, annotated):
+        seen.append(torch.get_num_threads())
+        return encode(self, annotated)
+
+    monkeypatch.setattr(ModelGenerator, "fingerprint", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        generator.generate(annotated(), SETTINGS, seed=1)
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+    assert (seen, after) == ([1], 2)
