@@ -1,11 +1,12 @@
 """Run the command line: ``duallgd`` or ``python -m duallgd_cli``."""
 
+import os
 import sys
 
 import typer
 
 from duallgd_cli.cli.app import app
-from duallgd_cli.errors import DuallgdError, printable
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, printable
 from duallgd_cli.runtime import prepare_environment
 
 
@@ -23,5 +24,20 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
+def run() -> None:
+    """The command as a process of its own.
+
+    After Ctrl-C it ends at once: threads that still compute are not waited for, and libraries do
+    not take themselves down beneath them.
+    """
+    try:
+        main()
+    except SystemExit as stopped:
+        if stopped.code == InterruptedRunError.exit_code:
+            sys.stderr.flush()
+            os._exit(InterruptedRunError.exit_code)
+        raise
+
+
 if __name__ == "__main__":
-    main()
+    run()

@@ -143,48 +143,50 @@ def predict(
     file, an option or a table. Every MS2 spectrum gets its candidates, or a row that says why not.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.predict import api
-    from duallgd_cli.predict.inputs import count_spectra
-    from duallgd_cli.predict.predict import predict as predict_files
-    from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
-    from duallgd_cli.predict.workers import default_count
-    from duallgd_cli.runtime import Runtime
 
     display.configure_logging(quiet, json_log)
-    given = {
-        "top_k": top_k,
-        "seed": seed,
-        "group_by": group_by,
-        "formula_column": formula_col,
-        "formula": formula,
-        "limits.precursor_ppm": precursor_ppm,
-        "annotation.ppm": ppm,
-        "annotation.orbitrap_ppm": ppm,
-        "annotation.qtof_ppm": ppm,
-        "sampling.samples": samples,
-        "sampling.steps": steps,
-        "sampling.schedule": schedule,
-        "sampling.time_shift": time_shift,
-        "sampling.temperature": temperature,
-        "sampling.max_memory_mib": max_memory,
-        "sampling.timeout_s": timeout_per_spectrum,
-    }
-    settings = options.settings_of(PredictSettings, config, given, set_ or [])
-    runtime = Runtime.resolve(device, precision, threads=threads)
-    request = PredictRequest(
-        inputs=tuple(spectra),
-        output=output or running.default_output(spectra, format),
-        format=format or "",
-        formulas=formulas,
-        settings=settings,
-        shard=Shard.parse(shard) if shard else Shard(),
-        resume=resume,
-        journal=journal,
-        workers=default_count(runtime) if workers is None else workers,
-    )
-    model = api.load(weights, runtime=runtime)
-    watched = display.is_interactive(quiet, json_log)
-    total = count_spectra(request.inputs) if watched else None
+    with running.loading():
+        from duallgd_cli.predict import api
+        from duallgd_cli.predict.inputs import count_spectra
+        from duallgd_cli.predict.predict import predict as predict_files
+        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+        from duallgd_cli.predict.workers import default_count
+        from duallgd_cli.runtime import Runtime
+
+        given = {
+            "top_k": top_k,
+            "seed": seed,
+            "group_by": group_by,
+            "formula_column": formula_col,
+            "formula": formula,
+            "limits.precursor_ppm": precursor_ppm,
+            "annotation.ppm": ppm,
+            "annotation.orbitrap_ppm": ppm,
+            "annotation.qtof_ppm": ppm,
+            "sampling.samples": samples,
+            "sampling.steps": steps,
+            "sampling.schedule": schedule,
+            "sampling.time_shift": time_shift,
+            "sampling.temperature": temperature,
+            "sampling.max_memory_mib": max_memory,
+            "sampling.timeout_s": timeout_per_spectrum,
+        }
+        settings = options.settings_of(PredictSettings, config, given, set_ or [])
+        runtime = Runtime.resolve(device, precision, threads=threads)
+        request = PredictRequest(
+            inputs=tuple(spectra),
+            output=output or running.default_output(spectra, format),
+            format=format or "",
+            formulas=formulas,
+            settings=settings,
+            shard=Shard.parse(shard) if shard else Shard(),
+            resume=resume,
+            journal=journal,
+            workers=default_count(runtime) if workers is None else workers,
+        )
+        model = api.load(weights, runtime=runtime)
+        watched = display.is_interactive(quiet, json_log)
+        total = count_spectra(request.inputs) if watched else None
     with display.progress(quiet, json_log, total) as shown:
         summary = predict_files(request, model, shown)
     running.report(summary, strict)

@@ -2,7 +2,9 @@
 
 import contextvars
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -72,10 +74,13 @@ class Workers:
 
     def close(self) -> None:
         """Stop the processes; what they were doing is dropped."""
+        self._stop(wait=True)
+
+    def _stop(self, *, wait: bool) -> None:
         if self._drawing is not None:
-            self._drawing.shutdown(cancel_futures=True)
+            self._drawing.shutdown(wait=wait, cancel_futures=True)
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown(wait=wait, cancel_futures=True)
             self._pool = None
 
     def __enter__(self) -> Self:
@@ -87,13 +92,14 @@ class Workers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        # Whoever pressed Ctrl-C does not wait for work that is dropped.
+        self._stop(wait=kind is not KeyboardInterrupt)
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             # Forking a process that holds threads of torch can hang it.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_ignore_interrupts)
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
         return self._pool
 
 
@@ -108,6 +114,15 @@ def _result(share: "Future[tuple[list[Reading], float]]") -> list[Reading]:
     return readings
 
 
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which stops its workers itself."""
+def _begin() -> None:
+    """Leave Ctrl-C to the parent, which stops its workers itself; end when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """However the parent ends, killed included: nobody is left to take what this process makes."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

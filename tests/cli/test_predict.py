@@ -258,3 +258,66 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(spectra, tmp_path):
     assert "--resume goes on" in err
     assert "Traceback" not in err
     assert not output.exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path):
+    program = (
+        "import time\n"
+        "from duallgd_cli.predict import api\n"
+        "api.load = lambda *_, **__: (print('loading', flush=True), time.sleep(60))\n"
+        "from duallgd_cli.__main__ import run\n"
+        "run()\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", program, "predict", str(spectra), "-o", str(tmp_path / "out.csv")],
+        cwd=spectra.parents[1], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    started.stdout.readline()
+
+    started.send_signal(signal.SIGINT)
+    pressed = time.monotonic()
+    _, err = started.communicate(timeout=30)
+
+    assert time.monotonic() - pressed < 5
+    assert started.returncode == 130
+    assert err.splitlines()[-1] == "error: stopped before anything was computed"
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def _children(pid):
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(word) for word in listed.stdout.split()]
+
+
+def _is_alive(pid):
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_run_however_it_ends(spectra, tmp_path, how):
+    journal = tmp_path / "out.csv.journal.jsonl"
+    command = [sys.executable, "-m", "tests.fuzz.stub_command", "0.5", "predict", str(spectra)]
+    run = subprocess.Popen(
+        [*command, "-o", str(tmp_path / "out.csv"), "--workers", "2", *FEW],
+        cwd=spectra.parents[1], stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    while run.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 2):
+        time.sleep(0.01)
+    workers = _children(run.pid)
+
+    run.send_signal(how)
+    run.wait()
+    deadline = time.monotonic() + 20
+    while any(map(_is_alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+    assert len(workers) >= 2
+    assert not [pid for pid in workers if _is_alive(pid)]
