@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from duallgd_cli.errors import ConfigError
+from duallgd_cli.errors import ConfigError, quote
 
 S = TypeVar("S")
 
@@ -181,11 +181,11 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
-            raise ConfigError(f"override {assignment!r} is not of the form name.field=value")
+            raise ConfigError(f"override {quote(assignment)} is not of the form name.field=value")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise ConfigError(f"the value of override {assignment!r} is not YAML") from None
+            raise ConfigError(f"the value of override {quote(assignment)} is not YAML") from None
         values = merge(values, nested(path.strip(), value))
     return values
 
@@ -271,15 +271,15 @@ def _convert(hint: object, value: object, path: str) -> object:
     if origin is Literal:
         if value not in arguments:
             options = ", ".join(map(str, arguments))
-            raise ConfigError(f"setting {path} must be one of {options}, not {value!r}")
+            raise ConfigError(f"setting {path} must be one of {options}, not {quote(value)}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"setting {path} must be a list, not {value!r}")
+            raise ConfigError(f"setting {path} must be a list, not {quote(value)}")
         return tuple(_convert(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"setting {path} must hold fields of its own, not {value!r}")
+            raise ConfigError(f"setting {path} must hold fields of its own, not {quote(value)}")
         return parse(typing.cast("type[Any]", hint), value, f"{path}.")
     return _convert_scalar(typing.cast("type", hint), value, path)
 
@@ -299,14 +299,16 @@ def _convert_scalar(hint: type, value: object, path: str) -> object:
         try:
             value = float(value)
         except ValueError:
-            raise ConfigError(f"setting {path} must be a number, not {value!r}") from None
+            raise ConfigError(f"setting {path} must be a number, not {quote(value)}") from None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"setting {path} must be a finite number, not {value}")
     if hint is int and isinstance(value, bool):
-        raise ConfigError(f"setting {path} must be a whole number, not {value!r}")
+        raise ConfigError(f"setting {path} must be a whole number, not {quote(value)}")
     if not isinstance(value, hint):
         kinds = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise ConfigError(f"setting {path} must be {kinds.get(hint, hint.__name__)}, not {value!r}")
+        raise ConfigError(
+            f"setting {path} must be {kinds.get(hint, hint.__name__)}, not {quote(value)}"
+        )
     return value

@@ -3,12 +3,41 @@
 Raise for the caller's mistake, return a `Failure` for one spectrum's trouble, let bugs crash.
 """
 
-import unicodedata
+import re
+import reprlib
 from dataclasses import dataclass
 from typing import Final
 
-# Control characters, line separators and paragraph separators: categories of Unicode.
-_BREAKING: Final = ("Cc", "Zl", "Zp")
+# Control characters, line separators, marks that turn the direction of text, lone surrogates.
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+LONGEST_QUOTE: Final = 200
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_QUOTE
+
+
+def printable(text: str) -> str:
+    """The text without anything that ends a line or steers a terminal; spaces stand there."""
+    return text if text.isprintable() else _UNPRINTABLE.sub(" ", text)
+
+
+def quote(found: object) -> str:
+    """Input as a message may repeat it: quoted, control characters escaped, 200 characters at most.
+
+    Args:
+        found: A text, number, list or whatever else a user's file held.
+    """
+    if not isinstance(found, str):
+        shown = _SHORT.repr(found)
+        return shown if len(shown) <= LONGEST_QUOTE else f"{shown[: LONGEST_QUOTE - 3]}..."
+    shown = repr(found[: LONGEST_QUOTE + 1])  # escapes what is not printable
+    return shown if len(shown) <= LONGEST_QUOTE else f"{shown[: LONGEST_QUOTE - 4]}...{shown[-1]}"
+
+
+def clip(text: str) -> str:
+    """The same without quotation marks, for names of things."""
+    return quote(text)[1:-1]
 
 
 class DuallgdError(Exception):
@@ -78,10 +107,3 @@ class Failure:
     status: str
     message: str
     stage: str
-
-
-def printable(text: str) -> str:
-    """The text without anything that ends a line or steers a terminal; spaces stand there."""
-    if text.isprintable():
-        return text
-    return "".join(" " if unicodedata.category(char) in _BREAKING else char for char in text)

@@ -18,12 +18,14 @@ from duallgd_cli.chem.elements import (
     N_HEAVY,
     SYMBOLS,
 )
-from duallgd_cli.errors import FormulaError, UnsupportedElementError
+from duallgd_cli.errors import FormulaError, UnsupportedElementError, quote
 
-_TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)|(\()|(\))(\d*)")
-_CHARGE: Final = re.compile(r"(?:\^?(\d*)([+-])|([+-])(\d*))$")
+_TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)|(\()|(\))(\d*)", re.ASCII)
+_CHARGE: Final = re.compile(r"(?:\^?(\d*)([+-])|([+-])(\d*))$", re.ASCII)
 _SUBSCRIPTS: Final = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁺⁻\u2212", "0123456789+--")
 _MAX_COUNT: Final = 9999
+_MAX_CHARGE: Final = 99
+_MAX_LENGTH: Final = 500  # characters; far beyond any molecule, far below what int() refuses
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,17 @@ class Formula:
             UnsupportedElementError: An element outside the vocabulary, named in the message.
             FormulaError: Anything that is not a formula.
         """
+        if len(text) > _MAX_LENGTH:
+            raise _no_formula(text)
         body = text.strip().translate(_SUBSCRIPTS).replace(" ", "")
         body, charge = _split_charge(body)
+        if abs(charge) > _MAX_CHARGE:
+            raise _no_formula(text)
         counts = _count(body, text)
         foreign = [symbol for symbol in counts if symbol not in INDEX]
         if foreign:
             raise UnsupportedElementError(
-                f"formula {text.strip()!r} holds {', '.join(foreign)}; "
+                f"formula {quote(text.strip())} holds {', '.join(foreign[:9])}; "
                 f"supported elements are {' '.join(SYMBOLS)}"
             )
         return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
@@ -154,5 +160,9 @@ def _count(body: str, text: str) -> dict[str, int]:
             position = -1
     counts = {symbol: number for symbol, number in stack[0].items() if number}
     if position != len(body) or len(stack) > 1 or not counts or max(counts.values()) > _MAX_COUNT:
-        raise FormulaError(f"{text.strip()!r} is not a molecular formula; write it like C9H8O4")
+        raise _no_formula(text)
     return counts
+
+
+def _no_formula(text: str) -> FormulaError:
+    return FormulaError(f"{quote(text.strip())} is not a molecular formula; write it like C9H8O4")

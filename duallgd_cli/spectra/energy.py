@@ -19,7 +19,7 @@ _TOF: Final = re.compile(
     r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _DECIMAL_COMMA: Final = re.compile(r"^([^,]*\d),(\d)(?!\d)([^,]*)$")
 _NORMALISED: Final = re.compile(r"nce|%|nominal|normali[sz]ed", re.IGNORECASE)
 _VOLTS: Final = re.compile(r"(?<![a-z])e?v(?:olts?)?\b", re.IGNORECASE)

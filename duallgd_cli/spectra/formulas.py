@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import Failure
+from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.hypotheses import FormulaLimits, hypothesis_of
 from duallgd_cli.spectra.reading.fields import is_missing
@@ -48,7 +48,7 @@ class FieldFormulas:
         texts = (self._text(index, feature) for index in range(len(feature.spectra)))
         text = next((text for text in texts if text), "")
         if not text:
-            field = f"field {self.column.upper()}" if self.column else "formula"
+            field = f"field {clip(self.column.upper())}" if self.column else "formula"
             return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}", "formula")
         return _one(hypothesis_of(feature, text, feature.first.adduct_text, self.limits))
 
@@ -114,7 +114,7 @@ class TableFormulas:
             if own.status != "no_formula":
                 return own
             identifier = feature.first.feature_id or feature.first.spectrum_id
-            message = f"{self.path} has no formula for {identifier!r}: {HOW_TO_SUPPLY}"
+            message = f"{self.path} has no formula for {quote(identifier)}: {HOW_TO_SUPPLY}"
             return Failure("no_formula", message, "formula")
         note = "formula from the file, since the table has none"
         return [replace(hypothesis, notes=(*hypothesis.notes, note)) for hypothesis in own]
@@ -136,7 +136,7 @@ class TableFormulas:
             return result
         if parse_adduct(own) == result.adduct:
             return result
-        note = f"the table's adduct {result.adduct.name} is used, not the spectrum's {own}"
+        note = f"the table's adduct {result.adduct.name} is used, not the spectrum's {clip(own)}"
         return replace(result, notes=(*result.notes, note))
 
 

@@ -16,7 +16,14 @@ from duallgd_cli.chem.adduct import (
     precursor_mz,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import ConfigError, Failure, FormulaError, UnsupportedElementError
+from duallgd_cli.errors import (
+    ConfigError,
+    Failure,
+    FormulaError,
+    UnsupportedElementError,
+    clip,
+    quote,
+)
 from duallgd_cli.spectra.energy import collision_energy_ev
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
@@ -89,7 +96,9 @@ def _check(
         notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
     molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
     if is_ion:
-        notes.append(f"{formula_text} is read as the ion's formula: the molecule is {molecule}")
+        notes.append(
+            f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
+        )
     _check_size(molecule, limits.max_heavy_atoms)
     notes += _contradictions(spectrum, adduct)
     feature, computed = _with_precursor(feature, molecule, adduct)
@@ -98,7 +107,7 @@ def _check(
 
 def _unsupported(text: str) -> _RefusedError:
     radical = "a radical ion is not supported; " if _RADICAL.fullmatch(text.strip()) else ""
-    message = f"adduct {text!r} is not supported: {radical}supported are {SUPPORTED}"
+    message = f"adduct {quote(text)} is not supported: {radical}supported are {SUPPORTED}"
     return _RefusedError("unsupported_adduct", message)
 
 

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "null", "none", "-", "?", "unknown"})
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?")
-_CHARGE: Final = re.compile(r"([+-]?)(\d{0,3})([+-]?)")
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_CHARGE: Final = re.compile(r"([+-]?)(\d{0,3})([+-]?)", re.ASCII)
 _ADDUCT_TEXT: Final = re.compile(r"(?<![A-Za-z])M(?=H\+|[^A-Za-z]|$)")
 
 # Canonical names in the order in which they are tried: the first that is present wins.
@@ -57,6 +57,7 @@ _OWN: Final = {
     "spectype": "spectype",
     "ms level": "ms_level",
     "ms_level": "ms_level",
+    "mstype": "ms_level",
     "spectrum type": "ms_level",
     "collision energy": "collision_energy",
     "ce": "collision_energy",
@@ -88,12 +89,18 @@ def synonyms() -> Mapping[str, str]:
 
 
 def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Fields under canonical names, missing values left out; of duplicates the first counts."""
+    """Fields under canonical names, missing values left out; of duplicates the first counts.
+
+    A precursor m/z that is not a number (``nan``) stays, so that somebody can say so.
+    """
     known = synonyms()
     fields: dict[str, str] = {}
     for key, value in metadata.items():
         name = known.get(key, key)
-        if not is_missing(value) or (name == "ionmode" and value.strip() == "-"):
+        stays = (name == "ionmode" and value.strip() == "-") or (
+            name in PRECURSOR and value.strip().lower() == "nan"
+        )
+        if stays or not is_missing(value):
             fields.setdefault(name, value)
     return fields
 
@@ -136,9 +143,18 @@ def adduct_of(fields: Mapping[str, str]) -> str:
 def number(text: str) -> float | None:
     """The first number of a text (``181.0495 12000``, ``181,0495``), None without a finite one."""
     match = _NUMBER.match(text.strip())
-    if match is None:
+    return None if match is None else finite(match[0].replace(",", "."))
+
+
+def finite(text: str) -> float | None:
+    """A finite number that is the whole text; None for anything else.
+
+    Python's own reading also takes ``9_1.05`` and the digits of other scripts: nobody means those.
+    """
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
         return None
-    value = float(match[0].replace(",", "."))
     return value if math.isfinite(value) else None
 
 
@@ -171,5 +187,5 @@ def level_of(fields: Mapping[str, str]) -> int:
     text = fields.get("ms_level", "").strip().upper()
     if text in {"MS", "FULL MS"}:
         return 1
-    match = re.fullmatch(r"(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", text)
+    match = re.fullmatch(r"(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", text, re.ASCII)
     return int(match[1]) if match else 2

@@ -1,36 +1,113 @@
 """MSP as NIST, MassBank of North America (MoNA), RIKEN and MS-DIAL write it."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from duallgd_cli.spectra.reading.record import Record, peak_record
 
 _KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:\s*(.*?)\s*")
 _PEAK_COUNT: Final = re.compile(r"num ?peaks", re.IGNORECASE)
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 # MoNA keeps fields as quoted key=value pairs in its comments.
 _COMMENT_PAIR: Final = re.compile(r"\"([^\"=]+)=([^\"]*)\"|(\S+?)=(?:\"([^\"]*)\"|(\S+))")
 
 
+@dataclass(slots=True)
+class _Entry:
+    """Lines of one record so far.
+
+    Attributes:
+        metadata: Fields, keys lower case.
+        peaks: Peak lines.
+        in_peaks: The field Num Peaks was seen.
+        before: Fields that stand before a blank line, which may belong to a record of their own.
+    """
+
+    metadata: dict[str, str] = field(default_factory=dict)
+    peaks: list[str] = field(default_factory=list)
+    in_peaks: bool = False
+    before: dict[str, str] = field(default_factory=dict)
+
+    def ends_with(self, line: str) -> bool:
+        """Whether a blank line ends the record: after its peaks, or where it says it has none."""
+        if line.strip() or not self.in_peaks:
+            return False
+        return bool(self.peaks) or _expected(self.metadata) in {None, 0}
+
+    def ends_before(self, key: str) -> bool:
+        """Whether a field is the next record's: after peaks, or a second name."""
+        if self.in_peaks:
+            return bool(self.peaks) or key in self.metadata or _expected(self.metadata) == 0
+        return key == "name" and (key in self.metadata or key in self.before)
+
+    def add(self, key: str, value: str) -> None:
+        """Take a field; of a repeated key the first value counts."""
+        _add(self.metadata, key, value)
+        if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
+            self.join()
+            self.in_peaks = True
+
+    def pause(self) -> None:
+        """Take a blank line between fields."""
+        if not self.in_peaks:
+            self.join()
+            self.before, self.metadata = self.metadata, {}
+
+    def join(self) -> None:
+        """Count fields before and after a blank line as one record's."""
+        self.metadata, self.before = {**self.before, **self.metadata, **self.before}, {}
+
+    def split(self, key: str) -> tuple["_Entry", "_Entry"]:
+        """This record and the beginning of the next, whose first field is `key`.
+
+        Some writers put FORMULA, PRECURSORTYPE and others before NAME; where the record before
+        lacks Num Peaks, the blank line between them is all that tells them apart.
+        """
+        if key == "mstype":
+            shared = {k: v for k, v in self.metadata.items() if not _of_block(k)}
+            return self, _Entry(shared)
+        if self.in_peaks or "name" in self.metadata:
+            self.join()
+            return self, _Entry()
+        return _Entry(self.before), _Entry(self.metadata)
+
+
 def records(lines: Iterable[str]) -> Iterator[Record]:
-    """Records of MSP text in order; a blank line after the peaks or a new NAME ends one."""
-    metadata: dict[str, str] = {}
-    peak_lines: list[str] = []
-    in_peaks = False
+    """Records of MSP text in order, whatever the order of their fields.
+
+    A record ends at a blank line after its peaks, at a field after its peaks, or at a second NAME.
+    An MSTYPE after peaks (MS-FINDER) begins another spectrum of the same compound.
+    """
+    entry = _Entry()
     for line in lines:
-        key = None if line[:1].isdigit() else _KEY.fullmatch(line)
-        is_name = key is not None and key[1].lower() == "name"
-        if metadata and ((in_peaks and not line.strip()) or is_name):
-            yield _finish(metadata, peak_lines)
-            metadata, peak_lines, in_peaks = {}, [], False
-        if key is not None:
-            _add(metadata, key[1].lower(), key[2])
-            in_peaks = in_peaks or _PEAK_COUNT.fullmatch(key[1]) is not None
-        elif in_peaks and line.strip():
-            peak_lines.append(line)
-    if metadata:
-        yield _finish(metadata, peak_lines)
+        match = None if line[:1].isdigit() else _KEY.fullmatch(line)
+        key = match[1].lower() if match else ""
+        if entry.ends_before(key) if match is not None else entry.ends_with(line):
+            done, entry = entry.split(key)
+            yield _finish(done.metadata, done.peaks)
+        if match is not None:
+            entry.add(key, match[2])
+        elif line.strip():
+            entry.peaks += [line] if entry.in_peaks else []
+        else:
+            entry.pause()
+    entry.join()
+    if entry.metadata:
+        yield _finish(entry.metadata, entry.peaks)
+
+
+def _of_block(key: str) -> bool:
+    """Whether a field belongs to one block of peaks and not to the compound."""
+    return key == "mstype" or _PEAK_COUNT.fullmatch(key) is not None
+
+
+def _expected(metadata: Mapping[str, str]) -> int | None:
+    """The number of peaks that a record states; None where it states none."""
+    stated = next((metadata[key] for key in metadata if _PEAK_COUNT.fullmatch(key)), "")
+    return int(stated) if _COUNT.fullmatch(stated) else None
 
 
 def _add(metadata: dict[str, str], key: str, value: str) -> None:
@@ -44,27 +121,26 @@ def _add(metadata: dict[str, str], key: str, value: str) -> None:
 
 
 def _finish(metadata: dict[str, str], peak_lines: list[str]) -> Record:
-    stated = next((metadata[key] for key in metadata if _PEAK_COUNT.fullmatch(key)), None)
-    record = peak_record(metadata, _one_peak_a_line(peak_lines, stated))
-    if stated is None:
+    expected = _expected(metadata)
+    record = peak_record(metadata, _one_peak_a_line(peak_lines, expected))
+    if not any(map(_PEAK_COUNT.fullmatch, metadata)):
         warning = "the record has no Num Peaks"
-    elif stated.isdigit() and int(stated[:9]) != record.mz.size:
-        warning = f"Num Peaks says {stated[:9]} and {record.mz.size} peaks were read"
+    elif expected is not None and expected != record.mz.size:
+        warning = f"Num Peaks says {expected} and {record.mz.size} peaks were read"
     else:
         return record
-    warnings = (*record.warnings, warning)
-    return Record(metadata, record.mz, record.intensity, record.trouble, warnings)
+    return replace(record, warnings=(*record.warnings, warning))
 
 
-def _one_peak_a_line(lines: list[str], stated: str | None) -> list[str]:
+def _one_peak_a_line(lines: list[str], expected: int | None) -> list[str]:
     """Split lines such as ``41 3; 42 10;`` or ``41 3 42 10``; annotations in quotes are dropped."""
     plain = [_QUOTED.sub("", line) if '"' in line or "'" in line else line for line in lines]
     plain = [line.replace(":", " ") for line in plain]  # 41:3 42:10, as GOLM writes
     if any(";" in line for line in plain):
         return [part for line in plain for part in line.split(";") if part.strip()]
-    if stated is None or stated == str(len(plain)):
+    if expected is None or expected == len(plain):
         return plain
     tokens = [token for line in plain for token in line.split()]
-    if stated.isdigit() and len(tokens) == 2 * int(stated[:9]):
+    if len(tokens) == 2 * expected:
         return [" ".join(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
     return plain

@@ -180,7 +180,9 @@ def _head(stream: BinaryIO) -> tuple[bytes, str]:
 def _encoding(head: bytes, name: str) -> str:
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if b"\0" in head or sum(byte < 9 or 13 < byte < 32 for byte in head[:4096]) > 40:
+    # A few control characters, NUL too, are damage in a text; many are another kind of file.
+    controls = sum(byte < 9 or 13 < byte < 32 for byte in head[:4096])
+    if controls > min(40, len(head[:4096]) // 20):
         raise UnreadableError(f"{name} is a binary file; expected {FORMATS}")
     return "utf-8-sig"
 

@@ -1,5 +1,6 @@
 """From the keys, values and peaks of one record to a `Spectrum`, the same way for every format."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from pathlib import PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure
+from duallgd_cli.errors import Failure, printable, quote
 from duallgd_cli.spectra.cleaning import HIGHEST_MZ
 from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import fields as of
@@ -54,12 +55,13 @@ class Record:
 def name_of(source: Source) -> str:
     """``<file stem>:<index>``, the identifier of a record that has none."""
     stem = "stdin" if source.file == "-" else PurePath(source.file).name.split(".")[0]
-    return f"{stem}:{source.index}"
+    return f"{printable(stem)}:{source.index}"
 
 
 def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | Unreadable:
     """The spectrum of a record, or why there is none."""
-    known = of.canonical(record.metadata)
+    recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
+    known = of.canonical(recorded)
     spectrum_id = of.first(known, of.IDENTIFIER) or name_of(source)
     if record.trouble:
         return Unreadable(source, spectrum_id, Failure("unreadable", record.trouble, "read"))
@@ -69,7 +71,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
     energy = known.get("collision_energy", "")
     energy_text = f"{energy} eV" if record.energy_in_ev and of.number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    metadata = record.metadata if keep_structures else of.without_structures(record.metadata)
+    metadata = recorded if keep_structures else of.without_structures(recorded)
+    ms_level = of.level_of(known)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
         source=source,
@@ -86,11 +89,12 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
         instrument=instrument,
-        ms_level=of.level_of(known),
-        metadata=dict(metadata),
+        ms_level=ms_level,
+        metadata=metadata,
         warnings=(
             *record.warnings,
             *warnings,
+            *_higher_level(ms_level),
             *_unread_energy(energy, energy_ev),
             *_impossible_peaks(record),
         ),
@@ -106,7 +110,7 @@ def _precursor(known: Mapping[str, str]) -> tuple[float | None, tuple[str, ...]]
             return value, ()
         if name in known and value != 0:
             wrong = known[name]
-    return None, (f"precursor m/z {wrong!r} is not a positive number",) if wrong else ()
+    return None, (f"precursor m/z {quote(wrong)} is not a positive number",) if wrong else ()
 
 
 def _charge(known: Mapping[str, str]) -> tuple[int, int]:
@@ -119,12 +123,21 @@ def _charge(known: Mapping[str, str]) -> tuple[int, int]:
     return charge, polarity or (1 if charge > 0 else -1)
 
 
+def _higher_level(ms_level: int) -> tuple[str, ...]:
+    if ms_level < 3:
+        return ()
+    return (
+        f"an MS{ms_level} spectrum is read as if it were MS2: its precursor is a fragment, so the "
+        "formula must be the fragment's",
+    )
+
+
 def _unread_energy(text: str, energy_ev: float | None) -> tuple[str, ...]:
     """What to say of an energy that is given and cannot be used; 0 and words mean that none is."""
     if energy_ev is not None or of.number(text) == 0 or not re.search(r"\d", text):
         return ()
     return (
-        f"collision energy {text!r} gives no one value in eV and counts as missing; "
+        f"collision energy {quote(text)} gives no one value in eV and counts as missing; "
         "write it like 35 eV",
     )
 
@@ -153,13 +166,12 @@ def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64
     Returns:
         float64 (P,), float64 (P,), and the number of lines without two numbers.
     """
-    tokens = " ".join(lines).split()
-    if len(tokens) == 2 * len(lines):
-        try:
+    text = " ".join(lines)
+    tokens = text.split()
+    # NumPy reads numbers as Python does, see `fields.finite`.
+    if len(tokens) == 2 * len(lines) and text.isascii() and "_" not in text:
+        with contextlib.suppress(ValueError):
             values = np.array(tokens, dtype=np.float64)
-        except ValueError:
-            pass
-        else:
             return values[0::2], values[1::2], 0
     pairs = [pair for line in lines if (pair := _pair(line)) is not None]
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
@@ -171,6 +183,8 @@ def _pair(line: str) -> tuple[float, float] | None:
     columns = line.replace(";", " ").replace(":", " ").split()
     if len(columns) == 1:
         columns = line.split(",")
+    if not all(column.isascii() and "_" not in column for column in columns[:2]):
+        return None
     try:
         return float(columns[0].replace(",", ".")), float(columns[1].replace(",", "."))
     except (ValueError, IndexError):

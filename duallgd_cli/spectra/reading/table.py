@@ -42,6 +42,8 @@ def _record(cells: dict[str, str]) -> Record:
 
 def _numbers(text: str) -> NDArray[np.float64] | None:
     tokens = text.strip("[]() ").replace(",", " ").split()
+    if not text.isascii() or "_" in text:
+        return None
     try:
         return np.array(tokens, dtype=np.float64)
     except ValueError:

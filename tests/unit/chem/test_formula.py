@@ -120,3 +120,20 @@ def test_the_atom_list_is_sorted_by_element_and_depends_on_nothing_else():
     assert one.n_heavy == 5
     assert one.hydrogens == 5
     assert one.array.dtype == np.int16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C" + "9" * 5000,
+        "C9H8O4" * 1000,
+        "(" * 200 + "C9" + ")9999" * 99,
+        f"[C9H8O4]{'9' * 400}+",
+        "C\uff19H8O4",
+    ],
+)
+def test_absurd_formulas_are_refused_in_a_short_sentence(text):
+    with pytest.raises(FormulaError, match="is not a molecular formula") as refused:
+        Formula.parse(text)
+
+    assert len(str(refused.value)) < 300

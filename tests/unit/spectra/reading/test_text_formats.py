@@ -183,3 +183,105 @@ def test_broken_table_rows_are_unreadable_with_the_numbers(tmp_path):
     assert "2 columns and the header 3" in b.failure.message
     assert (c.spectrum_id, c.source.index) == ("c", 2)
     np.testing.assert_array_equal(d.intensity, [3, 4])
+
+
+def msp_record(fields, n):
+    """One record in a given order of fields; two peaks, the first at m/z `n`."""
+    lines = [f"{key}: {value}" for key, value in fields]
+    return "\n".join([*lines, "Num Peaks: 2", f"{n} 10", "121.0284 1000"]) + "\n"
+
+
+MSP_FIELDS = (
+    ("NAME", "one"),
+    ("PRECURSORMZ", "181.0495"),
+    ("PRECURSORTYPE", "[M+H]+"),
+    ("FORMULA", "C9H8O4"),
+    ("INSTRUMENTTYPE", "LC-ESI-QTOF"),
+    ("COLLISIONENERGY", "20 eV"),
+)
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n\n", ""], ids=["blank", "two blanks", "no blank"])
+@pytest.mark.parametrize("first", range(len(MSP_FIELDS)))
+def test_msp_fields_may_stand_in_any_order(tmp_path, first, gap):
+    fields = MSP_FIELDS[first:] + MSP_FIELDS[:first]
+
+    found = parsed(tmp_path, gap.join(msp_record(fields, n) for n in (50, 60, 70)), "a.msp")
+
+    assert [(s.spectrum_id, s.formula_text, s.adduct_text) for s in found] == [
+        ("one", "C9H8O4", "[M+H]+")
+    ] * 3
+    assert [(s.mz[0], s.instrument, s.collision_energy_ev) for s in found] == [
+        (n, "qtof", 20) for n in (50, 60, 70)
+    ]
+    assert all(s.warnings == () for s in found)
+
+
+def test_an_msp_record_without_num_peaks_leaves_the_next_records_fields_alone(tmp_path):
+    text = "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n"
+
+    a, b = parsed(tmp_path, text, "a.msp")
+
+    assert (a.formula_text, a.warnings) == ("CH4", ("the record has no Num Peaks",))
+    assert (b.spectrum_id, b.formula_text, b.mz.size) == ("b", "C9H8O4", 1)
+
+
+def test_a_blank_line_may_stand_between_num_peaks_and_the_peaks(tmp_path):
+    (found,) = parsed(tmp_path, "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", "a.msp")
+
+    assert found.mz.size == 2
+
+
+def test_ms_finder_blocks_of_one_compound_are_spectra_of_their_levels(tmp_path):
+    text = (
+        "NAME: a\nPRECURSORMZ: 181.0495\nPRECURSORTYPE: [M+H]+\nMSTYPE: MS1\nNum Peaks: 1\n"
+        "181.0495 5\nMSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n"
+    )
+
+    ms1, ms2, b = parsed(tmp_path, text, "a.mat")
+
+    assert [s.ms_level for s in (ms1, ms2, b)] == [1, 2, 2]
+    assert (ms2.spectrum_id, ms2.adduct_text, ms2.mz.size) == ("a", "[M+H]+", 2)
+    assert ms1.warnings == ms2.warnings == b.warnings == ()
+
+
+def test_a_count_of_peaks_that_is_no_number_is_no_traceback(tmp_path):
+    (found,) = parsed(tmp_path, "NAME: a\nNum Peaks: \u00b2\n50 1\n", "a.msp")
+
+    assert found.mz.size == 1
+
+
+@pytest.mark.parametrize("peak", ["9_1.05 10", "\uff11\uff12 10", "91.05 1_0"])
+def test_peaks_are_numbers_as_instruments_write_them(tmp_path, peak):
+    text = f"BEGIN IONS\nPEPMASS=181.05\n121.0284 5\n{peak}\nEND IONS\n"
+
+    (found,) = parsed(tmp_path, text, "a.mgf")
+
+    np.testing.assert_array_equal(found.mz, [121.0284])
+    assert "1 of 2 peak lines were not readable and left out" in found.warnings
+
+
+def test_a_precursor_that_is_not_a_number_is_said(tmp_path):
+    (found,) = parsed(tmp_path, "BEGIN IONS\nPEPMASS=nan\n121.0284 5\nEND IONS\n", "a.mgf")
+
+    assert found.precursor_mz is None
+    assert "precursor m/z 'nan' is not a positive number" in found.warnings
+
+
+def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
+    text = "BEGIN IONS\nMSLEVEL=3\nPEPMASS=163\n121.0284 5\nEND IONS\n"
+
+    (found,) = parsed(tmp_path, text, "a.mgf")
+
+    assert found.ms_level == 3
+    assert any("MS3 spectrum is read as if it were MS2" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x1c", "\x85", "\u2028", "\x00", "\u202e", "\t"])
+def test_no_control_character_survives_into_names(tmp_path, sign):
+    text = f"BEGIN IONS\nTITLE=a{sign}b\nFEATURE_ID=7{sign}\nPEPMASS=163\n121.0284 5\nEND IONS\n"
+
+    (found,) = parsed(tmp_path, text, "a.mgf")
+
+    assert found.feature_id == f"7{sign}".translate({ord(sign[0]): " "}).strip()
+    assert found.metadata["title"].isprintable()

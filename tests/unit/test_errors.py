@@ -1,0 +1,21 @@
+"""What messages repeat of a user's input."""
+
+import pytest
+
+from duallgd_cli.errors import LONGEST_QUOTE, quote
+
+
+def test_a_short_text_is_repeated_in_quotes():
+    assert quote("C9H8O4") == "'C9H8O4'"
+
+
+@pytest.mark.parametrize(
+    "found", ["x" * 100_000, "\x1b" * 150, ["y" * 999] * 9999, 10**4000, {"a": "b" * 999}]
+)
+def test_what_is_long_is_cut_to_200_characters(found):
+    assert len(quote(found)) <= LONGEST_QUOTE
+
+
+@pytest.mark.parametrize("sign", ["\x1b", "\n", "\x85", "\u2028", "\x00", "\udc80"])
+def test_control_characters_are_written_out(sign):
+    assert quote(f"a{sign}b").isprintable()
