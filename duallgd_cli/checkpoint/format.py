@@ -10,29 +10,30 @@ runs, which repeat each other and grow long, as base64 of zlib of JSON.
 import base64
 import json
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from duallgd_cli.checkpoint import container
+from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError
-from duallgd_cli.files import replaced
 from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
-_READABLE: Final = 0o644
 # Attributes of a checkpoint that are no part of the network, and prefixes of their tensors.
 _BESIDES: Final = ("evidence", "analogues")
 _IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
+_FEATURES: Final = ".pair_attention.features"
+_MOST_UNPACKED_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +63,7 @@ class Checkpoint:
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
         """
+        _require_fit(self.settings, self.tensors)
         model = build(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
@@ -98,14 +100,8 @@ def save(
         tensors |= {f"{part}.{name}": t for name, t in getattr(checkpoint, part).items()}
     if short_codes:
         tensors = _with_8_bit(tensors, dtype)
-    tensors = {
-        name: (t.to(dtype) if t.is_floating_point() else t).detach().cpu().contiguous()
-        for name, t in tensors.items()
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as temporary:
-        save_file(tensors, temporary, metadata)
-        temporary.chmod(_READABLE)
+    floats = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+    container.write(path, floats, metadata)
 
 
 def load(path: Path) -> Checkpoint:
@@ -114,16 +110,7 @@ def load(path: Path) -> Checkpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
-    if not path.is_file():
-        raise WeightsError(f"weights {path} do not exist; give a .safetensors file with --weights")
-    try:
-        with safe_open(path, framework="pt") as stream:
-            metadata = stream.metadata() or {}
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(
-            f"weights {path} are broken ({error}); fetch or copy them again"
-        ) from None
+    tensors, metadata = container.read(path)
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
             f"weights {path} have format version {metadata.get('format_version')}, this version "
@@ -135,20 +122,31 @@ def load(path: Path) -> Checkpoint:
             "work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
         )
     try:
-        values = [json.loads(metadata[name]) for name in ("settings", "record", "ranking")]
-        packed = metadata.get("ancestors")
-        ancestors = {} if packed is None else {"ancestors": _unpacked(packed)}
-        if not all(isinstance(value, dict) for value in (*values, *ancestors.values())):
-            raise ValueError("not all of them are mappings")
-        settings = parse(ModelSettings, values[0])
+        settings = parse(ModelSettings, container.load_finite(metadata["settings"]))
+        record = container.load_object(metadata["record"])
+        ranking = container.load_finite(metadata["ranking"])
+        if "ancestors" in metadata:
+            record["ancestors"] = _unpacked(metadata["ancestors"])
+        floats = _from_8_bit(tensors)
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
+    besides = [_popped(floats, f"{part}.") for part in _BESIDES]
+    return Checkpoint(settings, floats, record, ranking, *besides)
+
+
+def _from_8_bit(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All in float32 that are no integers, those in 8 bit times their scale.
+
+    Raises:
+        ValueError: A scale belongs to no matrix, or does not fit it.
+    """
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
     for name in [name for name in floats if name.endswith(_SCALE)]:
-        scale = floats.pop(name)
-        floats[name.removesuffix(_SCALE)] = floats[name.removesuffix(_SCALE)] * scale
-    besides = [_popped(floats, f"{part}.") for part in _BESIDES]
-    return Checkpoint(settings, floats, values[1] | ancestors, values[2], *besides)
+        scale, codes = floats.pop(name), floats.get(name.removesuffix(_SCALE))
+        if codes is None or codes.dim() != 2 or scale.shape != (len(codes), 1):
+            raise ValueError(f"{name} fits no matrix")
+        floats[name.removesuffix(_SCALE)] = codes * scale
+    return floats
 
 
 def _with_8_bit(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
@@ -177,8 +175,13 @@ def _packed(values: object) -> str:
     return base64.b64encode(zlib.compress(_compact(values).encode(), 9)).decode("ascii")
 
 
-def _unpacked(text: str) -> object:
-    return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+def _unpacked(text: str) -> dict[str, Any]:
+    inflate = zlib.decompressobj()
+    unpacked = inflate.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED_BYTES)
+    if not inflate.eof:
+        most = _MOST_UNPACKED_BYTES >> 20
+        raise ValueError(f"the records of earlier runs are cut short or longer than {most} MiB")
+    return container.load_object(unpacked.decode())
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -187,13 +190,18 @@ def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
     Raises:
         WeightsError: Names or shapes differ; the message lists the first of them.
     """
-    own = module.state_dict()
-    missing = sorted(own.keys() - tensors.keys())
-    unused = sorted(tensors.keys() - own.keys())
-    shape = [n for n in own.keys() & tensors.keys() if own[n].shape != tensors[n].shape]
-    if missing or unused or shape:
-        raise WeightsError(
-            f"weights do not fit: {len(missing)} missing {missing[:3]}, {len(unused)} unused "
-            f"{unused[:3]}, {len(shape)} of another shape {sorted(shape)[:3]}"
-        )
+    require_same_shapes({n: t.shape for n, t in module.state_dict().items()}, tensors)
     module.load_state_dict(tensors)
+
+
+def _require_fit(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> None:
+    """Compare names and shapes before memory is taken for the sizes that the settings name."""
+    sizes = settings.denoiser
+    # Random features are computed when a layer is made; their shape is known without.
+    drawn = torch.Size(
+        (sizes.pair_heads, sizes.pair_features, sizes.pair_width // sizes.pair_heads)
+    )
+    outline = replace(settings, denoiser=replace(sizes, pair_features=0))
+    shapes = shapes_of(lambda: build(outline))
+    features = dict.fromkeys((name for name in shapes if name.endswith(_FEATURES)), drawn)
+    require_same_shapes(shapes | features, tensors)

@@ -1,9 +1,13 @@
 """Sizes of the network and of the diffusion process; stored in every checkpoint."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from duallgd_cli.config import require
+
+# Beyond any network that would fit a machine; what is above is a mistake, or a broken file.
+MOST: Final = 1 << 16
+MOST_LAYERS: Final = 256
 
 # The default network, and those of the paper's ablations and of the leak study.
 Variant = Literal[
@@ -59,8 +63,12 @@ class DenoiserSettings:
     position_limit: int = 64
 
     def __post_init__(self) -> None:
-        for name in ("layers", "atom_width", "pair_width", "global_width", "cross_width"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        widths = ("atom_width", "pair_width", "global_width", "cross_width", "pair_feed")
+        for name in (*widths, "atom_heads", "pair_heads", "cross_heads", "position_limit"):
+            require_size(name, getattr(self, name))
+        require_size("layers", self.layers, MOST_LAYERS)
+        require_size("pair_features", self.pair_features, least=0)
+        require(0 <= self.feature_seed < 1 << 62, "feature_seed must be 0 to below 2^62")
         require(self.atom_width % self.atom_heads == 0, "atom_heads must divide atom_width")
         require(self.pair_width % self.pair_heads == 0, "pair_heads must divide pair_width")
         require(self.cross_width % self.cross_heads == 0, "cross_heads must divide cross_width")
@@ -88,6 +96,9 @@ class EncoderSettings:
     fingerprint_bits: int = 4096
 
     def __post_init__(self) -> None:
+        require_size("layers", self.layers, MOST_LAYERS)
+        for name in ("width", "heads", "summary", "fingerprint_bits"):
+            require_size(name, getattr(self, name))
         require(self.width % self.heads == 0, "heads must divide width")
         require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
 
@@ -110,11 +121,9 @@ class DiffusionSettings:
     time_shift: float = 0.25
 
     def __post_init__(self) -> None:
-        require(self.n_steps >= 1, "n_steps must be at least 1")
+        require_size("n_steps", self.n_steps)
         require(0 <= self.time_shift < 1, "time_shift must be 0 to below 1")
-        require(
-            len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
-        )
+        require_shares(self.marginal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +143,25 @@ class ModelSettings:
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     memory_bits: int = 160
     variant: Variant = "full"
+
+    def __post_init__(self) -> None:
+        require_size("memory_bits", self.memory_bits, self.encoder.fingerprint_bits)
+
+
+def require_shares(marginal: tuple[float, ...]) -> None:
+    """Refuse what are no shares of the five bond classes.
+
+    Raises:
+        ConfigError: Not five, or not all of them above 0 and at most 1.
+    """
+    sound = len(marginal) == 5 and all(0 < share <= 1 for share in marginal)
+    require(sound, "marginal needs 5 shares above 0 and at most 1")
+
+
+def require_size(name: str, size: int, most: int = MOST, least: int = 1) -> None:
+    """Refuse a size that no network has.
+
+    Raises:
+        ConfigError: It is below `least` or above `most`.
+    """
+    require(least <= size <= most, f"{name} must be {least} to {most}, not {size}")

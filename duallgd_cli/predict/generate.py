@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.format import load as load_checkpoint
+from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
@@ -203,6 +204,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     if is_reference(path):
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
+    require_trained(checkpoint.record, path)
     model, analogues = for_inference(checkpoint.build(), runtime), _analogues(checkpoint)
     return LoadedModel(
         generator=ModelGenerator(model, runtime, _evidence(checkpoint), analogues),

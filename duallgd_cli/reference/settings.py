@@ -1,10 +1,11 @@
 """Sizes and variants of the reference network; stored in every converted checkpoint."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Literal
 
 from duallgd_cli.config import require
+from duallgd_cli.model.settings import MOST_LAYERS, require_shares, require_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,11 @@ class ReferenceDenoiserSettings:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("layers", "atom_width", "edge_width", "global_width", "heads"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require_size("layers", self.layers, MOST_LAYERS)
+        for size in fields(self):
+            if size.type is int and size.name not in ("layers", "n_features"):
+                require_size(size.name, getattr(self, size.name))
+        require_size("n_features", self.n_features, least=0)
         require(self.atom_width % self.heads == 0, "heads must divide atom_width")
         require(self.edge_width % self.heads == 0, "heads must divide edge_width")
         random = self.kernel in ("positive", "waves") and self.streams == "both"
@@ -93,11 +97,17 @@ class ReferenceEncoderSettings:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        require(self.layers >= 1, "layers must be at least 1")
+        require_size("layers", self.layers, MOST_LAYERS)
+        for name in ("width", "heads", "fragment_bits"):
+            require_size(name, getattr(self, name))
         require(self.width % self.heads == 0, "heads must divide width")
         sizes = self.fingerprint_sizes
         doubled = all(b == 2 * a for a, b in pairwise(sizes))
-        require(len(sizes) >= 1 and doubled, "each fingerprint size must be twice the one before")
+        require(
+            len(sizes) >= 1 and sizes[0] >= 1 and doubled,
+            "each fingerprint size must be twice the one before",
+        )
+        require_size("the largest fingerprint", sizes[-1])
         require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
 
 
@@ -122,11 +132,9 @@ class ReferenceSettings:
     atom_symbols: tuple[str, ...] = ("C", "O", "P", "N", "S", "Cl", "F", "H")
 
     def __post_init__(self) -> None:
-        require(self.n_steps >= 1, "n_steps must be at least 1")
-        require(self.max_atoms >= 1, "max_atoms must be at least 1")
-        require(
-            len(self.marginal) == 5 and min(self.marginal) > 0, "marginal needs 5 shares above 0"
-        )
+        require_size("n_steps", self.n_steps)
+        require_size("max_atoms", self.max_atoms)
+        require_shares(self.marginal)
 
     @property
     def schedule(self) -> str:

@@ -4,23 +4,25 @@ Metadata keys: ``format_version``, ``preset``, ``settings``, ``record`` (where i
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
+from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.format import FORMAT_VERSION, load_strictly
+from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError
-from duallgd_cli.files import replaced
 from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
 from duallgd_cli.reference.mist import ReferenceEncoder
 from duallgd_cli.reference.network import ReferenceDualLGD
 from duallgd_cli.reference.settings import ReferenceSettings
+
+Network = TypeVar("Network", bound=nn.Module)
 
 PRESET: Final = "reference"
 PARTS: Final = ("denoiser", "encoder", "projection")
@@ -58,9 +60,7 @@ class ReferenceCheckpoint:
                 f"these weights hold no {' and no '.join(absent)}, so they cannot predict; convert "
                 "the checkpoint of a fine-tuned system"
             )
-        network = ReferenceDualLGD(self.settings)
-        load_strictly(network, self.tensors)
-        return network.eval()
+        return _loaded(lambda: ReferenceDualLGD(self.settings), self.tensors)
 
     def build_denoiser(self) -> ReferenceDenoiser:
         """The denoiser alone, in evaluation mode.
@@ -68,9 +68,7 @@ class ReferenceCheckpoint:
         Raises:
             WeightsError: There is none, or tensors do not fit.
         """
-        network = build(self.settings.denoiser)
-        load_strictly(network, self._part("denoiser"))
-        return network.eval()
+        return _loaded(lambda: build(self.settings.denoiser), self._part("denoiser"))
 
     def build_encoder(self) -> ReferenceEncoder:
         """The spectrum encoder alone, in evaluation mode.
@@ -78,9 +76,7 @@ class ReferenceCheckpoint:
         Raises:
             WeightsError: There is none, or tensors do not fit.
         """
-        network = ReferenceEncoder(self.settings.encoder)
-        load_strictly(network, self._part("encoder"))
-        return network.eval()
+        return _loaded(lambda: ReferenceEncoder(self.settings.encoder), self._part("encoder"))
 
     def check(self) -> None:
         """Find out whether the parts present fit their settings.
@@ -104,6 +100,13 @@ class ReferenceCheckpoint:
         return found
 
 
+def _loaded(make: Callable[[], Network], tensors: dict[str, Tensor]) -> Network:
+    require_same_shapes(shapes_of(make), tensors)
+    network = make()
+    load_strictly(network, tensors)
+    return network.eval()
+
+
 def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
     """Write a checkpoint in float32; the file appears only when it is complete.
 
@@ -117,15 +120,12 @@ def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
         "settings": json.dumps(dump(checkpoint.settings)),
         "record": json.dumps(checkpoint.record),
     }
-    tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced(path) as temporary:
-        save_file(tensors, temporary, metadata)
+    container.write(path, checkpoint.tensors, metadata)
 
 
 def is_reference(path: Path) -> bool:
     """Whether a file's metadata say that it holds the reference network."""
-    return _metadata(path).get("preset") == PRESET
+    return container.read_metadata(path).get("preset") == PRESET
 
 
 def load(path: Path) -> ReferenceCheckpoint:
@@ -134,7 +134,7 @@ def load(path: Path) -> ReferenceCheckpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
-    metadata = _metadata(path)
+    tensors, metadata = container.read(path)
     if metadata.get("preset") != PRESET:
         raise WeightsError(f"weights {path} are not those of the reference network")
     if metadata.get("format_version") != str(FORMAT_VERSION):
@@ -143,25 +143,9 @@ def load(path: Path) -> ReferenceCheckpoint:
             f"reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
         )
     try:
-        values, record = (json.loads(metadata[name]) for name in ("settings", "record"))
-        if not isinstance(values, dict) or not isinstance(record, dict):
-            raise TypeError("not all of them are mappings")
-        settings = parse(ReferenceSettings, values)
-    except (KeyError, TypeError, ValueError, ConfigError) as error:
+        settings = parse(ReferenceSettings, container.load_finite(metadata["settings"]))
+        record = container.load_object(metadata["record"])
+    except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-    with safe_open(path, framework="pt") as stream:
-        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     floats = {n: t.to(torch.float32) if t.is_floating_point() else t for n, t in tensors.items()}
     return ReferenceCheckpoint(settings, floats, record)
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        raise WeightsError(f"weights {path} do not exist; give a .safetensors file")
-    try:
-        with safe_open(path, framework="pt") as stream:
-            return dict(stream.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(
-            f"weights {path} are broken ({error}); fetch or convert them again"
-        ) from None

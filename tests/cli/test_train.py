@@ -7,8 +7,11 @@ import torch
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.predict.generate import load_model
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
+from tests.made_training import cpu
 
 SHORT = [
     "--device", "cpu", "--threads", "1", "--set", "training.steps=4",
@@ -185,6 +188,9 @@ def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
         done = duallgd("train", *arguments, *TINY)
         assert done.code == 0, done.err
 
+    with pytest.raises(WeightsError, match=r"the encoder of weights .*decoder.* never trained"):
+        load_model(tmp_path / "decoder", cpu())
+    load_model(tmp_path / "joint", cpu())
     assert "fp_tanimoto" in (tmp_path / "joint" / "metrics.jsonl").read_text()
     fading = load(tmp_path / "joint" / "model.safetensors").settings.denoiser.fade_to
     assert fading == 250  # what is set holds for the weights it starts from

@@ -1,6 +1,10 @@
 """Weights files: read back as written, and refused in a sentence where they are not whole."""
 
+import base64
 import json
+import random
+import resource
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -8,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.format import (
     FORMAT_VERSION,
     Checkpoint,
@@ -88,9 +93,9 @@ def metadata_of(path):
 
 
 def rewritten(path, **changes):
-    """The file with other metadata; None leaves an entry out."""
-    metadata = {k: v for k, v in (metadata_of(path) | changes).items() if v is not None}
-    save_file(load_file(path), path, metadata)
+    """The file with other metadata and a digest that fits; None leaves an entry out."""
+    tensors, metadata = container.read(path)
+    container.write(path, tensors, {k: v for k, v in (metadata | changes).items() if v is not None})
     return path
 
 
@@ -267,3 +272,123 @@ def test_records_of_earlier_runs_that_are_not_packed_are_read(path):
 def test_broken_records_of_earlier_runs_are_refused(path, text):
     with pytest.raises(WeightsError, match="unreadable metadata"):
         load(rewritten(path, ancestors=text))
+
+
+def test_a_flipped_byte_does_not_go_unnoticed(path):
+    sound, whole = path.read_bytes(), load(path)
+    random_at = random.Random(1).sample(range(len(sound)), 60)
+
+    for at in (*random_at, *range(8, 400, 9), len(sound) - 1):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x41]) + sound[at + 1 :])
+        try:
+            found = load(path)
+        except WeightsError:
+            continue
+        # Only what names the digest may break and leave everything else as it was.
+        assert (found.settings, found.record) == (whole.settings, whole.record)
+        assert all(torch.equal(found.tensors[n], t) for n, t in whole.tensors.items())
+
+
+def test_files_from_before_there_was_a_digest_are_read(path, checkpoint):
+    tensors, metadata = container.read(path)
+    save_file(tensors, path, metadata)
+
+    assert load(path).settings == checkpoint.settings
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    "name", ["denoiser.readout.bias", "encoder.norm.weight", "evidence.log_prevalence"]
+)
+def test_what_is_no_number_is_refused_wherever_it_stands(path, name, value):
+    tensors, metadata = container.read(path)
+    tensors["evidence.log_prevalence"] = torch.zeros(9)
+    tensors[name][-1] = value
+    container.write(path, tensors, metadata)
+
+    with pytest.raises(WeightsError, match=f"broken .{name} holds values that are no finite"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("denoiser", "atom_heads", 0),
+        ("denoiser", "pair_heads", -2),
+        ("denoiser", "layers", 10**9),
+        ("denoiser", "atom_width", 10**9),
+        ("denoiser", "pair_features", 10**9),
+        ("denoiser", "position_limit", 10**9),
+        ("denoiser", "feature_seed", -1),
+        ("encoder", "heads", 0),
+        ("encoder", "layers", 10**9),
+        ("encoder", "fingerprint_bits", 0),
+        ("diffusion", "n_steps", 10**12),
+        ("diffusion", "time_shift", float("nan")),
+        ("diffusion", "marginal", [float("nan")] * 5),
+        ("diffusion", "marginal", [float("inf")] * 5),
+    ],
+)
+def test_absurd_settings_are_refused_in_a_sentence(path, part, name, value):
+    settings = json.loads(metadata_of(path)["settings"])
+    settings[part][name] = value
+    rewritten(path, settings=json.dumps(settings))
+
+    with pytest.raises(WeightsError, match="unreadable metadata"):
+        load(path)
+
+
+def peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@pytest.mark.parametrize(
+    ("part", "sizes"),
+    [
+        ("denoiser", {"atom_width": 60_000}),
+        ("denoiser", {"pair_width": 60_000, "pair_heads": 1, "pair_features": 60_000}),
+        ("denoiser", {"layers": 250, "global_width": 60_000}),
+        ("denoiser", {"pair_feed": 60_000}),
+        ("encoder", {"width": 60_000, "layers": 250}),
+        ("encoder", {"summary": 60_000, "fingerprint_bits": 60_000}),
+    ],
+)
+def test_sizes_are_compared_before_memory_is_taken_for_them(path, part, sizes):
+    settings = json.loads(metadata_of(path)["settings"])
+    settings[part] |= sizes
+    rewritten(path, settings=json.dumps(settings))
+    before = peak_mib()
+
+    with pytest.raises(WeightsError, match="weights do not fit"):
+        load(path).build()
+
+    assert peak_mib() - before < 100
+
+
+def test_records_of_earlier_runs_that_would_fill_the_memory_are_refused(path):
+    pack = zlib.compressobj(9)
+    bomb = b"".join([pack.compress(b" " * (1 << 24)) for _ in range(64)] + [pack.flush()])
+    rewritten(path, ancestors=base64.b64encode(bomb).decode())
+    before = peak_mib()
+
+    with pytest.raises(WeightsError, match=r"cut short or longer than \d+ MiB"):
+        load(path)
+
+    assert peak_mib() - before < 100
+
+
+def test_a_scale_that_fits_no_matrix_is_refused(path):
+    tensors, metadata = container.read(path)
+    for added in ({"x.scale": torch.ones(1)}, {"denoiser.readout.weight.scale": torch.ones(2, 2)}):
+        container.write(path, tensors | added, metadata)
+
+        with pytest.raises(WeightsError, match="scale fits no matrix"):
+            load(path)
+
+
+@pytest.mark.parametrize("name", ["settings", "record", "ranking"])
+def test_metadata_nested_too_deeply_are_refused(path, name):
+    rewritten(path, **{name: '{"a":' * 100_000 + "1" + "}" * 100_000})
+
+    with pytest.raises(WeightsError, match="nested too deeply"):
+        load(path)

@@ -270,5 +270,5 @@ def test_metadata_that_is_no_mapping_gets_one_sentence(tmp_path):
     metadata = {"format_version": "1", "preset": "reference", "settings": "3", "record": "{}"}
     save_file({"a": torch.ones(1)}, path, metadata)
 
-    with pytest.raises(WeightsError, match="unreadable metadata: not all of them are mappings"):
+    with pytest.raises(WeightsError, match="unreadable metadata: a mapping was expected, not int"):
         reference.load(path)

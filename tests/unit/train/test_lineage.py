@@ -2,7 +2,10 @@
 
 import json
 
-from duallgd_cli.checkpoint.lineage import lineage
+import pytest
+
+from duallgd_cli.checkpoint.lineage import lineage, require_trained
+from duallgd_cli.errors import WeightsError
 
 
 def descendant(parent, step):
@@ -56,3 +59,47 @@ def test_how_well_confidence_held_is_not_handed_on():
 
 def test_a_run_from_nothing_has_no_ancestors():
     assert lineage({}) == {"init": {}, "ancestors": {}}
+
+
+def run_of(stage, **starts):
+    return {"training": {"stage": stage, "freeze_encoder": False}, **lineage(starts)}
+
+
+DECODER, ENCODER = run_of("decoder"), run_of("encoder")
+FROZEN = {"training": {"stage": "joint", "freeze_encoder": True}}
+
+
+@pytest.mark.parametrize(
+    ("record", "untrained"),
+    [
+        (DECODER, "encoder"),
+        (ENCODER, "denoiser"),
+        (run_of("decoder", encoder=DECODER), "encoder"),
+        (run_of("decoder", denoiser=ENCODER), "encoder"),
+        (FROZEN | lineage({"denoiser": DECODER}), "encoder"),
+        (lineage({"mean_1": DECODER, "mean_2": DECODER}), "encoder"),
+        ({"narrowed": {"pair_feed": 2}, "from": DECODER}, "encoder"),
+        ({"training": {"stage": "decoder"}, "init": {"encoder": "a"},
+          "ancestors": {"a": {"training": {}, "init": {"encoder": "a"}, "from": "a"}}}, "encoder"),
+    ],
+)  # fmt: skip
+def test_weights_with_a_part_that_was_never_trained_do_not_predict(record, untrained):
+    with pytest.raises(WeightsError, match=f"the {untrained} of weights w was never trained"):
+        require_trained(record, "w")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"step": 7},
+        run_of("joint"),
+        run_of("joint", denoiser=DECODER, encoder=ENCODER),
+        run_of("decoder", encoder=ENCODER),
+        FROZEN | lineage({"encoder": ENCODER, "denoiser": DECODER}),
+        lineage({"mean_1": run_of("joint"), "mean_2": run_of("joint")}),
+        {"narrowed": {"pair_feed": 2}, "from": run_of("joint")},
+    ],
+)
+def test_weights_whose_parts_were_trained_at_some_time_do(record):
+    require_trained(record, "w")
