@@ -34,7 +34,8 @@ ALLOWED = {
     "predict": _CORE | {"reference"},
     "evaluate": _CORE | {"predict", "reference", "bench"},
     "bench": _CORE | {"predict", "train", "evaluate", "reference"},
-    "cli": _CORE | {"predict", "train", "evaluate", "bench", "reference"},
+    "report": _CORE | {"predict"},
+    "cli": _CORE | {"predict", "train", "evaluate", "bench", "reference", "report"},
     "__main__": {"cli", "runtime"},
     "__init__": {"predict"},
 }
@@ -46,13 +47,16 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|predict|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/molecule\.py|chem/identity\.py|data/prepar\w*\.py|predict/writers(/|\.py)",
+    "rdkit": r"chem/molecule\.py|chem/identity\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
+    r"|report/depiction\.py",
     "matchms": r"spectra/reading(/|\.py)",
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
     "matplotlib": r"bench/|evaluate/",
     "myopic_mces": r"evaluate/|bench/",
+    "jinja2": r"report/",
+    "PIL": r"report/",
     "huggingface_hub": r"evaluate/suites/|checkpoint/",
 }
 

@@ -18,6 +18,7 @@ from duallgd_cli.cli import (
     info,
     merge,
     predict,
+    report,
     selftest,
     train,
     version,
@@ -34,6 +35,7 @@ app = typer.Typer(
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")

@@ -79,8 +79,7 @@ def measured_intensity(
 ) -> NDArray[np.float32]:
     """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
 
-    A sub-formula goes to the fragment of those heavy atoms that is cheapest to cut out and to bring
-    to its number of hydrogens; one that fits no fragment is left out.
+    A sub-formula goes to the fragment that explains it best; one that fits no fragment is left out.
 
     Args:
         found: Fragments of a structure.
@@ -88,18 +87,38 @@ def measured_intensity(
         subformula: Of the peak rows, (K, N_ELEMENTS).
         intensity: Likewise, (K,).
     """
+    k, c, shift = explaining_fragments(found, CARRIED[ion.adduct], subformula)
+    result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)
+    np.maximum.at(result, (c, shift - SHIFTS[0]), intensity[k].astype(np.float32))
+    return result
+
+
+def explaining_fragments(
+    found: Fragments, carried: int, subformula: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Which fragment of a structure explains each sub-formula, where one does.
+
+    It is the one of those heavy atoms that is cheapest to cut out and to bring to the sub-formula's
+    number of hydrogens.
+
+    Args:
+        found: Fragments of a structure.
+        carried: Hydrogens that carry the ion's charge, see `CARRIED`.
+        subformula: Of the peak rows, (K, N_ELEMENTS).
+
+    Returns:
+        Rows of sub-formulas, of fragments, and hydrogens beyond those expected; all (E,), E at most
+        K, by ascending row.
+    """
     k, c = np.nonzero(_heavy_key(subformula)[:, None] == _heavy_key(found.counts))
-    carried = found.counts[c, HYDROGEN] + CARRIED[ion.adduct]
-    shift = subformula[k, HYDROGEN].astype(np.int64) - carried.astype(np.int64)
+    expected = found.counts[c, HYDROGEN] + carried
+    shift = subformula[k, HYDROGEN].astype(np.int64) - expected.astype(np.int64)
     reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
     k, c, shift = k[reached], c[reached], shift[reached]
     by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
     _, first = np.unique(k[by_cost], return_index=True)
     chosen = by_cost[first]
-    result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)
-    place = (c[chosen], shift[chosen] - SHIFTS[0])
-    np.maximum.at(result, place, intensity[k[chosen]].astype(np.float32))
-    return result
+    return k[chosen], c[chosen], shift[chosen]
 
 
 def _heavy_key(counts: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,0 +1,316 @@
+"""A finished run as plain values: all that the pages show, and the one module that reads it.
+
+Every text that came from a file is made harmless for the eye here (no control characters, no
+endless titles); the page itself never reads a text as anything but text.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli import config
+from duallgd_cli.files import sha256
+from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.outputs import record_path
+from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction
+from duallgd_cli.predict.presenting import predictions_of
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.report.depiction import depictions
+from duallgd_cli.report.explanation import explained_by, neutral_loss
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Source, Spectrum
+
+LONGEST_TEXT: Final = 300
+_SHOWN_SCORES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCandidate:
+    """A line of the table that ends a run on a terminal.
+
+    Attributes:
+        feature: Feature id, else spectrum id.
+        formula: Of the candidate, or of the feature where there is none.
+        smiles: Of the first candidate, "" without one.
+        confidence: Of the first candidate, 0 without one.
+        status: ``ok``, or what went wrong.
+    """
+
+    feature: str
+    formula: str
+    smiles: str
+    confidence: float
+    status: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Peaks:
+    """A cleaned spectrum: what it is called, m/z and intensity, (P,) each."""
+
+    label: str
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+
+    def identities(self) -> list[tuple[float, float]]:
+        """What the journal knows each peak by."""
+        return [_key(*peak) for peak in zip(self.mz, self.intensity, strict=True)]
+
+    def values(self) -> dict[str, Any]:
+        """For the page."""
+        mz, intensity = self.mz.round(5).tolist(), self.intensity.round(5).tolist()
+        return {"label": self.label, "mz": mz, "intensity": intensity}
+
+
+class ReportedRun:
+    """A finished run, feature by feature, as plain values."""
+
+    def __init__(self, names: Sequence[Path]) -> None:
+        """Open the journals of a run.
+
+        Args:
+            names: Outputs that have journals beside them, or journals.
+
+        Raises:
+            UsageError: A journal is missing, unfinished, or of another run.
+        """
+        self._run = FinishedRun(journals_of(names))
+        self._run.require_whole()
+        self._output = names[0]
+        self._header = self._run.header
+        self._ranking = config.parse(RankingModel, self._header.model["ranking"])
+        self._top_k = int(self._header.settings["top_k"])
+        self.missing_inputs: list[str] = []
+
+    def about(self) -> dict[str, Any]:
+        """What was run with what: versions, weights, inputs, settings, counts as far as known."""
+        header = self._header
+        record = _record(self._output)
+        settings = config.flatten(json.loads(json.dumps(dict(header.settings))))
+        return {
+            "output": readable(self._output.name),
+            "version": readable(header.version),
+            "weights": readable(str(header.model.get("name", ""))),
+            "weights_sha256": readable(str(header.model.get("sha256", ""))),
+            "remark": readable(str(header.model.get("remark", ""))),
+            "calibrated_on": self._ranking.n_spectra,
+            "inputs": [[readable(str(i["name"])), i["bytes"], i["sha256"]] for i in header.inputs],
+            "settings": [
+                [name, "by default" if value is None else readable(str(value))]
+                for name, value in settings.items()
+            ],
+            "versions": [[k, readable(str(v))] for k, v in record.get("versions", {}).items()],
+            "platform": readable(str(record.get("platform", ""))),
+            "times": [[k, readable(str(v))] for k, v in record.get("times", {}).items()],
+            "notes": [[readable(k), v] for k, v in record.get("notes", {}).items()],
+            "ms1": self._run.totals.get("ms1", 0),
+        }
+
+    def features(self) -> Iterator[dict[str, Any]]:
+        """Every feature in the order of the input, with spectra, candidates and explanations."""
+        measured = self._measured()
+        for case in self._cases():
+            predictions = predictions_of(case, self._ranking, self._top_k)
+            shown = next((p for p in predictions if p.status == OK), predictions[0])
+            spectra = [measured[m.source] for m in case.members if m.source in measured]
+            yield _feature(case, predictions, shown, spectra)
+
+    def first_candidates(self) -> Iterator[FirstCandidate]:
+        """The first candidate of every feature, in the order of the input."""
+        for case in self._cases():
+            predictions = predictions_of(case, self._ranking, 1)
+            shown = next((p for p in predictions if p.status == OK), predictions[0])
+            first = shown.candidates[0] if shown.candidates else None
+            yield FirstCandidate(
+                readable(shown.feature_id or shown.spectrum_id),
+                readable(first.formula if first else shown.formula),
+                first.smiles if first else "",
+                first.confidence if first else 0.0,
+                shown.status,
+            )
+
+    def _cases(self) -> Iterator[Case]:
+        seen: set[int] = set()
+        for case, _ in self._run.in_input_order():
+            if case.number not in seen:
+                seen.add(case.number)
+                yield case
+
+    def _measured(self) -> dict[Source, _Peaks]:
+        """Cleaned spectra of the inputs that are still what they were; the others are named."""
+        settings = config.parse(CleaningSettings, self._header.settings["cleaning"])
+        found: dict[Source, _Peaks] = {}
+        for entry in self._header.inputs:
+            name = str(entry["name"])
+            if not _is_unchanged(Path(name), entry):
+                self.missing_inputs.append(readable(name))
+                continue
+            for item in read(name):
+                cleaned = clean(item, settings) if isinstance(item, Spectrum) else None
+                if isinstance(cleaned, Spectrum):
+                    found[cleaned.source] = _peaks(cleaned)
+        return found
+
+
+def readable(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A text from a file on one line: control, format and broken characters become visible marks.
+
+    Args:
+        text: Anything.
+        longest: Characters kept; what is cut off is told by an ellipsis.
+    """
+    cut = text[:longest] + ("…" if len(text) > longest else "")
+    return "".join(map(_visible, cut))
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    # Format characters can turn the reading direction of all that follows.
+    broken = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    return "\ufffd" if broken else character
+
+
+def _record(output: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(record_path(output).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _is_unchanged(path: Path, entry: Mapping[str, Any]) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size != entry["bytes"]:
+            return False
+        return sha256(path) == str(entry["sha256"])
+    except OSError:
+        return False
+
+
+def _peaks(spectrum: Spectrum) -> _Peaks:
+    energy = spectrum.collision_energy_text or ""
+    if spectrum.collision_energy_ev is not None:
+        energy = f"{spectrum.collision_energy_ev:g} eV"
+    label = readable(energy, 40) or f"spectrum {spectrum.source.index}"
+    return _Peaks(label, spectrum.mz, spectrum.intensity)
+
+
+def _key(mz: float, intensity: float) -> tuple[float, float]:
+    """A peak by the single precision that explanations are kept in."""
+    return float(np.float32(mz)), float(np.float32(intensity))
+
+
+def _feature(
+    case: Case, predictions: Sequence[Prediction], shown: Prediction, spectra: Sequence[_Peaks]
+) -> dict[str, Any]:
+    candidates = shown.candidates
+    spectra = _shown_spectra(shown.hypotheses, spectra)
+    drawings = depictions([candidate.smiles for candidate in candidates])
+    return {
+        "number": case.number,
+        "id": readable(shown.feature_id or shown.spectrum_id),
+        "spectra_ids": [
+            [readable(p.spectrum_id), readable(p.source.file), p.source.index] for p in predictions
+        ],
+        "mz": shown.precursor_mz,
+        "adduct": readable(shown.adduct),
+        "formula": readable(shown.formula),
+        "status": readable(shown.status),
+        "confidence_top10": shown.confidence_top10,
+        "remarks": _remarks(predictions),
+        "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
+        "spectra": [spectrum.values() for spectrum in spectra],
+        "candidates": [
+            {**_candidate(candidate, shown.hypotheses), "drawing": drawing}
+            for candidate, drawing in zip(candidates, drawings, strict=True)
+        ],
+    }
+
+
+def _remarks(predictions: Sequence[Prediction]) -> list[str]:
+    """Sentences of all spectra, each once; which were read together is shown otherwise."""
+    said = [remark for one in predictions for remark in one.message.split("; ")]
+    told = [remark for remark in dict.fromkeys(said) if not remark.startswith("read together")]
+    return [readable(remark) for remark in told if remark]
+
+
+def _hypothesis(outcome: Outcome, spectra: Sequence[_Peaks]) -> dict[str, Any]:
+    return {
+        "formula": readable(outcome.formula),
+        "adduct": readable(outcome.adduct),
+        "log_prior": outcome.log_prior,
+        "status": readable(outcome.status),
+        "n_peaks": outcome.n_peaks,
+        "n_explained": outcome.n_explained,
+        "explained_intensity": outcome.explained_intensity,
+        "sampled": outcome.tallies.sampled,
+        "assembled": outcome.tallies.assembled,
+        "repaired": outcome.tallies.repaired,
+        "distinct": outcome.tallies.distinct,
+        "explained": _explained(outcome, spectra),
+    }
+
+
+def _explained(outcome: Outcome, spectra: Sequence[_Peaks]) -> list[list[Any]]:
+    """Rows in the journal's order: spectrum, peak, sub-formula, ppm, neutral loss."""
+    place = {
+        key: (which, peak)
+        for which, spectrum in enumerate(spectra)
+        for peak, key in enumerate(spectrum.identities())
+    }
+    return [
+        [
+            *place[_key(peak.mz, peak.intensity)],
+            peak.formula,
+            peak.ppm,
+            neutral_loss(outcome.formula, outcome.adduct, peak.formula),
+        ]
+        for peak in outcome.peaks
+    ]
+
+
+def _shown_spectra(outcomes: Sequence[Outcome], spectra: Sequence[_Peaks]) -> Sequence[_Peaks]:
+    """The spectra, or the explained peaks alone where the input is gone, and the label says so."""
+    explained = {_key(p.mz, p.intensity): p for outcome in outcomes for p in outcome.peaks}
+    measured = {key for spectrum in spectra for key in spectrum.identities()}
+    if spectra and measured >= explained.keys():
+        return spectra
+    peaks = sorted((peak.mz, peak.intensity) for peak in explained.values())
+    if not peaks:
+        return []
+    return [_Peaks("explained peaks only", *map(np.array, zip(*peaks, strict=True)))]
+
+
+def _candidate(candidate: Candidate, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    hypothesis = next(
+        place
+        for place, outcome in enumerate(outcomes)
+        if (outcome.formula, outcome.adduct) == (candidate.formula, candidate.adduct)
+    )
+    subformulas = [peak.formula for peak in outcomes[hypothesis].peaks]
+    return {
+        "rank": candidate.rank,
+        "smiles": candidate.smiles,
+        "inchikey": candidate.inchikey,
+        "formula": candidate.formula,
+        "adduct": candidate.adduct,
+        "samples": candidate.samples,
+        "score": _short(candidate.score),
+        "log_likelihood": _short(candidate.log_likelihood),
+        "confidence": candidate.confidence,
+        "scores": [[name, _short(value)] for name, value in candidate.extra_scores.items()],
+        "hypothesis": hypothesis,
+        "explains": explained_by(candidate.smiles, candidate.adduct, subformulas),
+    }
+
+
+def _short(value: float) -> float:
+    return float(np.format_float_positional(value, _SHOWN_SCORES, fractional=False))

@@ -1,0 +1,145 @@
+"""Molecules drawn for a page: small SVG in the page's own colours, alike ones turned alike.
+
+RDKit lays out and draws. What it writes is reduced to paths with classes, so that a style sheet
+decides the colours (light, dark, print), and comes with the places of the atoms, so that a page can
+mark some of them.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from rdkit import Chem
+from rdkit.Chem import rdDepictor
+from rdkit.Chem.Draw import rdMolDraw2D
+
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.molecule import Mol
+from duallgd_cli.errors import MoleculeError
+
+_PATH: Final = re.compile(r"<path\b(?P<inside>[^>]*)/>")
+_SHAPE: Final = re.compile(r"\bd='([^']*)'")
+_STROKE: Final = re.compile(r"stroke:#([0-9A-Fa-f]{6})")
+_FILL: Final = re.compile(r"\bfill='#([0-9A-Fa-f]{6})'")
+_BOX: Final = re.compile(r"viewBox='0 0 (\d+) (\d+)'")
+_MOST_CORES: Final = 12
+
+
+def depictions(smiles: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Drawings of molecules, each turned like the first one wherever they share a ring system.
+
+    Args:
+        smiles: Best first.
+
+    Returns:
+        For each: ``box`` (width, height), ``paths`` (class, shape), ``atoms`` (x, y) and ``bonds``
+        (two atoms each) in RDKit's order; None for what is no molecule.
+    """
+    molecules = [_read(text) for text in smiles]
+    first = next((mol for mol in molecules if mol is not None), None)
+    cores = [] if first is None else _cores(first)
+    return [None if mol is None else _drawn(_laid_out(mol, first, cores)) for mol in molecules]
+
+
+def _read(smiles: str) -> Mol | None:
+    try:
+        return parse_smiles(smiles)
+    except MoleculeError:
+        return None
+
+
+def _cores(first: Mol) -> list[tuple[Mol, tuple[int, ...]]]:
+    """Pieces of a molecule that others may share, largest first, with their atoms in it."""
+    rdDepictor.Compute2DCoords(first)
+    rings = sorted((tuple(sorted(ring)) for ring in first.GetRingInfo().AtomRings()), key=len)
+    systems = sorted(_ring_systems(first), key=lambda atoms: (-len(atoms), atoms))
+    atom_sets = list(dict.fromkeys([_framework(first), *systems, *reversed(rings)]))
+    return [(_piece(first, atoms), atoms) for atoms in atom_sets[:_MOST_CORES] if atoms]
+
+
+def _framework(mol: Mol) -> tuple[int, ...]:
+    """Atoms of the rings and of what joins them: what is left when ends are cut off (Murcko)."""
+    bonded = {a.GetIdx(): {n.GetIdx() for n in a.GetNeighbors()} for a in mol.GetAtoms()}
+    while ends := [atom for atom, others in bonded.items() if len(others) < 2]:
+        for end in ends:
+            for other in bonded.pop(end):
+                bonded[other].discard(end)
+    return tuple(sorted(bonded))
+
+
+def _ring_systems(mol: Mol) -> list[tuple[int, ...]]:
+    systems: list[set[int]] = []
+    for ring in map(set, mol.GetRingInfo().AtomRings()):
+        joined = [system for system in systems if system & ring]
+        systems = [system for system in systems if not system & ring]
+        systems.append(ring.union(*joined))
+    return [tuple(sorted(system)) for system in systems]
+
+
+def _piece(mol: Mol, atoms: Iterable[int]) -> Mol:
+    """Some atoms of a molecule as a query of elements, aromaticity and bond types alone.
+
+    Its atoms stand in ascending order of those of the molecule.
+    """
+    kept = set(atoms)
+    piece = Chem.RWMol()
+    index = {}
+    for atom in sorted(kept):
+        symbol = mol.GetAtomWithIdx(atom)
+        text = f"[#{symbol.GetAtomicNum()}]"
+        index[atom] = piece.AddAtom(Chem.MolFromSmarts(text).GetAtomWithIdx(0))
+    for bond in mol.GetBonds():
+        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        if one in kept and other in kept:
+            piece.AddBond(index[one], index[other], bond.GetBondType())
+    return piece.GetMol()
+
+
+def _laid_out(mol: Mol, first: Mol | None, cores: Sequence[tuple[Mol, tuple[int, ...]]]) -> Mol:
+    """The molecule with places: those of the first molecule for the largest core they share."""
+    if mol is first:
+        return mol
+    for core, atoms in cores:
+        match = mol.GetSubstructMatch(core)
+        if match and first is not None:
+            pairs = list(zip(atoms, match, strict=True))
+            try:
+                rdDepictor.GenerateDepictionMatching2DStructure(mol, first, pairs)
+            except (RuntimeError, ValueError):  # a core that RDKit cannot lay the rest around
+                continue
+            return mol
+    rdDepictor.Compute2DCoords(mol)
+    return mol
+
+
+def _drawn(mol: Mol) -> dict[str, Any]:
+    canvas = rdMolDraw2D.MolDraw2DSVG(-1, -1)
+    options: Any = canvas.drawOptions()  # its types deny that fields can be set
+    options.clearBackground = False
+    options.padding = 0.06
+    options.bondLineWidth = 2
+    options.multipleBondOffset = 0.16
+    options.baseFontSize = 0.72
+    options.minFontSize = 13
+    options.prepareMolsBeforeDrawing = False
+    prepared = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
+    canvas.DrawMolecule(prepared)
+    canvas.FinishDrawing()
+    text = canvas.GetDrawingText()
+    box = _BOX.search(text)
+    places = [canvas.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
+    return {
+        "box": [int(box[1]), int(box[2])] if box else [100, 100],
+        "paths": [_path(match["inside"]) for match in _PATH.finditer(text)],
+        "atoms": np.round([[at.x, at.y] for at in places], 1).tolist(),
+        "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
+    }
+
+
+def _path(inside: str) -> list[str]:
+    """Class and shape: ``s`` is a line, ``f`` is filled, and the colour names the element."""
+    shape, stroke, fill = _SHAPE.search(inside), _STROKE.search(inside), _FILL.search(inside)
+    found = fill or stroke
+    colour = found[1].upper() if found else "000000"
+    return [f"{'f' if fill else 's'} c{colour}", shape[1] if shape else ""]

@@ -1,0 +1,264 @@
+"use strict";
+// What the pages share: elements, packed data, formulas, structures and spectra.
+// Text from files reaches the page through text nodes alone.
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value == null) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child != null));
+  return node;
+}
+const el = (tag, attributes = {}, ...children) =>
+  filled(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+
+const embedded = (id) => JSON.parse(document.getElementById(id).textContent);
+
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+// C8H10N4O2 with its numbers lowered and its charge raised.
+function formula(text) {
+  const parts = text.match(/[+-]\d*$|\d+|[^\d+-]+|[+-]/g) || [];
+  return el("span", { class: "formula" }, parts.map((part) => {
+    if (/^\d/.test(part)) return el("sub", {}, part);
+    return /^[+-]/.test(part) ? el("sup", {}, part.replace("-", "\u2212")) : part;
+  }));
+}
+const percent = (share) =>
+  share >= 0.0995 ? `${(100 * share).toFixed(0)} %` : share >= 0.001 ? `${(100 * share).toFixed(1)} %` : share > 0 ? "< 0.1 %" : "0 %";
+function bar(share, title = percent(share)) {
+  const inner = el("i");
+  inner.style.width = `${Math.max(1.5, 100 * Math.min(1, share))}%`;
+  return el("span", { class: "bar", role: "img", "aria-label": title }, inner);
+}
+
+// A molecule; `mark` says which atoms are marked, and how sure each bond is may lie underneath.
+function structure(drawing, label, certainty) {
+  if (!drawing) return el("p", { class: "none" }, "no drawing");
+  const [width, height] = drawing.box;
+  const marks = svg("g", { class: "marks" });
+  const picture = svg("svg", { class: "molecule", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  picture.style.maxWidth = `${Math.round(width * 1.25)}px`;
+  if (certainty) picture.append(svg("g", { class: "certainty" }, drawing.bonds.map(([a, b], bond) => {
+    const sure = segment(drawing, a, b);
+    sure.style.opacity = String(0.42 * certainty[bond] ** 2);
+    return sure;
+  })));
+  picture.append(marks, svg("g", {}, drawing.paths.map(([kind, d]) => svg("path", { class: kind, d }))));
+  return picture;
+}
+function segment(drawing, a, b) {
+  const [[x1, y1], [x2, y2]] = [drawing.atoms[a], drawing.atoms[b]];
+  return svg("line", { x1, y1, x2, y2 });
+}
+function mark(picture, drawing, atoms) {
+  const marks = picture.querySelector(".marks");
+  if (!marks) return;
+  const chosen = new Set(atoms);
+  const bonds = drawing.bonds.filter(([a, b]) => chosen.has(a) && chosen.has(b));
+  marks.replaceChildren(
+    ...bonds.map(([a, b]) => segment(drawing, a, b)),
+    ...atoms.map((atom) => svg("circle", { cx: drawing.atoms[atom][0], cy: drawing.atoms[atom][1], r: 9 })),
+  );
+}
+
+// One hint near the pointer or the focused peak.
+function hint(lines, x, y) {
+  const box = document.getElementById("hint");
+  box.hidden = !lines;
+  if (!lines) return;
+  box.replaceChildren(...lines);
+  const { width, height } = box.getBoundingClientRect();
+  box.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
+  box.style.top = `${y + height + 24 > innerHeight ? Math.max(4, y - height - 12) : y + 14}px`;
+}
+
+// A spectrum that can be zoomed: drag, wheel with Ctrl, + - 0, arrows walk along the peaks.
+class SpectrumView {
+  constructor(peaks, precursor, chosen) {
+    this.peaks = [...peaks].sort((a, b) => a.mz - b.mz);
+    this.precursor = precursor;
+    this.chosen = chosen; // told of the peak under the pointer, or null
+    const last = Math.max(precursor || 0, ...this.peaks.map((p) => p.mz), 1);
+    const first = Math.min(precursor || last, ...this.peaks.map((p) => p.mz), last);
+    this.whole = [Math.max(0, first - 0.06 * (last - first) - 5), last + 0.06 * (last - first) + 5];
+    this.range = this.whole;
+    this.at = -1;
+    this.canvas = svg("svg", { class: "spectrum", tabindex: 0, role: "application",
+      "aria-label": "Spectrum. Arrow keys walk along the peaks, plus and minus zoom, 0 shows all." });
+    this.node = el("div", { class: "plot" }, this.canvas);
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.node);
+  }
+
+  listen() {
+    const at = (event) => this.mz(event.clientX - this.canvas.getBoundingClientRect().left);
+    let from = null;
+    this.canvas.addEventListener("pointerdown", (event) => {
+      if (event.button === 0) { from = at(event); this.canvas.setPointerCapture(event.pointerId); }
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (from !== null) return this.select(from, at(event));
+      this.choose(this.near(event), event.clientX, event.clientY);
+    });
+    this.canvas.addEventListener("pointerup", (event) => {
+      const to = at(event);
+      if (from !== null && Math.abs(this.x(to) - this.x(from)) > 6) this.zoom(Math.min(from, to), Math.max(from, to));
+      else this.select(0, 0);
+      from = null;
+    });
+    this.canvas.addEventListener("pointerleave", () => { if (from === null) this.choose(-1); });
+    this.canvas.addEventListener("blur", () => this.choose(-1));
+    this.canvas.addEventListener("dblclick", () => this.zoom(...this.whole));
+    this.canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      this.scale(event.deltaY > 0 ? 1.25 : 0.8, at(event));
+    }, { passive: false });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    const steps = { ArrowRight: 1, ArrowLeft: -1 };
+    if (event.key in steps) {
+      const seen = this.peaks.map((_, n) => n).filter((n) => this.peaks[n].ways.length && this.isSeen(this.peaks[n]));
+      if (!seen.length) return;
+      const here = seen.indexOf(this.at);
+      const next = seen[here < 0 ? (steps[event.key] > 0 ? 0 : seen.length - 1) : (here + steps[event.key] + seen.length) % seen.length];
+      const box = this.canvas.getBoundingClientRect();
+      this.choose(next, box.left + this.x(this.peaks[next].mz), box.top + this.y(this.peaks[next].intensity));
+    } else if (event.key === "+" || event.key === "=") this.scale(0.7);
+    else if (event.key === "-") this.scale(1.4);
+    else if (event.key === "0") this.zoom(...this.whole);
+    else if (event.key === "Escape") this.choose(-1);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  isSeen(peak) { return peak.mz >= this.range[0] && peak.mz <= this.range[1]; }
+  x(mz) { return 44 + ((mz - this.range[0]) / (this.range[1] - this.range[0])) * (this.width - 56); }
+  y(intensity) { return this.height - 30 - (intensity / this.top) * (this.height - 76); }
+  mz(x) { return this.range[0] + ((x - 44) / (this.width - 56)) * (this.range[1] - this.range[0]); }
+
+  near(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    let best = -1, least = 13;
+    this.peaks.forEach((peak, n) => {
+      if (!this.isSeen(peak) || y < this.y(peak.intensity) - 22) return;
+      const away = Math.abs(this.x(peak.mz) - x) - (peak.ways.length ? 3 : 0);
+      if (away < least) [best, least] = [n, away];
+    });
+    return best;
+  }
+
+  choose(n, x = 0, y = 0) {
+    const peak = this.peaks[n] || null;
+    if (n !== this.at) {
+      this.at = n;
+      this.canvas.querySelectorAll(".at").forEach((line) => line.classList.remove("at"));
+      this.canvas.querySelector(`[data-peak="${n}"]`)?.classList.add("at");
+      this.chosen(peak);
+    }
+    hint(peak && peakWords(peak), x, y);
+  }
+
+  select(from, to) {
+    const [low, high] = [this.x(Math.min(from, to)), this.x(Math.max(from, to))];
+    const box = this.canvas.querySelector(".selected");
+    filled(box, { x: low, width: from === to ? 0 : high - low, y: 8, height: this.height - 38 }, []);
+  }
+
+  scale(factor, about = (this.range[0] + this.range[1]) / 2) {
+    this.zoom(about + (this.range[0] - about) * factor, about + (this.range[1] - about) * factor);
+  }
+
+  zoom(low, high) {
+    const least = 0.5;
+    if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
+    this.range = [Math.max(low, this.whole[0]), Math.min(high, this.whole[1])];
+    this.draw();
+  }
+
+  // Marks the peaks that a candidate's fragments explain; null ends it.
+  ask(explained) {
+    this.explained = explained;
+    this.canvas.classList.toggle("asking", explained !== null);
+    this.canvas.querySelectorAll("[data-peak]").forEach((line) =>
+      line.classList.toggle("by", Boolean(explained && explained.has(this.peaks[line.dataset.peak].key))));
+  }
+
+  draw() {
+    this.width = Math.max(260, this.node.clientWidth);
+    this.height = Math.max(210, Math.min(320, 0.42 * this.width));
+    const seen = this.peaks.filter((peak) => this.isSeen(peak));
+    this.top = Math.max(...seen.map((peak) => peak.intensity), 1e-6);
+    filled(this.canvas, { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}` }, []);
+    this.canvas.replaceChildren(this.axes(), svg("rect", { class: "selected" }), this.parent(),
+      ...seen.sort((a, b) => a.ways.length - b.ways.length).map((peak) => this.stick(peak)), this.labels(seen));
+    this.ask(this.explained || null);
+  }
+
+  axes() {
+    const span = this.range[1] - this.range[0];
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 25, 50, 100, 200, 500].find((s) => span / s <= this.width / 75) || 1000;
+    const floor = this.height - 30, group = svg("g", { class: "axes" });
+    for (let mz = Math.ceil(this.range[0] / step) * step; mz <= this.range[1]; mz += step)
+      group.append(svg("line", { x1: this.x(mz), x2: this.x(mz), y1: floor, y2: floor + 4 }),
+        svg("text", { x: this.x(mz), y: floor + 16, "text-anchor": "middle" }, String(+mz.toFixed(1))));
+    for (const share of [0, 0.5, 1]) {
+      const y = this.y(share * this.top);
+      group.append(svg("line", { x1: 44, x2: this.width - 12, y1: y, y2: y, class: share ? "grid" : "" }),
+        svg("text", { x: 39, y: y + 4, "text-anchor": "end" }, `${+(100 * share * this.top).toPrecision(2)}%`));
+    }
+    group.append(svg("text", { x: this.width - 12, y: this.height - 2, "text-anchor": "end" }, "m/z"));
+    return group;
+  }
+
+  parent() {
+    if (!this.precursor || !this.isSeen({ mz: this.precursor })) return svg("g");
+    const x = this.x(this.precursor), y = this.height - 30;
+    return svg("path", { class: "precursor", d: `M${x - 5},${y + 9}L${x},${y + 1}L${x + 5},${y + 9}Z` },
+      svg("title", {}, `precursor m/z ${this.precursor.toFixed(4)}`));
+  }
+
+  stick(peak) {
+    const x = this.x(peak.mz), kind = peak.ways.length ? "peak explained" : "peak";
+    return svg("line", { class: kind, "data-peak": this.peaks.indexOf(peak), x1: x, x2: x, y1: this.height - 30, y2: this.y(peak.intensity) });
+  }
+
+  labels(seen) {
+    const group = svg("g", { class: "labels" }), taken = [];
+    const byHeight = [...seen].sort((a, b) => b.intensity - a.intensity);
+    for (const peak of byHeight.filter((one) => one.ways.length || one.intensity > 0.03 * this.top).slice(0, 60)) {
+      const way = peak.ways[0], x = this.x(peak.mz), y = this.y(peak.intensity) - 5;
+      const half = way ? Math.max(24, 3.6 * way[0].length) : 22;
+      const box = [x - half, x + half, y - (way ? 25 : 12), y + 2];
+      const stands = this.peaks.some((p) => p !== peak && this.isSeen(p) && Math.abs(this.x(p.mz) - x) < half && this.y(p.intensity) < y + 2);
+      if (stands || taken.some((t) => box[0] < t[1] && box[1] > t[0] && box[2] < t[3] && box[3] > t[2])) continue;
+      taken.push(box);
+      group.append(svg("text", { x, y, "text-anchor": "middle", class: way ? "explained" : "" }, peak.mz.toFixed(way ? 4 : 2)));
+      if (way) group.append(svg("text", { x, y: y - 12, "text-anchor": "middle", class: "sub" }, lowered(way[0])));
+    }
+    return group;
+  }
+}
+const lowered = (text) => text.replace(/\d/g, (digit) => String.fromCharCode(0x2080 + Number(digit)));
+
+function peakWords(peak) {
+  const share = `${(100 * peak.intensity).toPrecision(3)} %`;
+  const head = el("div", { class: "head" }, el("b", {}, `m/z ${peak.mz.toFixed(4)}`), ` · ${share}${peak.label ? ` · ${peak.label}` : ""}`);
+  if (!peak.ways.length) return [head, el("div", { class: "quiet" }, "not explained by the formula")];
+  return [head, ...peak.ways.map(([text, ppm, loss]) =>
+    el("div", {}, formula(text), loss ? el("span", { class: "quiet" }, "  loss of ", formula(loss)) : el("span", { class: "quiet" }, "  the whole ion"),
+      el("span", { class: "ppm" }, `${ppm > 0 ? "+" : ""}${ppm.toFixed(1)} ppm`.replace("-", "\u2212"))))];
+}

@@ -1,0 +1,290 @@
+// The report: a table of features, and one of them in full.
+
+const rows = embedded("rows").map(
+  ([id, mz, adduct, sum, confidence, top10, status, smiles, part], number) =>
+    ({ number, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part }));
+const missing = embedded("missing");
+const $ = (id) => document.getElementById(id);
+const state = { sort: null, down: false, open: -1, pinned: null };
+const features = new Map();
+
+async function feature(number) {
+  if (!features.has(number)) {
+    if (features.size > 60) features.delete(features.keys().next().value);
+    features.set(number, unpacked(`feature-${number}`));
+  }
+  return features.get(number);
+}
+
+const columns = [
+  ["id", "Feature", (r) => el("span", { class: "clamp" }, r.id)],
+  ["mz", "m/z", (r) => (r.mz == null ? "" : r.mz.toFixed(4))],
+  ["adduct", "Adduct", (r) => r.adduct],
+  ["formula", "Formula", (r) => formula(r.formula)],
+  ["smiles", "First candidate", () => ""],
+  ["confidence", "Confidence", (r) => (r.smiles ? [bar(r.confidence), el("span", { class: "number" }, percent(r.confidence))] : "")],
+  ["top10", "P(first ten)", (r) => (r.smiles ? percent(r.top10) : "")],
+  ["part", "Most certain part", (r) => (r.part ? [r.part[0], el("span", { class: "quiet" }, ` ${r.part[1].toFixed(2)}`)] : "")],
+  ["status", "Status", (r) => el("span", { class: `status ${r.status === "ok" ? "ok" : "other"}` }, r.status.replaceAll("_", " "))],
+].filter(([key]) => key !== "part" || rows.some((row) => row.part));
+
+const drawn = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) {
+    if (!isIntersecting) continue;
+    drawn.unobserve(target);
+    const number = Number(target.closest("tr").dataset.number);
+    feature(number).then(({ candidates }) => {
+      if (candidates.length) target.replaceChildren(structure(candidates[0].drawing, rows[number].smiles));
+    });
+  }
+}, { rootMargin: "300px" });
+
+function tableHead() {
+  $("head").append(...columns.map(([key, title]) =>
+    el("th", { class: key, scope: "col", "aria-sort": "none" },
+      el("button", { type: "button", onclick: () => sortBy(key) }, title))));
+}
+function tableBody() {
+  for (const row of rows) {
+    row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.part ? row.part[0] : ""].join(" ").toLowerCase();
+    row.node = el("tr", { "data-number": row.number, tabindex: -1, "aria-selected": "false", onclick: () => open(row.number) },
+      columns.map(([key, , cell]) => el("td", { class: key }, cell(row))));
+    if (row.smiles) drawn.observe(row.node.querySelector("td.smiles"));
+  }
+  $("body").append(...rows.map((row) => row.node));
+  for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
+}
+const compare = new Intl.Collator("en", { numeric: true }).compare;
+function sortBy(key) {
+  const numbers = ["mz", "confidence", "top10", "part"].includes(key);
+  state.down = state.sort === key ? !state.down : numbers && key !== "mz";
+  state.sort = key;
+  const value = (row) => (key === "part" ? (row.part ? row.part[1] : -1) : row[key] ?? -1);
+  const order = (a, b) => (numbers ? value(a) - value(b) : compare(value(a), value(b))) * (state.down ? -1 : 1) || a.number - b.number;
+  $("body").append(...[...rows].sort(order).map((row) => row.node));
+  document.querySelectorAll("#head th").forEach((th) =>
+    th.setAttribute("aria-sort", th.classList.contains(key) ? (state.down ? "descending" : "ascending") : "none"));
+}
+function filter() {
+  const number = (id, otherwise) => ($(id).value === "" ? otherwise : Number($(id).value));
+  const [low, high, least] = [number("low", -Infinity), number("high", Infinity), number("least", 0)];
+  const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value;
+  let shown = 0;
+  for (const row of rows) {
+    const inRange = row.mz == null ? low === -Infinity && high === Infinity : row.mz >= low && row.mz <= high;
+    const kept = inRange && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
+    row.node.hidden = !kept;
+    shown += kept;
+  }
+  $("least-shown").textContent = percent(least);
+  $("count").textContent = shown === rows.length ? `${rows.length} features` : `${shown} of ${rows.length} features`;
+}
+const shownRows = () => [...$("body").children].filter((node) => !node.hidden).map((node) => Number(node.dataset.number));
+function walk(step) {
+  const shown = shownRows();
+  if (!shown.length) return;
+  const here = shown.indexOf(state.open);
+  open(shown[Math.max(0, Math.min(shown.length - 1, here < 0 ? 0 : here + step))]);
+}
+
+async function open(number, quietly = false) {
+  if (!rows[number]) return;
+  rows[state.open]?.node.setAttribute("aria-selected", "false");
+  state.open = number;
+  rows[number].node.setAttribute("aria-selected", "true");
+  if (!quietly) {
+    rows[number].node.scrollIntoView({ block: "nearest" });
+    try { history.replaceState(null, "", `#feature=${number + 1}`); } catch { /* a page without a place of its own */ }
+  }
+  const node = whole(await feature(number));
+  if (state.open === number) { $("detail").replaceChildren(node); $("detail").scrollTop = 0; hint(null); }
+}
+
+function whole(values) {
+  const view = { cards: [], spectrum: null, values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
+  const node = el("article", { class: "feature" }, title(values), warnings(values), certain(values), spectra(view), candidates(view), tried(values));
+  return node;
+}
+function title(values) {
+  const first = values.candidates[0];
+  const about = [values.mz == null ? "no precursor" : `m/z ${values.mz.toFixed(4)}`, values.adduct];
+  return el("header", { class: "title" },
+    el("div", {}, el("h2", { class: "clamp" }, `Feature ${values.id}`),
+      el("p", { class: "quiet" }, about.filter(Boolean).join(" · "), " · ", formula(first ? first.formula : values.formula))),
+    values.candidates.length ? el("dl", { class: "figures" },
+      el("div", {}, el("dt", {}, "first is right"), el("dd", {}, percent(first.confidence))),
+      el("div", {}, el("dt", {}, "in the first ten"), el("dd", {}, percent(values.confidence_top10)))) : null,
+    el("nav", {}, el("button", { title: "Previous (k)", "aria-label": "Previous feature", onclick: () => walk(-1) }, "‹"),
+      el("button", { title: "Next (j)", "aria-label": "Next feature", onclick: () => walk(1) }, "›")));
+}
+function warnings(values) {
+  const failed = values.status === "ok" ? null : el("p", { class: "failed" }, el("b", {}, `${values.status.replaceAll("_", " ")}. `), values.remarks.join("; ") || "No candidates.");
+  const said = values.status === "ok" && values.remarks.length ? el("p", { class: "remarks" }, values.remarks.join(" · ")) : null;
+  return el("div", {}, failed, said);
+}
+function certain(values) {
+  if (!values.parts?.length) return null;
+  return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure"),
+    values.sentence ? el("p", {}, values.sentence) : null,
+    el("ul", {}, values.parts.map(([name, kind, share]) => el("li", {}, el("span", {}, name, el("small", {}, kind)), bar(share), el("span", { class: "number" }, share.toFixed(2))))));
+}
+
+// Peaks of one spectrum or of all, with what explains them under one hypothesis.
+function peaksOf(values, which, hypothesis) {
+  const ways = new Map();
+  (values.hypotheses[hypothesis]?.explained || []).forEach(([spectrum, peak, text, ppm, loss], row) => {
+    const key = `${spectrum}:${peak}`;
+    if (!ways.has(key)) ways.set(key, []);
+    ways.get(key).push([text, ppm, loss, row]);
+  });
+  return values.spectra.flatMap(({ label, mz, intensity }, spectrum) => (which === -1 || which === spectrum ? mz.map((at, peak) => {
+    const key = `${spectrum}:${peak}`;
+    return { mz: at, intensity: intensity[peak], label: values.spectra.length > 1 ? label : "", key, ways: ways.get(key) || [] };
+  }) : []));
+}
+function spectra(view) {
+  const { values } = view;
+  if (!values.spectra.length) return null;
+  const holder = el("div"), tabs = el("div", { class: "tabs", role: "group", "aria-label": "Spectra" });
+  view.show = (which) => {
+    view.which = which;
+    view.spectrum = new SpectrumView(peaksOf(values, which, view.hypothesis), values.mz, (peak) => markAtoms(view, peak));
+    holder.replaceChildren(view.spectrum.node);
+    tabs.querySelectorAll("button").forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.which) === which)));
+  };
+  const choices = values.spectra.length > 1 ? [["all", -1], ...values.spectra.map((s, n) => [s.label, n])] : [];
+  tabs.append(...choices.map(([label, which]) => el("button", { "data-which": which, onclick: () => view.show(which) }, label)));
+  view.show(values.spectra.length > 1 ? -1 : 0);
+  const own = values.hypotheses[view.hypothesis];
+  const zoom = (sign, label, act) => el("button", { title: label, "aria-label": label, onclick: act }, sign);
+  return el("section", { class: "measured" },
+    el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" },
+      zoom("+", "Zoom in", () => view.spectrum.scale(0.6)), zoom("−", "Zoom out", () => view.spectrum.scale(1.6)),
+      zoom("all", "Show the whole spectrum", () => view.spectrum.zoom(...view.spectrum.whole)))),
+    holder,
+    el("p", { class: "legend quiet" }, el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key" }), "not explained ",
+      el("i", { class: "key by" }), "explained by the marked candidate. ",
+      own ? `${own.n_explained} of ${own.n_peaks} peaks explained, ${percent(own.explained_intensity)} of the intensity.` : ""));
+}
+
+function markAtoms(view, peak) {
+  for (const { node, candidate } of view.cards) {
+    const picture = node.querySelector("svg.molecule");
+    if (!picture) continue;
+    const rowsOf = peak && candidate.hypothesis === view.hypothesis ? peak.ways.map((way) => way[3]) : [];
+    const found = rowsOf.map((row) => candidate.explains.find(([own]) => own === row)).find(Boolean);
+    mark(picture, candidate.drawing, found ? found[1] : []);
+    node.classList.toggle("without", Boolean(rowsOf.length) && !found);
+  }
+}
+function ask(view, candidate) {
+  if (!view.spectrum) return;
+  if (!candidate) return view.spectrum.ask(null);
+  if (candidate.hypothesis !== view.hypothesis) {
+    view.hypothesis = candidate.hypothesis;
+    view.show(view.which);
+  }
+  const explained = view.values.hypotheses[candidate.hypothesis].explained;
+  view.spectrum.ask(new Set(candidate.explains.map(([row]) => `${explained[row][0]}:${explained[row][1]}`)));
+}
+
+function candidates(view) {
+  const { values } = view;
+  if (!values.candidates.length) return null;
+  view.cards = values.candidates.map((candidate) => ({ candidate, node: card(view, candidate) }));
+  return el("section", { class: "candidates" },
+    el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms")),
+    el("div", { class: "cards" }, view.cards.map(({ node }) => node)));
+}
+function card(view, candidate) {
+  const own = view.values.hypotheses[candidate.hypothesis];
+  const peaks = new Set(own.explained.map(([s, p]) => `${s}:${p}`)).size;
+  const mine = new Set(candidate.explains.map(([row]) => `${own.explained[row][0]}:${own.explained[row][1]}`)).size;
+  const leave = () => ask(view, state.pinned);
+  const node = el("article", { class: "card", tabindex: 0, "aria-label": `Candidate ${candidate.rank}, ${candidate.smiles}`,
+    onpointerenter: () => ask(view, candidate), onpointerleave: leave, onfocusin: () => ask(view, candidate), onfocusout: leave },
+    el("header", {}, el("b", { class: "rank" }, String(candidate.rank)), bar(candidate.confidence, `confidence ${percent(candidate.confidence)}`),
+      el("span", { class: "number" }, percent(candidate.confidence))),
+    el("div", { class: "drawing" }, structure(candidate.drawing, candidate.smiles, candidate.certainty)),
+    el("p", { class: "facts" }, formula(candidate.formula), ` · ${candidate.samples} of ${own.sampled} samples · ${mine} of ${peaks} peaks`),
+    el("p", { class: "code" }, candidate.inchikey),
+    el("p", { class: "acts" }, copier("Copy SMILES", candidate.smiles), copier("Copy key", candidate.inchikey), elsewhere(candidate.inchikey)),
+    el("details", {}, el("summary", {}, "Scores"), el("table", { class: "plain" },
+      [["score", candidate.score], ["log_likelihood", candidate.log_likelihood], ...candidate.scores.filter(([name]) => name !== "log_likelihood")].map(([name, value]) =>
+        el("tr", {}, el("th", {}, name.replaceAll("_", " ")), el("td", {}, String(value)))))));
+  return node;
+}
+const elsewhere = (key) => (/^[A-Z]{14}-[A-Z]{10}-[A-Z]$/.test(key)
+  ? el("a", { href: `https://pubchem.ncbi.nlm.nih.gov/#query=${key}`, target: "_blank", rel: "noopener noreferrer" }, "PubChem") : null);
+function copier(label, text) {
+  const button = el("button", { title: text, onclick: async () => {
+    try { await navigator.clipboard.writeText(text); } catch { copied(text); }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = label; }, 1200);
+  } }, label);
+  return button;
+}
+function copied(text) {
+  const box = el("textarea", {}, text);
+  document.body.append(box);
+  box.select();
+  document.execCommand("copy");
+  box.remove();
+}
+
+function tried(values) {
+  const lines = values.hypotheses.map((one) => el("tr", {}, el("td", {}, formula(one.formula)), el("td", {}, one.adduct),
+    el("td", {}, `${one.n_explained} of ${one.n_peaks}`), el("td", {}, String(one.sampled)), el("td", {}, `${one.assembled} + ${one.repaired} repaired`), el("td", {}, String(one.distinct))));
+  const names = values.spectra_ids.map(([id, file, index]) => el("li", {}, `${id} · ${file}, index ${index}`));
+  return el("details", { class: "tried" }, el("summary", {}, "Formulas tried and spectra read"),
+    lines.length ? el("table", { class: "plain wide" }, el("tr", {}, ["Formula", "Adduct", "Peaks explained", "Samples", "Molecules", "Distinct"].map((t) => el("th", {}, t))), lines) : null,
+    el("ul", {}, names));
+}
+
+function summary() {
+  const good = rows.filter((row) => row.status === "ok").length, sure = rows.filter((row) => row.confidence >= 0.5).length;
+  const words = [`${good} of ${rows.length} features with candidates`, `${sure} with a first candidate of 50 % confidence or more`];
+  if (missing.length) words.push(`input gone or changed: ${missing.join(", ")}; only explained peaks are shown for it`);
+  $("summary").textContent = words.join(" · ");
+  const counts = new Map();
+  rows.forEach((row) => counts.set(row.status, (counts.get(row.status) || 0) + 1));
+  $("counts").append(...[...counts].map(([status, count]) => el("tr", {}, el("th", {}, `features ${status.replaceAll("_", " ")}`), el("td", {}, String(count)))));
+}
+function theme(next) {
+  if (next) document.documentElement.dataset.theme = next;
+  try { next ? localStorage.setItem("duallgd-theme", next) : (document.documentElement.dataset.theme = localStorage.getItem("duallgd-theme") || "auto"); } catch { /* no storage: the system decides */ }
+}
+async function printAll() {
+  const shown = shownRows();
+  const nodes = [];
+  for (const number of shown) nodes.push(whole(await feature(number)));
+  $("printed").replaceChildren(...nodes);
+  $("printed").classList.add("ready");
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  print();
+}
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target.closest("input, select, textarea");
+  if (event.key === "Escape") { hint(null); if (typing) typing.blur(); return; }
+  if (typing || event.target.closest(".spectrum")) return;
+  const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+  if (step && (event.key.length === 1 || event.target.closest("#overview") || event.target === document.body)) walk(step);
+  else if (event.key === "/") $("text").focus();
+  else return;
+  event.preventDefault();
+}
+
+theme();
+tableHead();
+tableBody();
+summary();
+filter();
+$("filters").addEventListener("input", filter);
+$("filters").addEventListener("reset", () => setTimeout(filter));
+$("filters").addEventListener("submit", (event) => event.preventDefault());
+$("theme").addEventListener("click", () => theme(getComputedStyle(document.documentElement).colorScheme.includes("dark") ? "light" : "dark"));
+$("print").addEventListener("click", printAll);
+document.addEventListener("keydown", keys);
+const asked = /^#feature=(\d+)$/.exec(location.hash);
+open(asked ? Number(asked[1]) - 1 : Math.max(0, rows.findIndex((row) => row.smiles)), true);

@@ -1,0 +1,76 @@
+"""`duallgd report`: one file, nothing loaded, hostile texts harmless."""
+
+import re
+
+import pytest
+
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}&lt;" + "A" * 10_000
+)
+
+
+def hostile_mgf(text):
+    """Spectra with the same text in every field that takes one, control characters too."""
+    fields = ("TITLE", "NAME", "SCANS", "SPECTRUMID", "INSTRUMENT", "COMMENT")
+    lines = [f"{field}={text}{field}\x1b[31m\x07" for field in fields]
+    peaks = ["PEPMASS=195.0877", "CHARGE=1+", "138.0662 100", "195.0877 50"]
+    first = [f"FEATURE_ID={text}", "ADDUCT=[M+H]+", "FORMULA=C8H10N4O2"]
+    second = [f"FEATURE_ID={text}2", f"ADDUCT={text}", f"FORMULA={text}"]
+    blocks = ["\n".join([*own, *lines, *peaks]) for own in (first, second)]
+    return "".join(f"BEGIN IONS\n{block}\nEND IONS\n\n" for block in blocks)
+
+
+@pytest.fixture
+def page(duallgd, spectra, formulas, tmp_path):
+    duallgd("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--quiet")
+    done = duallgd("report", "out.csv")
+    assert done.code == 0, done.err
+    return (tmp_path / "out.html").read_text(encoding="utf-8"), done
+
+
+def test_the_report_lies_beside_the_output_and_says_how_to_open_it(page):
+    text, done = page
+
+    assert text.startswith("<!doctype html>")
+    assert "11 features" in done.err
+    assert "out.html; open it in a browser" in done.err
+
+
+def test_the_page_loads_nothing_and_runs_no_other_script(page):
+    text, _ = page
+
+    assert "default-src 'none'" in text
+    assert re.search(r"script-src 'sha256-[\w+/=]+'", text)
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_the_same_run_gives_the_same_page(page, duallgd, tmp_path):
+    text, _ = page
+
+    duallgd("report", "out.csv", "-o", "again.html")
+
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
+
+
+def test_nothing_of_a_hostile_file_is_markup(duallgd, tmp_path):
+    (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
+    duallgd("predict", "bad.mgf", "-o", "out.csv", "--quiet")
+
+    done = duallgd("report", "out.csv", "-o", "out.html")
+    text = (tmp_path / "out.html").read_text(encoding="utf-8")
+
+    assert done.code == 0, done.err
+    assert "<img" not in text
+    assert "alert(1)</script>" not in text
+    assert len(re.findall(r"<script", text)) == 2 + 1 + 2  # two features, the script, two of data
+    assert "\x1b" not in text
+    assert "A" * 400 not in text
+
+
+def test_a_name_that_was_never_run_is_refused_in_a_sentence(duallgd):
+    done = duallgd("report", "nothing.csv")
+
+    assert done.code == 2
+    assert "no journal beside it" in done.err

@@ -1,0 +1,120 @@
+"""A finished run as plain values."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
+from tests.stub_model import stub_model
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run of the example spectra with a stand-in for the model."""
+    spectra = tmp_path / "spectra.mgf"
+    shutil.copy(EXAMPLES / "spectra.mgf", spectra)
+    request = PredictRequest(
+        inputs=(str(spectra),),
+        output=str(tmp_path / "out.csv"),
+        formulas=EXAMPLES / "formulas.csv",
+        settings=PredictSettings(top_k=3),
+    )
+    predict(request, stub_model())
+    return tmp_path / "out.csv"
+
+
+def test_every_feature_is_there_once_in_the_order_of_the_input(run):
+    features = list(ReportedRun([run]).features())
+
+    assert [feature["id"] for feature in features] == [str(n) for n in range(1, 12)]
+    assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
+    assert all(len(feature["candidates"]) <= 3 for feature in features)
+
+
+def test_explanations_point_at_the_measured_peaks(run):
+    feature = next(ReportedRun([run]).features())
+    explained = feature["hypotheses"][0]["explained"]
+    found = {
+        (formula, round(feature["spectra"][spectrum]["mz"][peak], 2))
+        for spectrum, peak, formula, _, _ in explained
+    }
+
+    assert ("C6H8N3O", 138.07) in found
+    assert len({(spectrum, peak) for spectrum, peak, *_ in explained}) == 12
+    assert len(feature["spectra"][0]["mz"]) + len(feature["spectra"][1]["mz"]) == 18
+
+
+def test_candidates_say_which_of_their_atoms_explain_which_peak(run):
+    for feature in ReportedRun([run]).features():
+        for candidate in feature["candidates"]:
+            rows = len(feature["hypotheses"][candidate["hypothesis"]]["explained"])
+            atoms = len(candidate["drawing"]["atoms"])
+            assert all(row < rows for row, _ in candidate["explains"])
+            assert all(max(own) < atoms for _, own in candidate["explains"])
+            whole = [own for _, own in candidate["explains"] if len(own) == atoms]
+            assert whole or not np.isclose(feature["mz"], 195.0877, atol=0.01)
+
+
+@pytest.mark.parametrize("change", ["gone", "changed"])
+def test_without_the_input_explained_peaks_are_left_and_it_is_said(run, change):
+    spectra = run.with_name("spectra.mgf")
+    if change == "gone":
+        spectra.unlink()
+    else:
+        spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
+    reported = ReportedRun([run])
+    features = list(reported.features())
+
+    assert reported.missing_inputs == [str(spectra)]
+    assert features[0]["spectra"][0]["label"] == "explained peaks only"
+    assert len(features[0]["spectra"][0]["mz"]) == 12
+
+
+def test_an_unfinished_run_is_refused_in_a_sentence(run):
+    journal = run.with_name("out.csv.journal.jsonl")
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:3]))
+
+    with pytest.raises(UsageError, match=r"not finished.*--resume"):
+        ReportedRun([run])
+
+
+def test_what_was_run_with_what_is_known(run):
+    about = ReportedRun([run]).about()
+
+    assert about["weights"] == "stub"
+    assert ["top_k", "3"] in about["settings"]
+    assert "duallgd" in dict(about["versions"])
+
+
+def test_first_candidates_are_those_of_the_output(run):
+    rows = [line.split(",") for line in run.read_text().splitlines()[1:]]
+    best = {row[3]: row[9] for row in rows if row[8] == "1"}
+
+    found = {one.feature: one.smiles for one in ReportedRun([run]).first_candidates()}
+
+    assert found == best
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("caffeine µ 咖啡因", "caffeine µ 咖啡因"),
+        ("a\x00b\nc\x1b[31m", "a␀b␊c␛[31m"),
+        ("\u202egnp.exe", "�gnp.exe"),
+        ("\ud800", "�"),
+        ("a\u2028b\x7f\x9b", "a�b��"),
+    ],
+)
+def test_texts_from_files_become_harmless_and_stay_readable(text, shown):
+    assert readable(text) == shown
+
+
+def test_an_endless_title_is_cut():
+    assert readable("x" * 10_000) == "x" * LONGEST_TEXT + "…"
