@@ -47,7 +47,7 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|predict|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/molecule\.py|chem/identity\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
+    "rdkit": r"chem/(molecule|identity|parts)\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
     r"|report/depiction\.py",
     "matchms": r"spectra/reading(/|\.py)",
     "pyteomics": r"spectra/reading(/|\.py)",

@@ -1,0 +1,120 @@
+"""Parts: every pattern of the catalogue, ring systems and acyl chains as they are read."""
+
+import pytest
+from rdkit import Chem
+
+from duallgd_cli.chem import parts
+
+ROWS = parts.catalogue()
+PATTERNS = [row for row in ROWS if row["kind"] != parts.RING_SYSTEM]
+RINGS = [row for row in ROWS if row["kind"] == parts.RING_SYSTEM]
+
+
+def names_in(smiles, kind=None):
+    """Names of the parts of one molecule."""
+    found, _ = parts.find([smiles])
+    return {part.name for part in found if kind in (None, part.kind)}
+
+
+def test_every_pattern_is_in_its_example_and_in_no_counterexample():
+    molecules = [row["example"] for row in PATTERNS] + [row["counterexample"] for row in PATTERNS]
+
+    found, present = parts.find(molecules)
+
+    has = {(part.kind, part.name): row for part, row in zip(found, present, strict=True)}
+    missed, wrong = [], []
+    for number, row in enumerate(PATTERNS):
+        molecules_with = has.get((row["kind"], row["name"]))
+        if molecules_with is None or not molecules_with[number]:
+            missed.append(row["name"])
+        elif molecules_with[number + len(PATTERNS)]:
+            wrong.append(row["name"])
+    assert (missed, wrong) == ([], [])
+
+
+def substituted(smiles):
+    """A ring system with a methyl group at each atom that has a hydrogen, one at a time."""
+    bare = Chem.MolFromSmiles(smiles)
+    for atom in bare.GetAtoms():
+        if atom.GetTotalNumHs() and atom.IsInRing():
+            mol = Chem.RWMol(bare)
+            mol.GetAtomWithIdx(atom.GetIdx()).SetNumExplicitHs(0)
+            mol.AddBond(atom.GetIdx(), mol.AddAtom(Chem.Atom("C")), Chem.BondType.SINGLE)
+            Chem.SanitizeMol(mol)
+            yield mol
+
+
+def test_a_ring_system_is_found_alone_and_with_a_substituent_anywhere():
+    for row in RINGS:
+        bare = Chem.MolFromSmiles(row["smarts"])
+        assert Chem.MolToSmiles(bare) == row["smarts"]
+        for mol in (bare, *substituted(row["smarts"])):
+            assert [part.name for part in parts.ring_systems(mol)] == [row["name"]]
+
+
+def test_the_pattern_of_a_ring_system_finds_it_substituted_or_not():
+    for row in RINGS:
+        pattern = Chem.MolFromSmarts(parts.ring_system(row["smarts"]).smarts)
+        for mol in (Chem.MolFromSmiles(row["smarts"]), *substituted(row["smarts"])):
+            assert mol.HasSubstructMatch(pattern), row["name"]
+
+
+def test_names_are_given_once_for_each_kind():
+    named = [(row["kind"], row["name"]) for row in ROWS]
+
+    assert len(set(named)) == len(named)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("CCCCCCCCC=CCCCCCCCC(=O)OC", {"C18:1"}),
+        ("CCCCCC=CCC=CCCCCCCCC(=O)OCC(O)COC(=O)CCCCCCCCCCCCCCC", {"C18:2", "C16:0"}),
+        ("CCCC(=O)NC", {"C4:0"}),
+        ("CC(=O)OC", set()),  # acetyl is a group
+        ("CCC(C)CCCC(=O)O", set()),  # branched
+        ("OCCCCCCC(=O)O", set()),  # not plain to its end
+        ("C1CCCCCCCCC(=O)O1", set()),  # a ring
+    ],
+)
+def test_acyl_chains_are_counted(smiles, expected):
+    assert names_in(smiles, parts.FATTY_ACYL) == expected
+
+
+def test_the_pattern_of_an_acyl_chain_finds_it():
+    mol = Chem.MolFromSmiles("CCCCCCCCC=CCCCCCCCC(=O)OC")
+    (part,) = parts.fatty_acyls(mol)
+
+    assert mol.HasSubstructMatch(Chem.MolFromSmarts(part.smarts))
+
+
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("C1CCC2(CC1)CCCC2", {"C1CCC2(CC1)CCCC2"}),  # rings that share one atom are one system
+        ("c1ccccc1-c1ccccn1", {"benzene", "pyridine"}),  # rings that share none are two
+        ("Cn1cnc2c1c(=O)n(C)c(=O)n2C", {"xanthine"}),  # what is doubly bound belongs to it
+        ("C[n+]1ccccc1", {"c1cc[nH+]cc1"}),
+        ("CCCC", set()),
+    ],
+)
+def test_ring_systems_are_read_from_the_molecule(smiles, expected):
+    assert names_in(smiles, parts.RING_SYSTEM) == expected
+
+
+def test_molecules_are_told_apart_and_one_that_cannot_be_read_has_no_part():
+    found, present = parts.find(["CCO", "not a molecule", "CC(=O)O"])
+
+    has = {part.name: row.tolist() for part, row in zip(found, present, strict=True)}
+    assert has["primary alcohol"] == [True, False, False]
+    assert has["carboxylic acid"] == [False, False, True]
+
+
+def test_parts_of_a_molecule_do_not_depend_on_its_company():
+    molecules = ["COc1ccc(CCN)cc1", "O=c1cc(-c2ccccc2)oc2cc(O)cc(O)c12", "CCCCCCCCC(=O)OC"]
+
+    found, present = parts.find(molecules)
+
+    for number, smiles in enumerate(molecules):
+        alone, _ = parts.find([smiles])
+        assert [found[row] for row in present[:, number].nonzero()[0]] == alone
