@@ -55,7 +55,7 @@ parity: env  ## the network against the reference arrays beside the checkout
 
 demo: env  ## predict structures for the example spectra with the shipped weights
 	mkdir -p $(dir $(DEMO))
-	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO)
+	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO) --force
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 

@@ -14,6 +14,8 @@ EPILOG = """
 
 - `duallgd merge out.csv -o out.sdf` (the same results in another format)
 
+- `duallgd merge out.csv -o so-far.csv --partial` (what an interrupted run has finished)
+
 - `duallgd merge node*/out.csv.shard-*.journal.jsonl -o -`
 """
 
@@ -37,6 +39,13 @@ def merge(
         str | None,
         typer.Option(help="csv, tsv, jsonl or sdf; by default from the output's ending."),
     ] = None,
+    rows: options.Rows = "feature",
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial", help="Write what is finished of an interrupted run or of some shards."
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a spectrum was skipped.")
     ] = False,
@@ -51,4 +60,6 @@ def merge(
     from duallgd_cli.predict import outputs
 
     display.configure_logging(quiet, json_log=False)
-    running.report(outputs.merge(runs, output, format or ""), strict)
+    shown = options.rows_of(rows)
+    summary = outputs.merge(runs, output, format or "", shown, partial=partial)
+    running.report(summary, strict)

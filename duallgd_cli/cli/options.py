@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import typer
+
+from duallgd_cli.errors import UsageError
 
 S = TypeVar("S")
 
 # Panels of the help.
+OUTPUT: Final = "Output"
 SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
@@ -97,6 +100,14 @@ Shard = Annotated[
         rich_help_panel=LONG,
     ),
 ]
+Rows = Annotated[
+    str,
+    typer.Option(
+        help="feature: spectra read together get one block of candidates, their indices are in a "
+        "column; spectrum: each gets its own.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show errors only.", rich_help_panel=MESSAGES)
 ]
@@ -120,6 +131,19 @@ Assignments = Annotated[
         rich_help_panel=MESSAGES,
     ),
 ]
+
+
+def rows_of(text: str) -> Literal["feature", "spectrum"]:
+    """What `--rows` says.
+
+    Raises:
+        UsageError: Neither feature nor spectrum.
+    """
+    if text == "feature":
+        return "feature"
+    if text == "spectrum":
+        return "spectrum"
+    raise UsageError(f"rows must be feature or spectrum, not {text!r}")
 
 
 def settings_of(

@@ -25,7 +25,7 @@ skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or b
 interrupted.
 """
 
-_INPUT, _OUTPUT = "Formulas and peaks", "Output"
+_INPUT = "Formulas and peaks"
 
 
 def predict(
@@ -44,17 +44,24 @@ def predict(
             "-o",
             help="File to write, its ending decides the format; - is standard output. By default "
             "the first input's name with .structures.csv, in this folder.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="csv, tsv, jsonl or sdf.", rich_help_panel=_OUTPUT),
+        typer.Option(help="csv, tsv, jsonl or sdf.", rich_help_panel=options.OUTPUT),
     ] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(help="Candidates written per spectrum.", rich_help_panel=_OUTPUT),
+        typer.Option(help="Candidates written per spectrum.", rich_help_panel=options.OUTPUT),
     ] = None,
+    rows: options.Rows = "feature",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Replace an output that exists.", rich_help_panel=options.OUTPUT
+        ),
+    ] = False,
     formula_col: Annotated[
         str | None,
         typer.Option(
@@ -145,6 +152,8 @@ def predict(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log)
+    place = output or running.default_output(spectra, format)
+    running.refuse_to_replace(place, allowed=force or resume or shard is not None)
     with running.loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict.inputs import count_spectra
@@ -175,7 +184,7 @@ def predict(
         runtime = Runtime.resolve(device, precision, threads=threads)
         request = PredictRequest(
             inputs=tuple(spectra),
-            output=output or running.default_output(spectra, format),
+            output=place,
             format=format or "",
             formulas=formulas,
             settings=settings,
@@ -183,6 +192,7 @@ def predict(
             resume=resume,
             journal=journal,
             workers=default_count(runtime) if workers is None else workers,
+            rows=options.rows_of(rows),
         )
         model = api.load(weights, runtime=runtime)
         watched = display.is_interactive(quiet, json_log)

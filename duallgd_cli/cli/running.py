@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from duallgd_cli.errors import InterruptedRunError
+from duallgd_cli.errors import InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.outputs import RunSummary
@@ -54,6 +54,19 @@ def default_output(inputs: list[str], format_name: str | None) -> str:
     return f"{stem}.structures.{format_name or 'csv'}"
 
 
+def refuse_to_replace(output: str, *, allowed: bool) -> None:
+    """Do not lose finished results without being asked to.
+
+    Raises:
+        UsageError: The output exists.
+    """
+    if not allowed and output != STANDARD_STREAM and Path(output).is_file():
+        raise UsageError(
+            f"{output} exists; name another output, add --force to replace it, or --resume to "
+            "continue its run"
+        )
+
+
 def report(summary: "RunSummary", strict: bool) -> None:
     """Say in one line how it went, and end as the documented exit codes promise.
 
@@ -65,10 +78,34 @@ def report(summary: "RunSummary", strict: bool) -> None:
 
     counts = {"event": "summary", "counts": dict(summary.counts), "output": summary.output}
     logger.info("%s", sentence(summary), extra={"json": counts})
+    if summary.n_spectra and not summary.n_ok:
+        logger.warning("%s", nothing_found(summary))
     if summary.nothing_readable:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
     if strict and summary.n_ok < summary.n_spectra:
         raise typer.Exit(1)
+
+
+# What to do about the statuses that whole files fall to.
+_REMEDIES: Final = {
+    "no_formula": "give a molecular formula with --formula-col, --formula or --formulas",
+    "formula_mismatch": "check that formula, adduct and precursor belong together, or raise "
+    "--precursor-ppm",
+    "unsupported_adduct": "see duallgd info for the adducts",
+    "unsupported_element": "see duallgd info for the elements",
+    "no_precursor": "add the precursor m/z to the file, as PEPMASS in MGF",
+    "no_peaks": "check that the file holds MS2 peaks",
+    "timeout": "raise --timeout-per-spectrum",
+    "no_candidate": "raise --samples or --steps",
+    "too_large": "see duallgd info for the limits",
+}
+
+
+def nothing_found(summary: "RunSummary") -> str:
+    """Why no spectrum has candidates, as far as the commonest status tells, and what to do."""
+    status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
+    remedy = _REMEDIES.get(status, "see the messages of the rows")
+    return f"no spectrum has candidates; {count} of {summary.n_spectra} are {status}: {remedy}"
 
 
 def sentence(summary: "RunSummary") -> str:

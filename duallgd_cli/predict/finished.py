@@ -16,14 +16,18 @@ ENDING: Final = ".journal.jsonl"
 class FinishedRun:
     """The cases of a run, read when asked for; memory holds a few numbers per spectrum."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
         """Open the journals of a run.
+
+        Args:
+            paths: Of its journals.
+            partial: Take what is finished in unfinished journals.
 
         Raises:
             UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
         """
         self._paths = tuple(paths)
-        contents = [_finished(path) for path in self._paths]
+        contents = [_finished(path, partial) for path in self._paths]
         self.header = _common_header(self._paths, contents)
         self._shards = [journal.header.shard for journal in contents if journal.header]
         self.totals = dict(contents[0].end or {})
@@ -31,8 +35,11 @@ class FinishedRun:
             case: (place, [lines[hypothesis] for hypothesis in sorted(lines)])
             for place, journal in enumerate(contents)
             for case, lines in journal.lines.items()
+            if len(lines) == journal.hypotheses[case]
         }
-        self._sources = [source for journal in contents for source in journal.sources]
+        self._sources = [
+            source for journal in contents for source in journal.sources if source[2] in self._where
+        ]
 
     def require_whole(self) -> None:
         """Make sure that these are all shards of the run.
@@ -104,16 +111,17 @@ def _line(_: int, line: bytes) -> dict[str, Any]:
     return values
 
 
-def _finished(path: Path) -> Contents:
+def _finished(path: Path, partial: bool) -> Contents:
     if not path.is_file():
         raise UsageError(f"there is no journal {path}; run that shard first")
     contents = scan(path)
-    if contents.header is None or contents.is_damaged:
+    if contents.header is None or (contents.is_damaged and not partial):
         raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
-    if contents.end is None:
+    if contents.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {contents.header.shard}) is not finished, "
-            f"{len(contents.lines)} features so far; run it again with --resume"
+            f"{len(contents.lines)} features so far; run it again with --resume, or merge with "
+            "--partial"
         )
     return contents
 

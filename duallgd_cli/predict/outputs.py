@@ -16,7 +16,7 @@ from duallgd_cli.predict.prediction import OK, Case, Prediction
 from duallgd_cli.predict.presenting import predictions_of
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.settings import STANDARD_STREAM
-from duallgd_cli.predict.writers import check_writable, resolve_format, write
+from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class RunSummary:
         output: File written, ``-`` for standard output, "" for a shard, which writes none.
         journal: Kept journal, or None.
         counts: Spectra by status.
-        n_candidates: Candidates written.
+        n_candidates: Candidates of all features; what spectra read together share counts once.
         n_ms1: MS1 spectra passed over, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
@@ -70,7 +70,8 @@ class Tally:
         """The predictions of a run, counted."""
         for case, place, prediction in _predictions(run):
             self.counts[prediction.status] += 1
-            self.n_candidates += len(prediction.candidates)
+            if prediction.source == prediction.group[0]:
+                self.n_candidates += len(prediction.candidates)
             if place == 0:
                 self.computing_s += prediction.seconds
                 self.notes.update(note for outcome in case.outcomes for note in outcome.notes)
@@ -82,23 +83,33 @@ def predictions(run: FinishedRun) -> Iterator[Prediction]:
     return (prediction for _, _, prediction in _predictions(run))
 
 
-def merge(names: list[Path], output: str, format_name: str = "") -> RunSummary:
+def merge(
+    names: list[Path],
+    output: str,
+    format_name: str = "",
+    rows: Rows = "feature",
+    *,
+    partial: bool = False,
+) -> RunSummary:
     """Join the shards of a run and write its output.
 
     Args:
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
+        rows: See `writers.write`.
+        partial: Write what is finished, whatever is missing or still going on.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
     """
     kind = resolve_format(output, format_name)
     check_writable(output)
-    run = FinishedRun(journals_of(names))
-    run.require_whole()
+    run = FinishedRun(journals_of(names), partial=partial)
+    if not partial:
+        run.require_whole()
     tally = Tally()
-    write(tally.watch(run), output, kind)
+    write(tally.watch(run), output, kind, rows)
     summary = RunSummary(
         output, None, dict(tally.counts), tally.n_candidates, run.totals.get("ms1", 0)
     )

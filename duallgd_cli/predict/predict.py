@@ -69,7 +69,7 @@ def predict(
             tally = Tally()
             _write(request, kind, finished, tally, watched)
         except KeyboardInterrupt:
-            raise InterruptedRunError(_interrupted(request, path)) from None
+            raise InterruptedRunError(_interrupted(request, path, run.n_finished)) from None
         seconds = time.perf_counter() - clock
         times = {"started": began.isoformat(), "seconds": round(seconds, 3), "resumed": n_resumed}
         _write_record(request, path, finished, tally, times)
@@ -115,13 +115,14 @@ class _Run:
     inputs: Inputs
     source: FormulaSource
     n_cases: int = 0
+    n_finished: int = 0
 
     def compute(self, path: Path) -> int:
         """Fill the journal; returns how many features were in it already."""
         open_journal = Journal.resume if self.request.resume else Journal.create
         self.progress.started("reading")
         with open_journal(path, self._header()) as journal:
-            n_resumed = journal.n_finished
+            n_resumed = self.n_finished = journal.n_finished
             if not journal.is_complete:
                 self.progress.started("predicting")
                 self._fill(journal)
@@ -161,6 +162,7 @@ class _Run:
         case = task.done(result())
         with stages.stage(stages.WRITE):
             journal.append(case, task.place, task.of)
+        self.n_finished += journal.is_finished(case.number)
         self.progress.finished(case, 0 if task.place else len(case.members))
 
 
@@ -203,7 +205,7 @@ def _write(
         deque(watched, maxlen=0)  # counted only: the output is written when the shards are joined
     else:
         with stages.stage(stages.WRITE):
-            write(watched, request.output, kind)
+            write(watched, request.output, kind, request.rows)
 
 
 def _write_record(
@@ -216,7 +218,10 @@ def _write_record(
         write_record(record_path(Path(request.output)), run, tally, times)
 
 
-def _interrupted(request: PredictRequest, path: Path) -> str:
+def _interrupted(request: PredictRequest, path: Path, n_finished: int) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
-    return f"stopped; finished spectra are kept in {path}: the same command with --resume goes on"
+    return (
+        f"stopped; {n_finished} finished features are kept in {path}: the same command with "
+        "--resume goes on, duallgd merge --partial writes what is there"
+    )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from duallgd_cli.errors import printable
+from duallgd_cli.spectra.reading.fields import name_of, retention_time_s
 from duallgd_cli.spectra.types import Source, Spectrum
 
 OK = "ok"
@@ -24,6 +25,10 @@ class Member:
         adduct_text: Adduct as written in the file, else "".
         status: ``ok`` where the spectrum entered the prediction, else what is wrong with it.
         message: Why it did not, or warnings from reading.
+        name: Name of the compound or title, else "".
+        rt_seconds: Retention time, or None.
+        collision_energy: As written, else "".
+        warnings: Those from reading alone.
     """
 
     source: Source
@@ -35,6 +40,10 @@ class Member:
     adduct_text: str = ""
     status: str = OK
     message: str = ""
+    name: str = ""
+    rt_seconds: float | None = None
+    collision_energy: str = ""
+    warnings: str = ""
 
     @classmethod
     def of(cls, spectrum: Spectrum, status: str = OK, message: str = "") -> "Member":
@@ -49,6 +58,10 @@ class Member:
             adduct_text=spectrum.adduct_text,
             status=status,
             message=sentences(message, *spectrum.warnings),
+            name=name_of(spectrum.metadata),
+            rt_seconds=retention_time_s(spectrum.metadata),
+            collision_energy=spectrum.collision_energy_text,
+            warnings=sentences(*spectrum.warnings),
         )
 
 
@@ -237,6 +250,10 @@ class Prediction:
             limited by top-k.
         group: The spectra read together as this case, this one included.
         seconds: Wall time of the whole case.
+        name: Name of the compound or title, else "".
+        rt_seconds: Retention time, or None.
+        collision_energy: As written, else "".
+        warnings: What `message` says of an input that was used nevertheless.
     """
 
     source: Source
@@ -253,6 +270,15 @@ class Prediction:
     confidence_top10: float
     group: tuple[Source, ...]
     seconds: float
+    name: str = ""
+    rt_seconds: float | None = None
+    collision_energy: str = ""
+    warnings: str = ""
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Places in the file of the spectra read together, this one included."""
+        return tuple(source.index for source in self.group)
 
 
 def sentences(*parts: str) -> str:

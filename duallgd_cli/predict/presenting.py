@@ -1,7 +1,16 @@
 """From what was computed for a case to the one outcome of each of its spectra."""
 
+from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction, sentences
+from duallgd_cli.predict.prediction import (
+    OK,
+    Candidate,
+    Case,
+    Member,
+    Outcome,
+    Prediction,
+    sentences,
+)
 from duallgd_cli.predict.ranking import RankingModel, rank
 
 
@@ -34,7 +43,7 @@ def _prediction(
         scans=member.scans,
         precursor_mz=member.precursor_mz,
         formula=first.formula or member.formula_text,
-        adduct=first.adduct or member.adduct_text,
+        adduct=first.adduct or _normalised(member.adduct_text),
         status=status,
         message=_message(case, place),
         hypotheses=case.outcomes if took_part else (),
@@ -42,7 +51,22 @@ def _prediction(
         confidence_top10=confidence_top10 if took_part else 0.0,
         group=group if took_part else (member.source,),
         seconds=sum(outcome.seconds for outcome in case.outcomes),
+        name=member.name,
+        rt_seconds=member.rt_seconds,
+        collision_energy=member.collision_energy,
+        warnings=_warnings(case, member),
     )
+
+
+def _normalised(adduct: str) -> str:
+    known = parse_adduct(adduct)
+    return adduct if known is None else known.name
+
+
+def _warnings(case: Case, member: Member) -> str:
+    """Reading's warnings and what accompanies candidates; the message says them too."""
+    remarks = (outcome.message for outcome in case.outcomes if outcome.status == OK)
+    return sentences(member.warnings, *(remarks if member.status == OK else ()))
 
 
 def _why(outcomes: tuple[Outcome, ...]) -> str:

@@ -95,6 +95,7 @@ class PredictRequest:
         resume: Continue an interrupted run of the same settings.
         journal: Where finished spectra are kept; None puts it beside the output.
         workers: Processes that assemble molecules; does not change results.
+        rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
     """
 
     inputs: tuple[str, ...]
@@ -106,6 +107,7 @@ class PredictRequest:
     resume: bool = False
     journal: Path | None = None
     workers: int = 1
+    rows: Literal["feature", "spectrum"] = "feature"
 
     def __post_init__(self) -> None:
         if not self.inputs:

@@ -12,10 +12,12 @@ import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
+from tests.made_spectra import ASPIRIN, block, mgf
 
 COLUMNS = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
-    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message"
+    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
+    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings"
 )
 FEW = ("--samples", "4", "--top-k", "2")
 
@@ -25,13 +27,15 @@ def rows_of(text):
 
 
 def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas, tmp_path):
-    done = duallgd("predict", spectra, "--formulas", formulas, "-o", "out.csv", *FEW)
+    done = duallgd(
+        "predict", spectra, "--formulas", formulas, "-o", "out.csv", "--rows", "spectrum", *FEW
+    )
 
     text = (tmp_path / "out.csv").read_text()
     rows = rows_of(text)
     assert done.code == 0
     assert done.out == ""
-    assert "12 of 12 spectra with candidates, 24 candidates" in done.err
+    assert "12 of 12 spectra with candidates, 22 candidates" in done.err
     assert text.splitlines()[0] == COLUMNS
     assert {row["index"] for row in rows} == {str(index) for index in range(12)}
     assert {row["status"] for row in rows} == {"ok"}
@@ -44,7 +48,7 @@ def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spect
     rows = rows_of(done.out)
     assert done.code == 0
     assert done.out.splitlines()[0] == COLUMNS
-    assert len(rows) == 2 * 10 + 2  # two features have no formula of their own
+    assert len(rows) == 2 * 9 + 2  # two features have no formula of their own
     assert sorted({row["status"] for row in rows}) == ["no_formula", "ok"]
     assert "10 of 12 spectra with candidates (2 no_formula)" in done.err
 
@@ -62,7 +66,7 @@ def test_the_output_is_named_after_the_first_input_in_the_working_folder(
     duallgd("predict", spectra, "--format", "jsonl", *FEW)
 
     lines = (tmp_path / "spectra.structures.jsonl").read_text().splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 11
     assert all(json.loads(line)["status"] for line in lines)
 
 
@@ -89,7 +93,7 @@ def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     )
 
     assert skipped.code == 1
-    assert len(rows_of((tmp_path / "out.csv").read_text())) == 22
+    assert len(rows_of((tmp_path / "out.csv").read_text())) == 20
     assert complete.code == 0
 
 
@@ -119,7 +123,7 @@ def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_p
     done = duallgd("merge", "out.csv", "-o", "out.sdf")
 
     assert done.code == 0
-    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 20
+    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 18
 
 
 def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spectra, tmp_path):
@@ -321,3 +325,39 @@ def test_workers_end_with_the_run_however_it_ends(spectra, tmp_path, how):
 
     assert len(workers) >= 2
     assert not [pid for pid in workers if _is_alive(pid)]
+
+
+def test_a_finished_output_is_replaced_only_when_asked(duallgd, spectra, tmp_path):
+    (tmp_path / "out.csv").write_text("mine")
+
+    refused = duallgd("predict", spectra, "-o", "out.csv", *FEW)
+    kept = (tmp_path / "out.csv").read_text()
+    forced = duallgd("predict", spectra, "-o", "out.csv", "--force", *FEW)
+
+    assert (refused.code, kept) == (2, "mine")
+    assert "--force" in refused.err
+    assert forced.code == 0
+    assert (tmp_path / "out.csv").read_text().startswith(COLUMNS)
+
+
+def test_rows_can_be_by_spectrum(duallgd, spectra, tmp_path):
+    duallgd("predict", spectra, "-o", "a.csv", *FEW)
+    duallgd("predict", spectra, "-o", "b.csv", "--rows", "spectrum", *FEW)
+    wrong = duallgd("predict", spectra, "-o", "c.csv", "--rows", "day", *FEW)
+
+    by_feature, by_spectrum = (
+        rows_of((tmp_path / name).read_text()) for name in ("a.csv", "b.csv")
+    )
+    assert len(by_feature) < len(by_spectrum)
+    assert wrong.code == 2
+
+
+def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
+    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None)] * 3)
+
+    done = duallgd("predict", made, "-o", "out.csv", *FEW)
+
+    assert done.code == 0
+    assert "no spectrum has candidates; 3 of 3 are no_formula: give a mol" in " ".join(
+        done.err.split()
+    )

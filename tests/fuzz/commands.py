@@ -23,7 +23,8 @@ def fuzz_command(count, seed, folder):
         for number in range(count):
             path = broken_file(number, f"command {seed}", folder)
             ending = random.Random(number).choice(_ENDINGS)
-            code, err = _run("predict", path, "-o", folder / f"out.{ending}", "--samples", "2")
+            output = folder / f"out.{ending}"
+            code, err = _run("predict", path, "-o", output, "--samples", "2", "--force")
             assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
             if code:
                 assert_sentence(err.splitlines()[-1])

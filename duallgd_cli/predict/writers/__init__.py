@@ -8,13 +8,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.writers import jsonl, table
 
+Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf")
 _STANDARD_STREAM: Final = "-"
 _ENDINGS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".sdf": "sdf"}
@@ -69,17 +70,23 @@ def _check_place(output: str, path: Path) -> None:
         raise UsageError(f"the folder of output {output} cannot be written")
 
 
-def write(predictions: Iterable[Prediction], output: str, name: str) -> None:
+def write(
+    predictions: Iterable[Prediction], output: str, name: str, rows: Rows = "spectrum"
+) -> None:
     """Write predictions to a file, whole or not at all, or to standard output.
 
     Args:
         predictions: In the order in which they are written.
         output: File, or ``-``.
         name: One of `FORMATS`.
+        rows: ``feature`` writes what spectra read together have in common once, under the first of
+            them; ``spectrum`` writes it for each.
 
     Raises:
         UsageError: The file cannot be written.
     """
+    if rows == "feature":
+        predictions = (one for one in predictions if one.source == one.group[0])
     pieces = _pieces(predictions, name)
     if output == _STANDARD_STREAM:
         _write_to_standard_output(pieces)

@@ -11,7 +11,7 @@ from duallgd_cli.predict.prediction import Candidate, Prediction
 from duallgd_cli.predict.writers import table
 
 # Named as the columns of the tables are, without what has no place in a structure file.
-_LEFT_OUT: Final = {"status", "message"}
+_LEFT_OUT: Final = {"status", "message", "warnings"}
 
 
 def pieces(predictions: Iterable[Prediction]) -> Iterator[str]:
@@ -31,7 +31,6 @@ def _record(prediction: Prediction, candidate: Candidate, row: list[str]) -> str
         for name, value in zip(table.COLUMNS, row, strict=True)
         if name not in _LEFT_OUT
     }
-    tags["CONFIDENCE_TOP10"] = f"{prediction.confidence_top10:.4g}"
     data = "".join(f">  <{tag}>\n{_one_line(value)}\n\n" for tag, value in tags.items() if value)
     return f"{Chem.MolToMolBlock(mol)}{data}$$$$\n"
 

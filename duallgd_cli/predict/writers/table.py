@@ -1,8 +1,9 @@
 """CSV and TSV: a row for every candidate, and at least one for every spectrum.
 
 A spectrum without candidates has one row without rank, whose status and message say why. Spectra of
-one feature that were read together each have the same candidates. The message of a spectrum's first
-row ends with the probability that the first ten candidates hold the right structure.
+one feature that were read together have the same candidates; the column ``indices`` names them. The
+message of a spectrum's first row ends with the probability that the first ten candidates hold the
+right structure.
 
 No cell breaks a row or acts in the program that shows it: control characters and line separators
 become spaces, and text that a spreadsheet would run as a formula gets an apostrophe in front.
@@ -37,6 +38,12 @@ COLUMNS: Final = (
     "log_likelihood",
     "status",
     "message",
+    "confidence_top10",
+    "indices",
+    "name",
+    "rt_seconds",
+    "collision_energy",
+    "warnings",
 )
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
@@ -56,15 +63,16 @@ def pieces(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
 
 def rows(prediction: Prediction) -> Iterator[list[str]]:
     """Cells of the rows of one spectrum, in the order of `COLUMNS`."""
+    end = _end(prediction)
     if not prediction.candidates:
         start = _start(prediction, prediction.adduct, prediction.formula)
-        yield [*start, *[""] * 9, prediction.status, _inert(prediction.message)]
+        yield [*start, *[""] * 9, prediction.status, _inert(prediction.message), *end]
     for candidate in prediction.candidates:
         message = prediction.message
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
         start = _start(prediction, candidate.adduct, candidate.formula)
-        yield [*start, *_result(candidate), prediction.status, _inert(message)]
+        yield [*start, *_result(candidate), prediction.status, _inert(message), *end]
 
 
 def _start(prediction: Prediction, adduct: str, formula: str) -> list[str]:
@@ -78,6 +86,18 @@ def _start(prediction: Prediction, adduct: str, formula: str) -> list[str]:
         "" if precursor is None else repr(float(precursor)),
         _inert(adduct),
         _inert(formula),
+    ]
+
+
+def _end(prediction: Prediction) -> list[str]:
+    time = prediction.rt_seconds
+    return [
+        f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
+        " ".join(map(str, prediction.indices)),
+        _inert(prediction.name),
+        "" if time is None else f"{time:.6g}",
+        _inert(prediction.collision_energy),
+        _inert(prediction.warnings),
     ]
 
 

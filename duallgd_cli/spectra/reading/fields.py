@@ -189,3 +189,31 @@ def level_of(fields: Mapping[str, str]) -> int:
         return 1
     match = re.fullmatch(r"(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", text, re.ASCII)
     return int(match[1]) if match else 2
+
+
+def name_of(metadata: Mapping[str, str]) -> str:
+    """What a record calls its compound, else its title, else ""."""
+    return first(canonical(metadata), ("compound_name", "title"))
+
+
+# A bare number under these keys is in minutes, by the habit of the programs that write them.
+_MINUTES: Final = frozenset({"rtinminutes", "retentiontime", "rt in minutes", "retention time"})
+_TIME: Final = re.compile(
+    r"(?:pt)?\s*([\d.,]+)(?:\s*-\s*([\d.,]+))?\s*(s|sec|seconds|min|minutes|m)?"
+)
+
+
+def retention_time_s(metadata: Mapping[str, str]) -> float | None:
+    """Retention time of a record in seconds, the middle of a range; None if it has none."""
+    known = synonyms()
+    for key, text in metadata.items():
+        if known.get(key, key) != "retention_time" and key not in _MINUTES:
+            continue
+        match = _TIME.fullmatch(text.strip().lower())
+        times = [number(part) for part in match.groups()[:2] if part] if match else []
+        if match is None or not times or None in times:
+            continue
+        in_minutes = match[3].startswith("m") if match[3] else key in _MINUTES
+        middle = sum(time for time in times if time is not None) / len(times)
+        return round(middle * (60 if in_minutes else 1), 3)
+    return None

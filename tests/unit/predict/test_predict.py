@@ -78,7 +78,8 @@ def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
 
 
 def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
-    summary = predict(request(spectra, tmp_path / "out.csv"), stub_model())
+    asked = request(spectra, tmp_path / "out.csv", rows="spectrum")
+    summary = predict(asked, stub_model())
 
     found = rows(tmp_path / "out.csv")
     order = list(dict.fromkeys(int(row["index"]) for row in found))
@@ -108,12 +109,41 @@ def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
 
 
 def test_spectra_of_a_feature_share_their_candidates(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+    predict(request(spectra, tmp_path / "out.csv", rows="spectrum"), stub_model())
 
     found = rows(tmp_path / "out.csv")
     first, second = ([r for r in found if r["index"] == index] for index in ("0", "3"))
     assert [row["smiles"] for row in first] == [row["smiles"] for row in second]
     assert "read together with index 3" in first[0]["message"]
+
+
+def test_a_feature_is_one_block_of_candidates_that_names_its_spectra(spectra, tmp_path):
+    summary = predict(request(spectra, tmp_path / "out.csv"), stub_model())
+
+    found = rows(tmp_path / "out.csv")
+    blocks = {row["index"]: row["indices"] for row in found}
+    assert blocks["0"] == "0 3"
+    assert "3" not in blocks
+    assert sorted(int(n) for indices in blocks.values() for n in indices.split()) == [
+        *(0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    ]
+    assert summary.n_spectra == 12
+    assert {row["confidence_top10"] for row in found if not row["rank"]} == {""}
+
+
+def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
+    fields = {"title": "aspirin 20", "rtinseconds": "62.5", "collision_energy": "20 eV"}
+    made = mgf(
+        *(tmp_path / "in.mgf", block(ASPIRIN, **fields)),
+        block(CAFFEINE, adduct="[M+H]+", formula=None).replace("[M+H]+", "M+H"),
+    )
+
+    predict(request(made, tmp_path / "out.csv"), stub_model())
+
+    first, *_, last = rows(tmp_path / "out.csv")
+    assert (first["name"], first["rt_seconds"]) == ("aspirin 20", "62.5")
+    assert (first["collision_energy"], first["warnings"]) == ("20 eV", "")
+    assert (last["status"], last["adduct"]) == ("no_formula", "[M+H]+")
 
 
 def test_ungrouped_spectra_are_cases_of_their_own(spectra, tmp_path):

@@ -103,6 +103,32 @@ def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
     assert json.loads((tmp_path / "joined.csv.run.json").read_text())["spectra"] == 12
 
 
+def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path):
+    whole = tmp_path / "whole.csv"
+    predict(request(spectra, whole), stub_model())
+    with pytest.raises(InterruptedRunError, match=r"[1-9]\d* finished features .* --partial"):
+        predict(
+            request(spectra, tmp_path / "cut.csv"), model_with(Stopping(3, KeyboardInterrupt()))
+        )
+    with pytest.raises(UsageError, match="--partial"):
+        merge([tmp_path / "cut.csv"], str(tmp_path / "so-far.csv"))
+
+    summary = merge([tmp_path / "cut.csv"], str(tmp_path / "so-far.csv"), partial=True)
+
+    so_far = (tmp_path / "so-far.csv").read_bytes()
+    assert 0 < summary.n_ok < 7
+    assert whole.read_bytes().startswith(so_far)
+
+
+def test_some_of_the_shards_can_be_written(spectra, tmp_path):
+    for number in (1, 3):
+        predict(request(spectra, tmp_path / "x.csv", shard=Shard(number, 3)), stub_model())
+
+    summary = merge([tmp_path / "x.csv"], str(tmp_path / "some.csv"), partial=True)
+
+    assert 0 < summary.n_spectra < 12
+
+
 def test_shards_merge_into_any_format(spectra, tmp_path):
     whole = tmp_path / "whole.sdf"
     predict(request(spectra, whole), stub_model())

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 from rdkit import Chem
@@ -22,7 +23,8 @@ from duallgd_cli.spectra.types import Source
 
 HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
-    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message"
+    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
+    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings"
 )
 
 
@@ -67,8 +69,12 @@ def prediction(*candidates, **values):
         "hypotheses": (outcome,),
         "candidates": candidates,
         "confidence_top10": 0.25,
-        "group": (Source("a.mgf", 4),),
+        "group": (Source("a.mgf", 4), Source("a.mgf", 6)),
         "seconds": 3.0,
+        "name": "ethanol",
+        "rt_seconds": 61.5,
+        "collision_energy": "20 eV",
+        "warnings": "peaks left out",
     } | values
     return Prediction(**named)
 
@@ -119,6 +125,12 @@ def test_a_candidate_is_a_row(tmp_path):
         "log_likelihood": "-12.3457",
         "status": "ok",
         "message": "P(first 10) = 0.25",
+        "confidence_top10": "0.25",
+        "indices": "4 6",
+        "name": "ethanol",
+        "rt_seconds": "61.5",
+        "collision_energy": "20 eV",
+        "warnings": "peaks left out",
     }
     assert rows[1]["message"] == ""
 
@@ -133,6 +145,15 @@ def test_a_spectrum_without_candidates_is_one_row_that_says_why(tmp_path, kind, 
     assert [row["status"] for row in rows] == ["no_formula", "ok"]
     assert rows[0]["rank"] == rows[0]["smiles"] == rows[0]["precursor_mz"] == ""
     assert rows[0]["message"] == "give a formula"
+
+
+def test_what_spectra_of_a_feature_share_is_written_once_if_asked(tmp_path):
+    first = prediction(candidate(), candidate(2, "COC"))
+    second = replace(first, source=first.group[1])
+
+    for rows, count in (("feature", 2), ("spectrum", 4)):
+        writers.write([first, second], str(tmp_path / "out.csv"), "csv", rows)
+        assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + count
 
 
 def test_csv_keeps_quotes_and_commas_of_an_identifier(tmp_path):
@@ -212,7 +233,8 @@ def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
         {"mz": 29.03858, "intensity": 1.0, "formula": "C2H5", "ppm": 1.5}
     ]
     assert (hypothesis["sampled"], hypothesis["rejected"]) == (100, {"valence": 5})
-    assert "seconds" not in written
+    assert '"seconds"' not in written
+    assert (found["rt_seconds"], found["name"]) == (61.5, "ethanol")
 
 
 def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
@@ -342,7 +364,7 @@ def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
 def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
     written = text("csv", prediction(candidate(), spectrum_id="a\udcffb"), tmp_path=tmp_path)
 
-    assert r"a\udcffb" in written
+    assert "\na b,a.mgf" in written
 
 
 def test_every_column_has_a_cell_in_every_row():

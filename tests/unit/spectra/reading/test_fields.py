@@ -83,3 +83,21 @@ def test_polarities(text, polarity):
 )
 def test_adducts_are_told_from_polarities_and_ion_sources(given, adduct):
     assert fields.adduct_of(given) == adduct
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "seconds"),
+    [
+        ("rtinseconds", "448.2", 448.2),
+        ("rtinseconds", "60-62", 61.0),
+        ("rtinminutes", "1.5", 90.0),
+        ("rt", "448.2s", 448.2),
+        ("retentiontime", "2.5", 150.0),
+        ("retention_time", "2.5 min", 150.0),
+        ("retention_time", "PT12.5S", 12.5),
+        ("rt", "n/a", None),
+        ("title", "5", None),
+    ],
+)
+def test_retention_times_are_in_seconds(key, text, seconds):
+    assert fields.retention_time_s({key: text}) == seconds
