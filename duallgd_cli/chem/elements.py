@@ -53,6 +53,9 @@ VALENCES: Final = (
     (1,),
 )
 
+# Bits of the Morgan fingerprint that networks predict, and by which molecules are compared.
+FINGERPRINT_BITS: Final = 4096
+
 BOND_NONE: Final = 0
 BOND_SINGLE: Final = 1
 BOND_DOUBLE: Final = 2

@@ -13,9 +13,9 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdinchi
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import MoleculeError
 
-FINGERPRINT_BITS: Final = 4096
 FINGERPRINT_RADIUS: Final = 2
 BLOCK_LENGTH: Final = 14
 

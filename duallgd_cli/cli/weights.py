@@ -67,9 +67,14 @@ def convert(
 def verify(
     weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
 ) -> None:
-    """Check that a weights file is whole and fits its network; print its SHA-256."""
+    """Check that a weights file is whole and that everything in it fits; print its SHA-256.
+
+    The file's own digest is compared where it has one. Weights of which only one part was trained
+    pass, although 'duallgd predict' refuses them.
+    """
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.files import sha256
+    from duallgd_cli.predict.generate import parts_of
     from duallgd_cli.reference import weights_file as reference
 
     if reference.is_reference(weights):
@@ -78,7 +83,7 @@ def verify(
         parts, count = checkpoint.parts, len(checkpoint.tensors)
     else:
         own = weights_format.load(weights)
-        own.build()
+        parts_of(own, weights)
         parts, count = ("encoder", "denoiser"), len(own.tensors)
     typer.echo(f"{sha256(weights)}  {weights}  {_described(parts, count)}")
 

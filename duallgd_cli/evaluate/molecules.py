@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError
 
@@ -16,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
-NETWORK_BITS: Final = identity.FINGERPRINT_BITS
+NETWORK_BITS: Final = FINGERPRINT_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,14 +11,14 @@ Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.chem.elements import N_HEAVY
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets, pair_index, take
@@ -28,9 +28,12 @@ from duallgd_cli.errors import UsageError, WeightsError
 _ASKED: Final = 6
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
-_KEPT: Final = (
-    "atom_counts", "n_bonds", "bond_pair", "bond_type", "n_bits", "bits", "inchikey",
-)  # fmt: skip
+_BLOCK_LETTERS: Final = 14
+# Arrays of a weights file, and their types there.
+_DTYPES: Final[Mapping[str, type]] = {
+    "atom_counts": np.uint8, "n_bonds": np.uint8, "bond_pair": np.uint8, "bond_type": np.uint8,
+    "n_bits": np.int16, "bits": np.int16, "inchikey": np.uint8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,12 @@ class Analogues:
             WeightsError: They are not of known molecules.
         """
         try:
-            kept = {name: tensors[name].numpy() for name in _KEPT}
+            kept = {name: tensors[name].numpy() for name in _DTYPES}
+            if not _are_sound(kept):
+                raise WeightsError(
+                    "the analogues in the weights are broken; fetch or copy the weights again, or "
+                    "run 'duallgd weights analogues'"
+                )
             counts = kept["atom_counts"]
             molecules = Molecules(
                 atom_counts=counts,
@@ -132,6 +140,39 @@ class Analogues:
             for sample in range(samples)
         ]
         return torch.from_numpy(np.stack(begun))
+
+
+def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether arrays of a weights file describe molecules."""
+    if any(a.dtype != _DTYPES[name] or not a.ndim for name, a in kept.items()):
+        return False
+    counts, pair, bits = kept["atom_counts"], kept["bond_pair"], kept["bits"]
+    key, bond_type, rows = kept["inchikey"], kept["bond_type"], len(counts)
+    shapes = {
+        "atom_counts": (rows, N_ELEMENTS),
+        "inchikey": (rows, _BLOCK_LETTERS),
+        "n_bonds": (rows,),
+        "n_bits": (rows,),
+        "bond_pair": (len(pair), 2),
+        "bond_type": (len(pair),),
+        "bits": (len(bits),),
+    }
+    if any(array.shape != shapes[name] for name, array in kept.items()):
+        return False
+    of_bonds, of_bits = (kept[name].astype(np.int64) for name in ("n_bonds", "n_bits"))
+    heavy = counts[:, :N_HEAVY].sum(1, dtype=np.int64)
+    ends = np.repeat(heavy, of_bonds)
+    return bool(
+        rows
+        and (of_bits > 0).all()
+        and (of_bonds.sum(), of_bits.sum()) == (len(pair), len(bits))
+        and (heavy > 0).all()
+        and (pair[:, 0] < pair[:, 1]).all()
+        and (pair[:, 1] < ends).all()
+        and ((bond_type > 0) & (bond_type < N_BOND_CLASSES)).all()
+        and (bits.view(np.uint16) < FINGERPRINT_BITS).all()
+        and (key < 128).all()
+    )
 
 
 def known_molecules(molecules: Molecules, max_atoms: int) -> Analogues:

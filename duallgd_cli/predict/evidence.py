@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import HYDROGEN
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN
 from duallgd_cli.chem.skeleton import bonds_of
 from duallgd_cli.data.fragment_rows import (
     CARRIED,
     N_INPUTS,
+    SHIFTS,
     Ion,
     fragment_features,
     measured_intensity,
@@ -81,10 +82,19 @@ class EvidenceModel:
             raise WeightsError(
                 f"the weights hold no {error} of evidence; run 'duallgd weights evidence'"
             ) from None
-        if layers[0][0].shape[1] != N_INPUTS:
+        if layers[0][0].shape[1:] != (N_INPUTS,):
             raise WeightsError(
                 "the evidence in the weights was fitted by another version of duallgd; use that "
                 "version, or fit it anew with 'duallgd weights evidence'"
+            )
+        outputs = [bias.size for _, bias in layers]
+        inputs = [N_INPUTS, *outputs[:-1]]
+        expected = [((n, m), (n,)) for n, m in zip(outputs, inputs, strict=True)]
+        fits = [(weight.shape, bias.shape) for weight, bias in layers] == expected
+        known = (outputs[-1], log_prevalence.shape) == (len(SHIFTS), (FINGERPRINT_BITS,))
+        if not fits or not known:
+            raise WeightsError(
+                "the evidence in the weights is broken; fetch or copy the weights again"
             )
         return cls(log_prevalence, layers)
 

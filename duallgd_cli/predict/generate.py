@@ -18,9 +18,11 @@ from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
+from duallgd_cli.diffusion.jumps import parse_schedule
 from duallgd_cli.diffusion.sampler import Denoise, Samples, SamplingTask
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
@@ -205,16 +207,47 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    model, analogues = for_inference(checkpoint.build(), runtime), _analogues(checkpoint)
+    network, evidence, analogues, ranking = parts_of(checkpoint, path)
+    model = for_inference(network, runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, _evidence(checkpoint), analogues),
-        ranking=_ranking(checkpoint, path),
+        generator=ModelGenerator(model, runtime, evidence, analogues),
+        ranking=ranking,
         name=path.name,
         sha256=sha256(path),
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
         known=() if analogues is None else analogues.names,
+    )
+
+
+def parts_of(
+    checkpoint: Checkpoint, path: Path
+) -> tuple[DualLGD, EvidenceModel | None, Analogues | None, RankingModel]:
+    """All that predicting takes from a weights file, each part checked.
+
+    Args:
+        checkpoint: As read.
+        path: Of the file, for messages.
+
+    Raises:
+        WeightsError: A part is broken or does not fit the others.
+    """
+    process, bits = checkpoint.settings.diffusion, checkpoint.settings.encoder.fingerprint_bits
+    if bits != FINGERPRINT_BITS:
+        raise WeightsError(
+            f"weights {path} predict {bits} fingerprint bits, molecules have {FINGERPRINT_BITS}; "
+            "train with the default fingerprint_bits"
+        )
+    try:
+        parse_schedule(process.schedule, process.n_steps, 1)
+    except ConfigError as error:
+        raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
+    return (
+        checkpoint.build(),
+        _evidence(checkpoint),
+        _analogues(checkpoint),
+        _ranking(checkpoint, path),
     )
 
 

@@ -8,6 +8,7 @@ from tests.fuzz.commands import fuzz_command
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.kills import kill_and_resume
 from tests.fuzz.reading import fuzz_reading
+from tests.fuzz.weights import fuzz_weights
 
 
 @pytest.mark.parametrize("name", sound_files())
@@ -40,3 +41,13 @@ def test_broken_files_never_break_the_command(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
     assert len(kill_and_resume(2, "tests", tmp_path)) == 2
+
+
+@pytest.mark.slow
+def test_broken_weights_give_one_sentence_or_candidates(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    codes = fuzz_weights(40, "tests", tmp_path)
+
+    assert codes["verify 69"] > 10
+    assert codes["predict 0"] > 3

@@ -4,6 +4,7 @@ from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import MoleculeError
 
 
@@ -92,7 +93,7 @@ def test_fingerprints_are_the_set_morgan_bits(n_bits):
 def test_dense_fingerprints_have_one_row_a_molecule():
     dense = identity.fingerprints([mol("CCO"), mol("CCO"), mol("c1ccccc1")])
 
-    assert dense.shape == (3, identity.FINGERPRINT_BITS)
+    assert dense.shape == (3, FINGERPRINT_BITS)
     assert dense.dtype == np.bool_
     np.testing.assert_array_equal(dense[0], dense[1])
 

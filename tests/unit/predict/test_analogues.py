@@ -225,3 +225,30 @@ def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, c
 def test_a_share_that_leaves_none_from_pure_noise_is_refused(share):
     with pytest.raises(ConfigError, match="analogue_share must be 0 to below 1"):
         SamplingSettings(analogue_share=share)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("atom_counts", torch.zeros(4, 13, dtype=torch.uint8)),
+        ("atom_counts", torch.zeros(0, 13, dtype=torch.uint8)),
+        ("atom_counts", torch.tensor(3, dtype=torch.uint8)),
+        ("n_bonds", torch.full((4,), 200, dtype=torch.uint8)),
+        ("n_bits", torch.full((4,), -1, dtype=torch.int16)),
+        ("n_bits", torch.full((4,), 1.0)),
+        ("bits", torch.full((1,), 5000, dtype=torch.int16)),
+        ("inchikey", torch.full((4, 14), 200, dtype=torch.uint8)),
+    ],
+)
+def test_arrays_that_describe_no_molecules_are_refused(name, value):
+    with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
+        Analogues.of(known().tensors() | {name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("bond_pair", 99), ("bond_type", 5), ("bits", 4096)])
+def test_one_value_out_of_range_is_enough(name, value):
+    tensors = known().tensors()
+    tensors[name].reshape(-1)[-1] = value
+
+    with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
+        Analogues.of(tensors)

@@ -174,3 +174,21 @@ def test_evidence_of_other_features_is_refused_in_a_sentence():
 
     with pytest.raises(WeightsError, match=r"another version.*'duallgd weights evidence'"):
         EvidenceModel.of(arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log_prevalence", np.zeros(3, np.float32)),
+        ("hidden.0.bias", np.zeros(3, np.float32)),
+        ("hidden.2.weight", np.zeros((8, 3), np.float32)),
+        ("presence.weight", np.zeros((4, 8), np.float32)),
+        ("presence.bias", np.zeros((1, 11), np.float32)),
+        ("hidden.2.weight", np.float32(0)),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other_are_refused(name, value):
+    arrays = arrays_of(FragmentModel(N_INPUTS, len(SHIFTS), width=8))
+
+    with pytest.raises(WeightsError, match="the evidence in the weights is broken"):
+        EvidenceModel.of(arrays | {name: np.asarray(value)})
