@@ -1,0 +1,251 @@
+"""The report in a real browser, from file://, without the network."""
+
+import shutil
+
+import pytest
+
+from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.report.contents import ReportedRun
+from duallgd_cli.report.page import write_report
+from tests.cli.conftest import EXAMPLES
+from tests.cli.test_report import HOSTILE, hostile_mgf
+from tests.stub_model import stub_model
+
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+ARGUMENTS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=ARGUMENTS.split())
+        yield opened
+        opened.close()
+
+
+def reported(folder, spectra, formulas=None):
+    """The page of a run with a stand-in for the model, and what it should show."""
+    request = PredictRequest(
+        inputs=(str(spectra),), output=str(folder / "out.csv"), formulas=formulas
+    )
+    predict(request, stub_model())
+    write_report([folder / "out.csv"], folder / "out.html")
+    return folder / "out.html", list(ReportedRun([folder / "out.csv"]).features())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return reported(folder, EXAMPLES / "spectra.mgf", EXAMPLES / "formulas.csv")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
+    return reported(folder, folder / "bad.mgf")
+
+
+class Visit:
+    """An open page, with what it complained of and asked for."""
+
+    def __init__(self, browser, file, **options):
+        self.context = browser.new_context(viewport={"width": 1400, "height": 950}, **options)
+        self.page = self.context.new_page()
+        self.complaints, self.asked = [], []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.complaints.append("dialog"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(file.as_uri())
+        self.page.wait_for_selector("#detail .feature")
+
+    def column(self, name):
+        return [
+            cell.inner_text()
+            for cell in self.page.query_selector_all(f"#body tr:visible td.{name}")
+        ]
+
+    def text(self, selector):
+        return self.page.inner_text(selector)
+
+
+@pytest.fixture
+def visit(browser, made):
+    opened = Visit(browser, made[0])
+    yield opened
+    opened.context.close()
+    assert opened.complaints == []
+    assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_it_loads_and_shows_every_feature_and_the_first_in_full(visit, made):
+    _, features = made
+
+    assert visit.column("id") == [feature["id"] for feature in features]
+    assert "11 of 11 features with candidates" in visit.text("#summary")
+    assert visit.text("#detail h2") == "Feature 1"
+    assert len(visit.page.query_selector_all(".card")) == len(features[0]["candidates"])
+    assert len(visit.asked) == 1
+
+
+def test_columns_sort_both_ways(visit, made):
+    by_mass = sorted(feature["mz"] for feature in made[1])
+
+    visit.page.click("#head th.mz button")
+    assert [float(text) for text in visit.column("mz")] == [round(mz, 4) for mz in by_mass]
+    visit.page.click("#head th.mz button")
+    assert [float(text) for text in visit.column("mz")] == [round(mz, 4) for mz in by_mass[::-1]]
+    assert visit.page.get_attribute("#head th.mz", "aria-sort") == "descending"
+
+
+def test_text_mass_confidence_and_status_filter(visit, made):
+    _, features = made
+    page = visit.page
+
+    page.fill("#text", "C8H10N4O2")
+    assert visit.column("id") == ["1"]
+    assert visit.text("#count") == "1 of 11 features"
+    page.click("#filters button[type=reset]")
+    page.wait_for_function("document.getElementById('count').textContent === '11 features'")
+    page.fill("#low", "200")
+    page.fill("#high", "300")
+    assert visit.column("id") == [f["id"] for f in features if 200 <= f["mz"] <= 300]
+    page.fill("#low", "")
+    page.fill("#high", "")
+    best = sorted(feature["candidates"][0]["confidence"] for feature in features)
+    page.fill("#least", "0.05")
+    assert len(visit.column("id")) == sum(confidence >= 0.05 for confidence in best)
+    page.fill("#least", "0")
+    page.select_option("#status", "ok")
+    assert len(visit.column("id")) == 11
+
+
+def test_pointing_at_a_candidate_marks_the_peaks_that_it_explains(visit, made):
+    feature = made[1][0]
+    candidate = feature["candidates"][0]
+    explained = feature["hypotheses"][candidate["hypothesis"]]["explained"]
+    expected = {tuple(explained[row][:2]) for row, _ in candidate["explains"]}
+
+    visit.page.hover(".card .drawing")
+
+    assert len(visit.page.query_selector_all(".peak.by")) == len(expected)
+    visit.page.mouse.move(3, 3)
+    assert visit.page.query_selector(".asking") is None
+
+
+def test_pointing_at_a_peak_tells_its_formula_and_marks_the_atoms(visit, made):
+    feature = made[1][0]
+    page = visit.page
+    # The molecular ion: all atoms of every candidate.
+    stick = max(
+        page.query_selector_all(".peak.explained"), key=lambda one: one.bounding_box()["x"]
+    ).bounding_box()
+
+    page.mouse.move(stick["x"] + 1, stick["y"] + stick["height"] / 2)
+
+    assert "C8H11N4O2" in visit.text("#hint").replace("\n", "")
+    assert "ppm" in visit.text("#hint")
+    assert "the whole ion" in visit.text("#hint")
+    marked = len(page.query_selector_all(".card:first-child .marks circle"))
+    assert marked == len(feature["candidates"][0]["drawing"]["atoms"])
+    page.mouse.move(3, 3)
+    assert not page.is_visible("#hint")
+    assert page.query_selector(".marks circle") is None
+
+
+def ticks(page):
+    texts = [node.text_content() for node in page.query_selector_all(".axes text")]
+    return [float(text) for text in texts if text.replace(".", "").isdigit()]
+
+
+def test_the_spectrum_zooms_by_button_pointer_and_key(visit):
+    page = visit.page
+    whole = ticks(page)
+
+    page.click("[aria-label='Zoom in']")
+    nearer = ticks(page)
+    assert max(nearer) - min(nearer) < max(whole) - min(whole)
+    page.click("[aria-label='Show the whole spectrum']")
+    assert ticks(page) == whole
+
+    box = page.query_selector(".spectrum").bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 110)
+    page.mouse.up()
+    drawn = ticks(page)
+    assert max(drawn) - min(drawn) < (max(whole) - min(whole)) / 2
+    page.focus(".spectrum")
+    page.keyboard.press("0")
+    assert ticks(page) == whole
+
+
+def test_the_keyboard_is_enough(visit):
+    page = visit.page
+
+    page.keyboard.press("j")
+    page.wait_for_function("document.querySelector('#detail h2').textContent === 'Feature 2'")
+    page.keyboard.press("k")
+    page.wait_for_function("document.querySelector('#detail h2').textContent === 'Feature 1'")
+    page.keyboard.press("/")
+    page.keyboard.type("C11H12N2O2")
+    assert visit.column("id") == ["2"]
+    page.keyboard.press("Escape")
+    page.focus(".spectrum")
+    page.keyboard.press("ArrowRight")
+    assert "ppm" in visit.text("#hint")
+
+
+def test_it_follows_light_and_dark_and_a_choice_is_kept(browser, made):
+    shades = {}
+    for scheme in ("light", "dark"):
+        opened = Visit(browser, made[0], color_scheme=scheme)
+        shades[scheme] = opened.page.evaluate(
+            "getComputedStyle(document.body.parentNode).backgroundColor"
+        )
+        opened.page.click("#theme")
+        after = opened.page.evaluate("getComputedStyle(document.body.parentNode).backgroundColor")
+        assert after != shades[scheme]
+        opened.context.close()
+
+    assert shades["light"] != shades["dark"]
+
+
+def test_in_print_there_are_results_and_no_buttons(visit):
+    visit.page.emulate_media(media="print")
+
+    assert not visit.page.is_visible("#filters")
+    assert not visit.page.is_visible("#theme")
+    assert visit.page.is_visible("#table")
+    assert visit.page.is_visible(".card")
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(visit):
+    visit.page.set_viewport_size({"width": 390, "height": 800})
+    visit.page.wait_for_timeout(100)
+
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):
+    opened = Visit(browser, hostile[0])
+    page = opened.page
+    page.keyboard.press("j")
+    page.wait_for_timeout(300)
+
+    assert opened.complaints == []
+    assert opened.asked == [hostile[0].as_uri()]
+    assert page.query_selector("img, iframe, object, embed, base, form[action]") is None
+    assert "<img src=x onerror=alert(2)>" in page.inner_text("#body")
+    assert page.evaluate("document.querySelectorAll('script').length") == 5
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1400
+    opened.context.close()
