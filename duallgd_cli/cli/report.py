@@ -37,6 +37,9 @@ def report(
             help="HTML file to write. By default the output's name with .html at its end.",
         ),
     ] = None,
+    top_k: Annotated[
+        int, typer.Option(min=1, help="Candidates shown per feature, if the run wrote as many.")
+    ] = 10,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a page that shows spectra, explained peaks and candidates of a finished run.
@@ -49,7 +52,7 @@ def report(
     from duallgd_cli.report.page import write_report
 
     display.configure_logging(quiet, json_log=False)
-    say(write_report(runs, output or beside(runs[0])))
+    say(write_report(runs, output or beside(runs[0]), top_k))
 
 
 def beside(run: Path) -> Path:

@@ -71,11 +71,12 @@ class _Peaks:
 class ReportedRun:
     """A finished run, feature by feature, as plain values."""
 
-    def __init__(self, names: Sequence[Path]) -> None:
+    def __init__(self, names: Sequence[Path], top_k: int = 10) -> None:
         """Open the journals of a run.
 
         Args:
             names: Outputs that have journals beside them, or journals.
+            top_k: Candidates shown of each feature; no more than the run wrote.
 
         Raises:
             UsageError: A journal is missing, unfinished, or of another run.
@@ -85,7 +86,7 @@ class ReportedRun:
         self._output = names[0]
         self._header = self._run.header
         self._ranking = config.parse(RankingModel, self._header.model["ranking"])
-        self._top_k = int(self._header.settings["top_k"])
+        self._top_k = min(top_k, int(self._header.settings["top_k"]))
         self.missing_inputs: list[str] = []
 
     def about(self) -> dict[str, Any]:

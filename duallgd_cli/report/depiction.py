@@ -18,10 +18,10 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.errors import MoleculeError
 
-_PATH: Final = re.compile(r"<path\b(?P<inside>[^>]*)/>")
-_SHAPE: Final = re.compile(r"\bd='([^']*)'")
-_STROKE: Final = re.compile(r"stroke:#([0-9A-Fa-f]{6})")
-_FILL: Final = re.compile(r"\bfill='#([0-9A-Fa-f]{6})'")
+_PATH: Final = re.compile(
+    r"<path\b[^>]*?\bd='(?P<shape>[^']*)'\s*"
+    r"(?:style='[^'>]*stroke:#(?P<stroke>\w{6})|fill='#(?P<fill>\w{6})')"
+)
 _BOX: Final = re.compile(r"viewBox='0 0 (\d+) (\d+)'")
 _MOST_CORES: Final = 12
 
@@ -131,15 +131,13 @@ def _drawn(mol: Mol) -> dict[str, Any]:
     places = [canvas.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
     return {
         "box": [int(box[1]), int(box[2])] if box else [100, 100],
-        "paths": [_path(match["inside"]) for match in _PATH.finditer(text)],
+        "paths": [_path(match) for match in _PATH.finditer(text)],
         "atoms": np.round([[at.x, at.y] for at in places], 1).tolist(),
         "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
     }
 
 
-def _path(inside: str) -> list[str]:
+def _path(match: re.Match[str]) -> list[str]:
     """Class and shape: ``s`` is a line, ``f`` is filled, and the colour names the element."""
-    shape, stroke, fill = _SHAPE.search(inside), _STROKE.search(inside), _FILL.search(inside)
-    found = fill or stroke
-    colour = found[1].upper() if found else "000000"
-    return [f"{'f' if fill else 's'} c{colour}", shape[1] if shape else ""]
+    colour = (match["fill"] or match["stroke"]).upper()
+    return [f"{'f' if match['fill'] else 's'} c{colour}", match["shape"]]

@@ -39,18 +39,19 @@ class ReportSummary:
     missing_inputs: tuple[str, ...]
 
 
-def write_report(names: list[Path], output: Path) -> ReportSummary:
+def write_report(names: list[Path], output: Path, top_k: int = 10) -> ReportSummary:
     """Write the report of a finished run.
 
     Args:
         names: Its output (the journal lies beside it), or journals of all its shards.
         output: HTML file to write, whole or not at all.
+        top_k: Candidates shown of each feature.
 
     Raises:
         UsageError: There is no finished journal, or the file cannot be written.
     """
     check_writable(str(output))
-    run = ReportedRun(names)
+    run = ReportedRun(names, top_k)
     table = _Table()
     values = {
         "about": run.about,
