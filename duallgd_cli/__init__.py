@@ -6,9 +6,22 @@ From Python: ``from duallgd_cli import load, predict_spectra``; see `duallgd_cli
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.api import load, predict_spectra
+    from duallgd_cli.predict.api import (
+        PredictSettings,
+        iter_predictions,
+        load,
+        predict_spectra,
+        to_dataframe,
+    )
 
-__all__ = ["__version__", "load", "predict_spectra"]
+__all__ = [
+    "PredictSettings",
+    "__version__",
+    "iter_predictions",
+    "load",
+    "predict_spectra",
+    "to_dataframe",
+]
 __version__ = "0.1.0"
 
 

@@ -45,6 +45,17 @@ COLUMNS: Final = (
     "collision_energy",
     "warnings",
 )
+NUMBERS: Final = (
+    "index",
+    "precursor_mz",
+    "rank",
+    "score",
+    "confidence",
+    "samples",
+    "log_likelihood",
+    "confidence_top10",
+    "rt_seconds",
+)
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
 

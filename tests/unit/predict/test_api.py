@@ -1,17 +1,19 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import duallgd_cli
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.api import iter_predictions, predict_spectra, to_dataframe
 from duallgd_cli.predict.finished import FinishedRun
 from duallgd_cli.predict.outputs import predictions
 from duallgd_cli.predict.predict import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.writers import table
 from duallgd_cli.spectra.reading import read
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -71,6 +73,81 @@ def test_the_callers_mistakes_are_errors(spectra, tmp_path):
 
 def test_no_spectra_give_no_predictions():
     assert predict_spectra(stub_model(), []) == []
+
+
+def test_settings_may_be_given_by_name(spectra):
+    named = predict_spectra(stub_model(), spectra, samples=4, steps=1)
+
+    assert [untimed(one) for one in named] == [
+        untimed(one) for one in predict_spectra(stub_model(), spectra, SETTINGS)
+    ]
+    assert predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)[0].candidates[1:] == ()
+    with pytest.raises(UsageError, match="unknown setting sample; did you mean sampl"):
+        predict_spectra(stub_model(), spectra, sample=4)
+
+
+def test_predictions_come_as_soon_as_they_are_there(spectra):
+    drawn = []
+    model = stub_model()
+    generate = model.generator.generate
+    model.generator.generate = lambda *given: (drawn.append(1), generate(*given))[1]
+    in_memory = [one for one in read(spectra) if one.ms_level == 2]
+
+    coming = iter_predictions(model, in_memory * 2, SETTINGS, group_by="none")
+
+    assert next(coming).status == "ok"
+    assert len(drawn) == 1
+
+
+def plain(spectrum):
+    return {
+        "mz": spectrum.mz,
+        "intensity": list(spectrum.intensity),
+        "precursor_mz": spectrum.precursor_mz,
+        "formula": spectrum.formula_text,
+        "adduct": "[M+H]+",
+    }
+
+
+def test_dictionaries_and_spectra_of_matchms_are_taken(spectra):
+    ours = next(iter(read(spectra)))
+    metadata = {name: value for name, value in plain(ours).items() if name != "mz"}
+    theirs = SimpleNamespace(
+        metadata=metadata, peaks=SimpleNamespace(mz=ours.mz, intensities=ours.intensity)
+    )
+
+    expected, *found = predict_spectra(stub_model(), [ours, plain(ours), theirs], SETTINGS)
+
+    assert expected.status == "ok"
+    assert [one.candidates for one in found] == [expected.candidates] * 2
+
+
+@pytest.mark.slow
+def test_a_real_spectrum_of_matchms_is_taken(spectra):
+    import matchms
+
+    ours = next(iter(read(spectra)))
+    metadata = {name: value for name, value in plain(ours).items() if name[:2] not in ("mz", "in")}
+
+    theirs = matchms.Spectrum(ours.mz, ours.intensity, metadata)
+    found = predict_spectra(stub_model(), [ours, theirs], SETTINGS)
+
+    assert found[0].candidates == found[1].candidates
+
+
+@pytest.mark.parametrize("wrong", [7, {"mz": [1.0]}, {"mz": [1.0], "intensity": []}])
+def test_what_is_no_spectrum_is_a_usage_error(wrong):
+    with pytest.raises(UsageError, match=r"item 0 .* is no spectrum; give matchms"):
+        predict_spectra(stub_model(), [wrong], SETTINGS)
+
+
+def test_a_table_has_the_columns_of_the_output_and_numbers(spectra):
+    pytest.importorskip("pandas")
+    frame = to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS))
+
+    assert list(frame.columns) == list(table.COLUMNS)
+    assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
+    assert frame["smiles"].iloc[0]
 
 
 def test_importing_the_package_loads_nothing_heavy():
