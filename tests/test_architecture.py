@@ -12,7 +12,7 @@ import duallgd_cli
 PACKAGE = Path(duallgd_cli.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
-MAX_LINES = 400
+MAX_LINES = 500
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a
 # top-level module.
@@ -148,7 +148,7 @@ def test_a_library_is_imported_only_where_it_belongs(library):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_at_most_400_lines(name):
+def test_a_file_is_at_most_500_lines(name):
     lines = (PACKAGE / name).read_text(encoding="utf-8").count("\n")
 
     assert lines <= MAX_LINES

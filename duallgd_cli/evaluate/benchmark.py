@@ -38,10 +38,9 @@ from duallgd_cli.evaluate.run import (
 from duallgd_cli.evaluate.scoring import Scorer
 from duallgd_cli.evaluate.suites.suite import Suite, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import Predicted, Truth
-from duallgd_cli.predict.finished import FinishedRun
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs
-from duallgd_cli.predict.journal import few
+from duallgd_cli.predict.journal import FinishedRun, few
 from duallgd_cli.predict.outputs import merge
 from duallgd_cli.predict.predict import predict, run_header
 from duallgd_cli.predict.progress import Progress

@@ -11,7 +11,8 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.accuracy import Extra
 from duallgd_cli.evaluate.overlap import Training, check_leakage
 from duallgd_cli.evaluate.run import Known, ScoreRequest
-from duallgd_cli.predict.finished import ENDING, FinishedRun, journals_of
+from duallgd_cli.predict.journal import ENDING, FinishedRun
+from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.outputs import predictions as predictions_of
 from duallgd_cli.predict.outputs import record_path
 from duallgd_cli.predict.prediction import Prediction
@@ -68,11 +69,9 @@ def run_beside(output: Path) -> FinishedRun | None:
     None if there is none, as for the predictions of others.
     """
     try:
-        run = FinishedRun(journals_of([output]))
-        run.require_whole()
+        return read_journals([output])
     except UsageError:
         return None
-    return run
 
 
 def finished_shards(output: Path) -> list[Path]:
@@ -84,7 +83,7 @@ def finished_shards(output: Path) -> list[Path]:
     found = sorted(output.parent.glob(f"*{ENDING}"))
     shards = [path for path in found if path.name.startswith(f"{output.name}.shard-")]
     if shards:
-        FinishedRun(shards).require_whole()
+        read_journals(shards)
     return shards
 
 

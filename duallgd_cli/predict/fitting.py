@@ -22,7 +22,7 @@ from duallgd_cli.predict.calibration import (
     fit,
     scored_case,
 )
-from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel
 

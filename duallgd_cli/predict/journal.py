@@ -10,17 +10,16 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from duallgd_cli.config import flatten
-from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.prediction import Case
-from duallgd_cli.predict.records import decode, encode, member_values, outcome_values
+from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.predict.prediction import Case, case_of, plain_values
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
+ENDING: Final = ".journal.jsonl"
 _MARK: Final = b'{"duallgd_journal":'
 _SYNC_EVERY_S: Final = 0.5
 _WHOLE: Final = "1/1"
@@ -181,17 +181,8 @@ class Journal:
 
     def append(self, case: Case, hypothesis: int, of: int) -> None:
         """Add the one outcome of `case`, that of hypothesis number `hypothesis` of `of`, from 0."""
-        (outcome,) = case.outcomes
-        # The spectra are named once, by the first line of their case.
-        members = case.members if hypothesis == 0 else ()
-        values = {
-            "case": case.number,
-            "hypothesis": hypothesis,
-            "of": of,
-            "members": [member_values(member) for member in members],
-            "outcome": outcome_values(outcome),
-        }
-        self._contents.lines.setdefault(case.number, {})[hypothesis] = self._write(values)
+        offset = self._write(plain_values(case, hypothesis, of))
+        self._contents.lines.setdefault(case.number, {})[hypothesis] = offset
         self._contents.hypotheses[case.number] = of
 
     def finish(self, totals: Mapping[str, int]) -> None:
@@ -228,7 +219,7 @@ class Journal:
         self.close()
 
     def _write(self, values: Mapping[str, Any]) -> int:
-        line = encode(values)
+        line = _encode(values)
         with self._disk():
             offset = self._file.tell()
             self._file.write(line)
@@ -260,7 +251,7 @@ def scan(path: Path) -> Contents:
             raise UsageError(f"{path} is not a duallgd journal; name another file")
         file.seek(0)
         for line in file:
-            values = decode(line)
+            values = _decode(line)
             if values is None:
                 contents.is_damaged = bool(file.read(1))
                 break
@@ -346,3 +337,163 @@ def _lock(file: "BufferedRandom") -> None:
         raise
     except OSError as error:
         logger.debug("no locks on this file system: %s", error)
+
+
+class FinishedRun:
+    """The cases of a run, read when asked for; memory holds a few numbers per spectrum."""
+
+    def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
+        """Open the journals of a run.
+
+        Args:
+            paths: Of its journals.
+            partial: Take what is finished in unfinished journals.
+
+        Raises:
+            UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
+        """
+        self._paths = tuple(paths)
+        contents = [_finished(path, partial) for path in self._paths]
+        self.header = _common_header(self._paths, contents)
+        self._shards = [journal.header.shard for journal in contents if journal.header]
+        self.totals = dict(contents[0].end or {})
+        self._where = {
+            case: (place, [lines[hypothesis] for hypothesis in sorted(lines)])
+            for place, journal in enumerate(contents)
+            for case, lines in journal.lines.items()
+            if len(lines) == journal.hypotheses[case]
+        }
+        self._sources = [
+            source for journal in contents for source in journal.sources if source[2] in self._where
+        ]
+
+    def require_whole(self) -> None:
+        """Make sure that these are all shards of the run.
+
+        Raises:
+            UsageError: A shard is absent or given twice.
+        """
+        count = int(self.header.shard.partition("/")[2])
+        for shard in (f"{number}/{count}" for number in range(1, count + 1)):
+            if self._shards.count(shard) != 1:
+                found = "given twice" if shard in self._shards else "absent"
+                raise UsageError(f"these journals are not one whole run: shard {shard} is {found}")
+
+    def in_input_order(self) -> Iterator[tuple[Case, int]]:
+        """Every spectrum as its case and its place among the case's members, as they were read."""
+        rank = {entry["name"]: place for place, entry in enumerate(self.header.inputs)}
+        ordered = sorted((rank[name], index, case, at) for name, index, case, at in self._sources)
+        latest: Case | None = None
+        for _, _, number, at in ordered:
+            if latest is None or latest.number != number:
+                latest = self.case(number)
+            yield latest, at
+
+    def case(self, number: int) -> Case:
+        """Read one case from the disk.
+
+        Raises:
+            UnreadableError: Its fields are those of another version, or the file changed.
+        """
+        place, offsets = self._where[number]
+        lines = []
+        with self._paths[place].open("rb") as file:
+            for offset in offsets:
+                file.seek(offset)
+                lines.append(_decode(file.readline()))
+        try:
+            return case_of([line or {} for line in lines])
+        except (KeyError, TypeError):
+            raise UnreadableError(
+                f"{self._paths[place]} was written by another version of duallgd, or changed while "
+                "it was read; use that version, or predict again"
+            ) from None
+
+
+def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
+    """All that a run computed: header, totals, and every feature with its spectra and outcomes.
+
+    A `Case` holds what ranking and outputs are made from: the structures of each hypothesis with
+    their counts and scores, the explained peaks, what became of the samples, and messages.
+
+    Args:
+        names: Journals, or outputs that have journals beside them; all shards of one run.
+        partial: Take what is finished, whatever is missing or still going on.
+
+    Raises:
+        UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
+    """
+    run = FinishedRun(journals_of(names), partial=partial)
+    if not partial:
+        run.require_whole()
+    return run
+
+
+def journals_of(names: Sequence[Path]) -> list[Path]:
+    """The journals meant by names of journals or of outputs; ``out.csv`` means all its shards.
+
+    Raises:
+        UsageError: Nothing of that name has a journal.
+    """
+    found: list[Path] = []
+    for name in names:
+        if name.name.endswith(ENDING):
+            found.append(name)
+            continue
+        shards = sorted(
+            path
+            for path in name.parent.glob(f"*{ENDING}")
+            if path.name.startswith(f"{name.name}.shard-") or path.name == name.name + ENDING
+        )
+        if not shards:
+            raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
+        found += shards
+    return list(dict.fromkeys(found))
+
+
+def _finished(path: Path, partial: bool) -> Contents:
+    if not path.is_file():
+        raise UsageError(f"there is no journal {path}; run that shard first")
+    contents = scan(path)
+    if contents.header is None or (contents.is_damaged and not partial):
+        raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
+    if contents.end is None and not partial:
+        raise UsageError(
+            f"the run of {path} (shard {contents.header.shard}) is not finished, "
+            f"{len(contents.lines)} features so far; run it again with --resume, or merge with "
+            "--partial"
+        )
+    return contents
+
+
+def _common_header(paths: Sequence[Path], contents: Sequence[Contents]) -> Header:
+    headers = [journal.header for journal in contents if journal.header is not None]
+    if not headers:
+        raise UsageError("no journals to join; name the files that sharded runs wrote")
+    first = headers[0]
+    for path, header in zip(paths, headers, strict=True):
+        changed = first.differences(replace(header, shard=first.shard))
+        if changed:
+            raise UsageError(f"{paths[0]} and {path} are of different runs: {few(changed)}")
+    return first
+
+
+def _encode(values: Mapping[str, Any]) -> bytes:
+    """One line of JSON in ASCII, line break included; equal values give equal bytes.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """The object of a line, or None where the line is torn or damaged."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) else None

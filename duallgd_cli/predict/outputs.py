@@ -11,7 +11,7 @@ from typing import Any
 from duallgd_cli import config
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.about import versions
-from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.predict.prediction import OK, Case, Prediction
 from duallgd_cli.predict.presenting import predictions_of
 from duallgd_cli.predict.ranking import RankingModel
@@ -105,9 +105,7 @@ def merge(
     """
     kind = resolve_format(output, format_name)
     check_writable(output)
-    run = FinishedRun(journals_of(names), partial=partial)
-    if not partial:
-        run.require_whole()
+    run = read(names, partial=partial)
     tally = Tally()
     write(tally.watch(run), output, kind, rows)
     summary = RunSummary(

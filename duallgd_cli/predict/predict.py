@@ -15,10 +15,9 @@ from typing import Any
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.finished import ENDING, FinishedRun
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
-from duallgd_cli.predict.journal import Header, Journal
+from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal
 from duallgd_cli.predict.outputs import RunSummary, Tally, record_path, write_record
 from duallgd_cli.predict.pipeline import Task, start, tasks_of
 from duallgd_cli.predict.prediction import Outcome

@@ -1,7 +1,8 @@
 """What comes out of a prediction, before ranking (`Outcome`) and after it (`Prediction`)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any
 
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.fields import name_of, retention_time_s
@@ -279,6 +280,54 @@ class Prediction:
     def indices(self) -> tuple[int, ...]:
         """Places in the file of the spectra read together, this one included."""
         return tuple(source.index for source in self.group)
+
+
+def plain_values(case: Case, hypothesis: int, of: int) -> dict[str, Any]:
+    """A case with one outcome, that of hypothesis number `hypothesis` of `of`, as plain values.
+
+    The spectra are named once, with the first hypothesis. The two long lists go without field
+    names, which would be most of a journal.
+    """
+    (outcome,) = case.outcomes
+    return {
+        "case": case.number,
+        "hypothesis": hypothesis,
+        "of": of,
+        "members": [
+            {**asdict(member), "source": [member.source.file, member.source.index]}
+            for member in (case.members if hypothesis == 0 else ())
+        ],
+        "outcome": {
+            **asdict(outcome),
+            "structures": [astuple(structure) for structure in outcome.structures],
+            "peaks": [astuple(peak) for peak in outcome.peaks],
+        },
+    }
+
+
+def case_of(lines: Sequence[Mapping[str, Any]]) -> Case:
+    """The case whose hypotheses `plain_values` wrote, in order.
+
+    Raises:
+        KeyError: A field is absent.
+        TypeError: A field is unknown.
+    """
+    members = (
+        Member(**{**values, "source": Source(*values["source"])}) for values in lines[0]["members"]
+    )
+    outcomes = (
+        Outcome(
+            **{
+                **values,
+                "structures": tuple(Structure(*row) for row in values["structures"]),
+                "peaks": tuple(ExplainedPeak(*row) for row in values["peaks"]),
+                "tallies": Tallies(**values["tallies"]),
+                "notes": tuple(values["notes"]),
+            }
+        )
+        for values in (line["outcome"] for line in lines)
+    )
+    return Case(lines[0]["case"], tuple(members), tuple(outcomes))
 
 
 def sentences(*parts: str) -> str:

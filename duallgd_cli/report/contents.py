@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict import journal
 from duallgd_cli.predict.outputs import record_path
 from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction
 from duallgd_cli.predict.presenting import predictions_of
@@ -81,8 +81,7 @@ class ReportedRun:
         Raises:
             UsageError: A journal is missing, unfinished, or of another run.
         """
-        self._run = FinishedRun(journals_of(names))
-        self._run.require_whole()
+        self._run = journal.read(names)
         self._output = names[0]
         self._header = self._run.header
         self._ranking = config.parse(RankingModel, self._header.model["ranking"])
