@@ -18,7 +18,7 @@ from duallgd_cli.evaluate.molecules import NETWORK_BITS, network_fingerprint
 from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
 
 OUTPUT: Final = "true_fingerprint.csv"

@@ -22,7 +22,7 @@ from duallgd_cli.bench.speed import floors, machine, measure
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generate import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.progress import Silent
+from duallgd_cli.predict.run import Silent
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 
@@ -241,7 +241,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:
     """The predict use case into a folder that is thrown away."""
-    from duallgd_cli.predict.predict import predict
+    from duallgd_cli.predict.run import predict
 
     with tempfile.TemporaryDirectory(prefix="duallgd-") as name:
         folder = Path(name)

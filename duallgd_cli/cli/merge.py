@@ -57,9 +57,9 @@ def merge(
     result is the same, byte for byte, as that of one run without shards.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.predict import outputs
+    from duallgd_cli.predict.output import merge as join
 
     display.configure_logging(quiet, json_log=False)
     shown = options.rows_of(rows)
-    summary = outputs.merge(runs, output, format or "", shown, partial=partial)
+    summary = join(runs, output, format or "", shown, partial=partial)
     running.report(summary, strict)

@@ -157,7 +157,7 @@ def predict(
     with running.loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict.inputs import count_spectra
-        from duallgd_cli.predict.predict import predict as predict_files
+        from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
         from duallgd_cli.predict.workers import default_count
         from duallgd_cli.runtime import Runtime

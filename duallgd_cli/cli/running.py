@@ -14,7 +14,7 @@ import typer
 from duallgd_cli.errors import InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.outputs import RunSummary
+    from duallgd_cli.predict.output import RunSummary
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from duallgd_cli.evaluate.suites.analogue import LIBRARY_FOLD, library, nearest
 from duallgd_cli.evaluate.suites.suite import Suite
 from duallgd_cli.evaluate.tables import Predicted, Truth, id_column, read_predictions
 from duallgd_cli.predict.generation import Generated, LoadedModel
-from duallgd_cli.predict.predict import predict
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
 
 RANDOM: Final = "random formula-exact graphs"

@@ -41,9 +41,8 @@ from duallgd_cli.evaluate.tables import Predicted, Truth
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs
 from duallgd_cli.predict.journal import FinishedRun, few
-from duallgd_cli.predict.outputs import merge
-from duallgd_cli.predict.predict import predict, run_header
-from duallgd_cli.predict.progress import Progress
+from duallgd_cli.predict.output import merge
+from duallgd_cli.predict.run import Progress, predict, run_header
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
 
 ORACLE_TOP: Final = 100

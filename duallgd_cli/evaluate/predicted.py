@@ -13,8 +13,8 @@ from duallgd_cli.evaluate.overlap import Training, check_leakage
 from duallgd_cli.evaluate.run import Known, ScoreRequest
 from duallgd_cli.predict.journal import ENDING, FinishedRun
 from duallgd_cli.predict.journal import read as read_journals
-from duallgd_cli.predict.outputs import predictions as predictions_of
-from duallgd_cli.predict.outputs import record_path
+from duallgd_cli.predict.output import predictions as predictions_of
+from duallgd_cli.predict.output import record_path
 from duallgd_cli.predict.prediction import Prediction
 
 

@@ -12,7 +12,7 @@ from duallgd_cli.evaluate.report import tsv, write_results
 from duallgd_cli.evaluate.run import Advance, Evaluated, make_folder, no_progress
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.progress import Progress
+from duallgd_cli.predict.run import Progress
 
 SETTINGS: Final = ("steps", "samples")
 SWEEP: Final = "sweep.tsv"

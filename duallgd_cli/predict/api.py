@@ -22,13 +22,13 @@ from duallgd_cli import config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs
+from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pipeline import start, tasks_of
-from duallgd_cli.predict.predict import formula_source_of
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.presenting import predictions_of
+from duallgd_cli.predict.run import formula_source_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.predict.workers import Workers
-from duallgd_cli.predict.writers import table
+from duallgd_cli.predict.writers import COLUMNS, NUMBERS, rows
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.reading import Unreadable
@@ -132,9 +132,9 @@ def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
         import pandas as pd
     except ImportError:
         raise UsageError("a table needs pandas; pip install pandas") from None
-    cells = [row for prediction in predictions for row in table.rows(prediction)]
-    frame = pd.DataFrame(cells, columns=list(table.COLUMNS))
-    for column in table.NUMBERS:
+    cells = [row for prediction in predictions for row in rows(prediction)]
+    frame = pd.DataFrame(cells, columns=list(COLUMNS))
+    for column in NUMBERS:
         frame[column] = pd.to_numeric(frame[column])
     return frame
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from duallgd_cli import config
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
-from duallgd_cli.predict.outputs import record_path
+from duallgd_cli.predict.output import predictions_of, record_path
 from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction
-from duallgd_cli.predict.presenting import predictions_of
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.report.page import write_report

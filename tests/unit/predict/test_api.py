@@ -10,10 +10,10 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import iter_predictions, predict_spectra, to_dataframe
 from duallgd_cli.predict.journal import FinishedRun
-from duallgd_cli.predict.outputs import predictions
-from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.output import predictions
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.predict.writers import table
+from duallgd_cli.predict.writers import COLUMNS
 from duallgd_cli.spectra.reading import read
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -145,7 +145,7 @@ def test_a_table_has_the_columns_of_the_output_and_numbers(spectra):
     pytest.importorskip("pandas")
     frame = to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS))
 
-    assert list(frame.columns) == list(table.COLUMNS)
+    assert list(frame.columns) == list(COLUMNS)
     assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
     assert frame["smiles"].iloc[0]
 

@@ -9,8 +9,8 @@ from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.fitting import fit_weights_file
-from duallgd_cli.predict.predict import predict
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.made_training import small_model

@@ -18,9 +18,8 @@ from duallgd_cli.errors import (
     UsageError,
 )
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
-from duallgd_cli.predict.predict import predict
-from duallgd_cli.predict.progress import Silent
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.run import Silent, predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import StubGenerator, stub_model

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.stages import add, each, stage, watched
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import request

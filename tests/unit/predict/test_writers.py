@@ -18,7 +18,6 @@ from duallgd_cli.predict.prediction import (
     Tallies,
     sentences,
 )
-from duallgd_cli.predict.writers import table
 from duallgd_cli.spectra.types import Source
 
 HEADER = (
@@ -369,4 +368,4 @@ def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
 
 def test_every_column_has_a_cell_in_every_row():
     for one in (FAILED, prediction(candidate())):
-        assert all(len(row) == len(table.COLUMNS) for row in table.rows(one))
+        assert all(len(row) == len(writers.COLUMNS) for row in writers.rows(one))

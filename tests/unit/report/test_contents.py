@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.predict import predict
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from tests.stub_model import stub_model

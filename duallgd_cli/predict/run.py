@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
@@ -18,10 +18,9 @@ from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
 from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal
-from duallgd_cli.predict.outputs import RunSummary, Tally, record_path, write_record
+from duallgd_cli.predict.output import RunSummary, Tally, record_path, write_record
 from duallgd_cli.predict.pipeline import Task, start, tasks_of
-from duallgd_cli.predict.prediction import Outcome
-from duallgd_cli.predict.progress import Progress, Silent
+from duallgd_cli.predict.prediction import Case, Outcome
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import check_writable, resolve_format, write
@@ -31,13 +30,47 @@ from duallgd_cli.spectra.reading import Unreadable
 logger = logging.getLogger(__name__)
 
 
+class Progress(Protocol):
+    """Told about a run as it goes; what it does with that is its own business."""
+
+    def started(self, description: str) -> None:
+        """Work on a stage begins, such as ``predicting`` or ``writing``."""
+        ...
+
+    def finished(self, case: Case, n_spectra: int) -> None:
+        """One hypothesis of a feature is in the journal.
+
+        Args:
+            case: The feature with this outcome alone.
+            n_spectra: Spectra newly accounted for by it; 0 for further hypotheses.
+        """
+        ...
+
+    def skipped(self, n_spectra: int) -> None:
+        """A feature with this many spectra was found finished in the journal."""
+        ...
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def started(self, description: str) -> None:
+        """Do nothing."""
+
+    def finished(self, case: Case, n_spectra: int) -> None:
+        """Do nothing."""
+
+    def skipped(self, n_spectra: int) -> None:
+        """Do nothing."""
+
+
 def predict(
     request: PredictRequest, model: LoadedModel, progress: Progress | None = None
 ) -> RunSummary:
     """Predict structures for every MS2 spectrum of the inputs.
 
     Finished spectra are kept in a journal as they come; the output is written from it at the end,
-    whole or not at all. A shard writes no output: `outputs.merge` joins the journals of all.
+    whole or not at all. A shard writes no output: `output.merge` joins the journals of all.
 
     Args:
         request: What to predict, and where things are.

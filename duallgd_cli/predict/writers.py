@@ -1,0 +1,344 @@
+"""Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
+
+CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
+without candidates has a row without rank, whose status and message say why. The message of a first
+row ends with the probability that the first ten candidates hold the right structure. No cell breaks
+a row or acts in the program that shows it: control characters and line separators become spaces,
+and text that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and
+structures are written as they are.
+
+Nothing that differs between two runs of the same request (times, versions) is written here, so an
+interrupted and resumed run gives the same bytes as an uninterrupted one.
+"""
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from duallgd_cli.errors import UsageError, printable
+from duallgd_cli.files import write_atomically
+from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction, sentences
+
+Rows = Literal["feature", "spectrum"]
+FORMATS: Final = ("csv", "tsv", "jsonl", "sdf")
+_STANDARD_STREAM: Final = "-"
+_ENDINGS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".sdf": "sdf"}
+COLUMNS: Final = (
+    "spectrum_id",
+    "file",
+    "index",
+    "feature_id",
+    "scans",
+    "precursor_mz",
+    "adduct",
+    "formula",
+    "rank",
+    "smiles",
+    "inchi",
+    "inchikey",
+    "inchikey14",
+    "score",
+    "confidence",
+    "samples",
+    "log_likelihood",
+    "status",
+    "message",
+    "confidence_top10",
+    "indices",
+    "name",
+    "rt_seconds",
+    "collision_energy",
+    "warnings",
+)
+NUMBERS: Final = (
+    "index",
+    "precursor_mz",
+    "rank",
+    "score",
+    "confidence",
+    "samples",
+    "log_likelihood",
+    "confidence_top10",
+    "rt_seconds",
+)
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")
+# JSON lets these stand as they are, but terminals and readers of lines would act on them.
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+# Named as the columns of the tables are, without what has no place in a structure file.
+_LEFT_OUT: Final = {"status", "message", "warnings"}
+
+
+def resolve_format(output: str, name: str = "") -> str:
+    """The format of an output: by `name` if given, else by its ending; CSV for standard output.
+
+    Raises:
+        UsageError: The name or the ending is not known.
+    """
+    if name:
+        if name.lower() not in FORMATS:
+            raise UsageError(f"format {name!r} is not known; choose {', '.join(FORMATS)}")
+        return name.lower()
+    if output == _STANDARD_STREAM:
+        return "csv"
+    found = _ENDINGS.get(Path(output).suffix.lower())
+    if found is None:
+        raise UsageError(
+            f"the format of {output} is not clear from its ending; "
+            f"end it in .csv, .tsv, .jsonl or .sdf, or give --format"
+        )
+    return found
+
+
+def check_writable(output: str) -> None:
+    """Refuse an output that could not be written, before hours are spent on it.
+
+    Raises:
+        UsageError: Its folder does not exist or cannot be written, it is a folder, a device or a
+            pipe itself, or standard output is closed.
+    """
+    if output == _STANDARD_STREAM:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; name a file with -o")
+        return
+    try:
+        _check_place(output, Path(os.path.realpath(output)))
+    except OSError as error:  # a locked folder, a name too long
+        raise UsageError(f"output {output} cannot be written: {error.strerror}") from None
+
+
+def _check_place(output: str, path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"output {output} is a folder; name a file in it")
+    if Path(output).exists() and not Path(output).is_file():
+        raise UsageError(f"output {output} is no ordinary file; name one, or - for standard output")
+    if not path.parent.is_dir():
+        raise UsageError(f"the folder of output {output} does not exist; create {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"the folder of output {output} cannot be written")
+
+
+def write(
+    predictions: Iterable[Prediction], output: str, name: str, rows: Rows = "spectrum"
+) -> None:
+    """Write predictions to a file, whole or not at all, or to standard output.
+
+    Args:
+        predictions: In the order in which they are written.
+        output: File, or ``-``.
+        name: One of `FORMATS`.
+        rows: ``feature`` writes what spectra read together have in common once, under the first of
+            them; ``spectrum`` writes it for each.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    if rows == "feature":
+        predictions = (one for one in predictions if one.source == one.group[0])
+    pieces = _pieces(predictions, name)
+    if output == _STANDARD_STREAM:
+        _write_to_standard_output(pieces)
+    else:
+        write_atomically(Path(output), pieces)
+
+
+def _write_to_standard_output(pieces: Iterable[str]) -> None:
+    try:
+        for piece in pieces:
+            sys.stdout.buffer.write(_bytes(piece))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough: no error
+    except OSError as error:
+        # What is left in the buffer would fail once more when Python ends, with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UsageError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:
+    if name == "sdf":
+        return _structures(predictions)
+    if name == "jsonl":
+        return _json_lines(predictions)
+    return _table(predictions, "," if name == "csv" else "\t")
+
+
+def _bytes(piece: str) -> bytes:
+    # A title of bytes that were no text must not cost the whole file.
+    return piece.encode("utf-8", errors="backslashreplace")
+
+
+def _table(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
+    """The header and one line per row, line breaks included.
+
+    Args:
+        predictions: In order.
+        delimiter: Comma or tab; cells are quoted where needed.
+    """
+    yield _line(COLUMNS, delimiter)
+    for prediction in predictions:
+        for row in rows(prediction):
+            yield _line(row, delimiter)
+
+
+def rows(prediction: Prediction) -> Iterator[list[str]]:
+    """Cells of the rows of one spectrum, in the order of `COLUMNS`."""
+    end = _end(prediction)
+    if not prediction.candidates:
+        start = _start(prediction, prediction.adduct, prediction.formula)
+        yield [*start, *[""] * 9, prediction.status, _inert(prediction.message), *end]
+    for candidate in prediction.candidates:
+        message = prediction.message
+        if candidate.rank == 1:
+            message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
+        start = _start(prediction, candidate.adduct, candidate.formula)
+        yield [*start, *_result(candidate), prediction.status, _inert(message), *end]
+
+
+def _start(prediction: Prediction, adduct: str, formula: str) -> list[str]:
+    precursor = prediction.precursor_mz
+    return [
+        _inert(prediction.spectrum_id),
+        _inert(prediction.source.file),
+        str(prediction.source.index),
+        _inert(prediction.feature_id),
+        _inert(prediction.scans),
+        "" if precursor is None else repr(float(precursor)),
+        _inert(adduct),
+        _inert(formula),
+    ]
+
+
+def _end(prediction: Prediction) -> list[str]:
+    time = prediction.rt_seconds
+    return [
+        f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
+        " ".join(map(str, prediction.indices)),
+        _inert(prediction.name),
+        "" if time is None else f"{time:.6g}",
+        _inert(prediction.collision_energy),
+        _inert(prediction.warnings),
+    ]
+
+
+def _result(candidate: Candidate) -> list[str]:
+    return [
+        str(candidate.rank),
+        candidate.smiles,
+        candidate.inchi,
+        candidate.inchikey,
+        candidate.inchikey14,
+        f"{candidate.score:.6g}",
+        f"{candidate.confidence:.4g}",
+        str(candidate.samples),
+        f"{candidate.log_likelihood:.6g}",
+    ]
+
+
+def _line(cells: Iterable[str], delimiter: str) -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(map(printable, cells))
+    return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """Text that came from a file, so that no spreadsheet runs it."""
+    text = printable(cell).lstrip()
+    if len(text) < 2 or not text.startswith(_FORMULA_STARTS) or _is_number(text):
+        return cell
+    return f"'{text}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _json_lines(predictions: Iterable[Prediction]) -> Iterator[str]:
+    """JSON lines: one object per spectrum, with all that was tried and the explained peaks."""
+    for prediction in predictions:
+        line = json.dumps(values_of(prediction), ensure_ascii=False, allow_nan=False)
+        yield line.translate(_ESCAPES) + "\n"
+
+
+def values_of(prediction: Prediction) -> dict[str, Any]:
+    """Plain values of a prediction, without its wall time."""
+    return {
+        "spectrum_id": prediction.spectrum_id,
+        "file": prediction.source.file,
+        "index": prediction.source.index,
+        "feature_id": prediction.feature_id,
+        "scans": prediction.scans,
+        "precursor_mz": prediction.precursor_mz,
+        "adduct": prediction.adduct,
+        "formula": prediction.formula,
+        "status": prediction.status,
+        "message": prediction.message,
+        "confidence_top10": prediction.confidence_top10,
+        "name": prediction.name,
+        "rt_seconds": prediction.rt_seconds,
+        "collision_energy": prediction.collision_energy,
+        "warnings": prediction.warnings,
+        "group": [asdict(source) for source in prediction.group],
+        "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
+        "candidates": [_candidate(candidate) for candidate in prediction.candidates],
+    }
+
+
+def _hypothesis(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "formula": outcome.formula,
+        "adduct": outcome.adduct,
+        "log_prior": outcome.log_prior,
+        "status": outcome.status,
+        "message": outcome.message,
+        "n_peaks": outcome.n_peaks,
+        "n_explained": outcome.n_explained,
+        "explained_intensity": outcome.explained_intensity,
+        "explained_peaks": [asdict(peak) for peak in outcome.peaks],
+        **asdict(outcome.tallies),
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    values = asdict(candidate)
+    values["inchikey14"] = candidate.inchikey14
+    return values
+
+
+def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:
+    """SDF: a record with 2D coordinates for every candidate; others have none."""
+    for prediction in predictions:
+        cells = rows(prediction)
+        for candidate, row in zip(prediction.candidates, cells, strict=prediction.status == "ok"):
+            yield _record(prediction, candidate, row)
+
+
+def _record(prediction: Prediction, candidate: Candidate, row: list[str]) -> str:
+    from rdkit import Chem  # its drawing code loads only here
+    from rdkit.Chem import rdDepictor
+
+    mol = Chem.MolFromSmiles(candidate.smiles)
+    rdDepictor.Compute2DCoords(mol)
+    mol.SetProp("_Name", _one_line(f"{prediction.spectrum_id}_{candidate.rank}"))
+    tags = {
+        name.upper(): value
+        for name, value in zip(COLUMNS, row, strict=True)
+        if name not in _LEFT_OUT
+    }
+    data = "".join(f">  <{tag}>\n{_one_line(value)}\n\n" for tag, value in tags.items() if value)
+    return f"{Chem.MolToMolBlock(mol)}{data}$$$$\n"
+
+
+def _one_line(text: str) -> str:
+    """A value that cannot be taken for the end of the record or a further tag."""
+    line = " ".join(printable(text).split())
+    return f" {line}" if line.startswith((">", "$$$$")) else line
