@@ -23,10 +23,10 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs
 from duallgd_cli.predict.output import predictions_of
-from duallgd_cli.predict.pipeline import start, tasks_of
+from duallgd_cli.predict.pipeline import by_feature, results
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.run import formula_source_of
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import COLUMNS, NUMBERS, rows
 from duallgd_cli.runtime import Runtime
@@ -112,13 +112,10 @@ def iter_predictions(
     Spectra that are read together come together, at the place of the first of them.
     """
     chosen = _changed(settings or PredictSettings(), changes)
-    request = PredictRequest(inputs=("-",), output="-", settings=chosen, formulas=formulas)
-    source = formula_source_of(request, model)
+    source = formula_source_of(chosen, formulas, model)
     with Workers(workers) as pool, _features(spectra, chosen) as features:
-        for number, item in enumerate(features):
-            tasks = list(tasks_of(number, item, source, chosen))
-            outcomes = tuple(start(task, model.generator, chosen, pool)() for task in tasks)
-            case = replace(tasks[0].case, outcomes=outcomes)
+        drawn = results(enumerate(features), source, model.generator, chosen, pool)
+        for case in by_feature(drawn):
             yield from predictions_of(case, model.ranking, chosen.top_k)
 
 

@@ -179,11 +179,12 @@ class Journal:
         """Whether this hypothesis of the case is here."""
         return hypothesis in self._contents.lines.get(case, {})
 
-    def append(self, case: Case, hypothesis: int, of: int) -> None:
-        """Add the one outcome of `case`, that of hypothesis number `hypothesis` of `of`, from 0."""
-        offset = self._write(plain_values(case, hypothesis, of))
-        self._contents.lines.setdefault(case.number, {})[hypothesis] = offset
-        self._contents.hypotheses[case.number] = of
+    def append(self, case: Case) -> None:
+        """Add the one outcome of a case."""
+        (outcome,) = case.outcomes
+        offset = self._write(plain_values(case))
+        self._contents.lines.setdefault(case.number, {})[outcome.position] = offset
+        self._contents.hypotheses[case.number] = outcome.of
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""

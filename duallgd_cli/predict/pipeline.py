@@ -5,16 +5,21 @@ with one spectrum becomes an `Outcome` with a status; whatever is not is a bug a
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.assembly import collect, distinct
+from duallgd_cli.predict.assembly import Reading, collect, distinct
 from duallgd_cli.predict.generation import (
+    Generated,
     Generator,
     OutOfTimeError,
     RefusedError,
@@ -31,128 +36,169 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 
 _METALS = ("", "Na", "K")
 
-
-@dataclass(slots=True)
-class Budget:
-    """Seconds that one case may still take, None for any number."""
-
-    seconds: float | None
-    started: float = field(default_factory=time.monotonic)
-
-    def left(self) -> float | None:
-        """Seconds left.
-
-        Raises:
-            OutOfTimeError: None are.
-        """
-        if self.seconds is None:
-            return None
-        left = self.seconds - (time.monotonic() - self.started)
-        if left <= 0:
-            raise OutOfTimeError
-        return left
+# What was drawn, each sample's position among the distinct matrices, and what waits for those.
+_Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[Reading]]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Task:
-    """One hypothesis of a case, or the one failure of a case without any.
+def results(
+    features: Iterable[tuple[int, Feature | Unreadable]],
+    source: FormulaSource,
+    generator: Generator,
+    settings: PredictSettings,
+    workers: Workers,
+    held: Callable[[int, int], bool] = lambda *_: False,
+) -> Iterator[Case]:
+    """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
-    Attributes:
-        case: Number and members; the outcomes are still empty.
-        place: 0-based number of the hypothesis.
-        of: How many the case has.
-        hypothesis: What to predict, or why nothing can be.
-        budget: Time of the case, shared by its hypotheses.
+    Features are begun while the workers still assemble those before, as far as `workers.ahead`.
+
+    Args:
+        features: With their numbers in the whole input.
+        source: Of formulas.
+        generator: Draws the molecules.
+        settings: What decides the result.
+        workers: Where drawing and assembly run.
+        held: Whether the result of a feature's hypothesis, both by number, is known already.
+
+    Yields:
+        The feature with the outcome of one hypothesis; a feature without any has one failure.
     """
+    waiting: deque[Callable[[], Case]] = deque()
+    for number, item in features:
+        until = _deadline(settings)
+        with stages.stage(stages.CLEAN):
+            members, usable = _members(item, settings)
+        tried = _hypotheses(members, usable, source)
+        for position, hypothesis in enumerate(tried):
+            if held(number, position):
+                continue
+            begun = _begin(hypothesis, generator, settings, workers, until)
+            case = Case(number, members, ())
+            waiting.append(partial(_settle, case, position, len(tried), begun))
+            while len(waiting) > workers.ahead:
+                yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
 
-    case: Case
-    place: int
-    of: int
-    hypothesis: Hypothesis | Failure
-    budget: Budget
 
-    def done(self, outcome: Outcome) -> Case:
-        """The case with the outcome of this hypothesis alone."""
-        return replace(self.case, outcomes=(outcome,))
+def by_feature(cases: Iterable[Case]) -> Iterator[Case]:
+    """The same with all outcomes of a feature in one case."""
+    known: tuple[Outcome, ...] = ()
+    for case in cases:
+        (outcome,) = case.outcomes
+        known = (*known, outcome) if outcome.position else (outcome,)
+        if len(known) == outcome.of:
+            yield replace(case, outcomes=known)
 
 
-def tasks_of(
-    number: int, item: Feature | Unreadable, source: FormulaSource, settings: PredictSettings
-) -> Iterator[Task]:
-    """What is to be predicted for a feature: at least one task, all with the same members.
+def _hypotheses(
+    members: Sequence[Member], usable: tuple[Spectrum, ...], source: FormulaSource
+) -> Sequence[Hypothesis | Failure]:
+    """What a feature may be, at least one.
 
     A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
     """
-    budget = Budget(settings.sampling.timeout_s)
-    with stages.stage(stages.CLEAN):
-        members, usable = _members(item, settings)
-    case = Case(number, members, ())
-    proposed: list[Hypothesis] | Failure
-    if usable:
-        with stages.stage(stages.ANNOTATE):
-            proposed = source.propose(Feature(usable))
-    else:
-        proposed = Failure(members[0].status, members[0].message, "read")
-    tried: Sequence[Hypothesis | Failure] = (
-        [proposed] if isinstance(proposed, Failure) else proposed
-    )
-    for place, hypothesis in enumerate(tried):
-        yield Task(case, place, len(tried), hypothesis, budget)
+    if not usable:
+        return [Failure(members[0].status, members[0].message, "read")]
+    with stages.stage(stages.ANNOTATE):
+        proposed = source.propose(Feature(usable))
+    return [proposed] if isinstance(proposed, Failure) else proposed
 
 
-def start(
-    task: Task, generator: Generator, settings: PredictSettings, workers: Workers
+def _settle(case: Case, position: int, of: int, begun: Callable[[], Outcome]) -> Case:
+    """Wait for an outcome."""
+    return replace(case, outcomes=(replace(begun(), position=position, of=of),))
+
+
+def _begin(
+    hypothesis: Hypothesis | Failure,
+    generator: Generator,
+    settings: PredictSettings,
+    workers: Workers,
+    until: float | None,
 ) -> Callable[[], Outcome]:
-    """Annotate now, and generate now or in the workers' drawing thread; assembly may go on later.
+    """Annotate now, and draw now or in the workers' drawing thread; assembly may go on later.
 
     Returns:
         A function that waits for the outcome.
     """
-    hypothesis = task.hypothesis
     if isinstance(hypothesis, Failure):
-        failed = _failed(hypothesis)
-        return lambda: failed
+        return partial(Outcome, status=hypothesis.status, message=hypothesis.message)
     started = time.perf_counter()
     with stages.stage(stages.ANNOTATE):
         annotated = annotate(hypothesis, settings.annotation)
         described = _described(annotated)
-        seed = noise_seed(settings.seed, hypothesis)
+    drawing = workers.draw(partial(_draw, annotated, generator, settings, workers, until))
+    return partial(_finish, described, drawing, settings, started)
 
-    def draw() -> Callable[[], Outcome]:
-        try:
-            sampling = replace(settings.sampling, timeout_s=task.budget.left())
-            with stages.stage(stages.SAMPLE):
-                generated = generator.generate(annotated, sampling, seed)
-            with stages.stage(stages.ASSEMBLE):
-                matrices, place = distinct(hypothesis.formula, generated)
-                readings = workers.submit(replace(matrices, timeout_s=task.budget.left()))
-        except OutOfTimeError:
-            late = _late(described, settings, started)
-            return lambda: late
-        except RefusedError as refused:
-            refusal = _refused(described, refused.failure)
-            return lambda: refusal
 
-        def finish() -> Outcome:
-            try:
-                with stages.stage(stages.ASSEMBLE):
-                    structures, tallies = collect(generated, readings(), place)
-            except OutOfTimeError:
-                return _late(described, settings, started)
-            outcome = replace(
-                described,
-                message=sentences(generated.message, described.message),
-                structures=structures,
-                tallies=tallies,
-                notes=generated.notes,
-                seconds=time.perf_counter() - started,
-            )
-            return outcome if structures else _empty(outcome)
+def _draw(
+    annotated: AnnotatedSpectrum,
+    generator: Generator,
+    settings: PredictSettings,
+    workers: Workers,
+    until: float | None,
+) -> _Drawn | Failure:
+    hypothesis = annotated.hypothesis
+    seed = noise_seed(settings.seed, hypothesis)
+    try:
+        sampling = replace(settings.sampling, timeout_s=_left(until))
+        with stages.stage(stages.SAMPLE):
+            generated = generator.generate(annotated, sampling, seed)
+        with stages.stage(stages.ASSEMBLE):
+            matrices, place = distinct(hypothesis.formula, generated)
+            readings = workers.submit(replace(matrices, timeout_s=_left(until)))
+    except OutOfTimeError:
+        return _late(settings)
+    except RefusedError as refused:
+        return refused.failure
+    return generated, place, readings
 
-        return finish
 
-    drawn = workers.draw(draw)
-    return lambda: drawn()()
+def _finish(
+    described: Outcome,
+    drawing: Callable[[], _Drawn | Failure],
+    settings: PredictSettings,
+    started: float,
+) -> Outcome:
+    drawn = drawing()
+    if isinstance(drawn, Failure):
+        return _failed(described, drawn, started)
+    generated, place, readings = drawn
+    try:
+        with stages.stage(stages.ASSEMBLE):
+            structures, tallies = collect(generated, readings(), place)
+    except OutOfTimeError:
+        return _failed(described, _late(settings), started)
+    outcome = replace(
+        described,
+        message=sentences(generated.message, described.message),
+        structures=structures,
+        tallies=tallies,
+        notes=generated.notes,
+        seconds=time.perf_counter() - started,
+    )
+    return outcome if structures else _empty(outcome)
+
+
+def _deadline(settings: PredictSettings) -> float | None:
+    """When a feature's time is up, on the monotonic clock."""
+    limit_s = settings.sampling.timeout_s
+    return None if limit_s is None else time.monotonic() + limit_s
+
+
+def _left(until: float | None) -> float | None:
+    """Seconds left.
+
+    Raises:
+        OutOfTimeError: None are.
+    """
+    if until is None:
+        return None
+    left = until - time.monotonic()
+    if left <= 0:
+        raise OutOfTimeError
+    return left
 
 
 def _members(
@@ -222,26 +268,21 @@ def _short(value: np.float32) -> float:
     return float(np.format_float_positional(value, unique=True))
 
 
-def _failed(failure: Failure) -> Outcome:
-    return Outcome(status=failure.status, message=failure.message)
+def _failed(described: Outcome, failure: Failure, started: float) -> Outcome:
+    return replace(
+        described,
+        status=failure.status,
+        message=sentences(failure.message, described.message),
+        seconds=time.perf_counter() - started,
+    )
 
 
-def _refused(described: Outcome, failure: Failure) -> Outcome:
-    message = sentences(failure.message, described.message)
-    return replace(described, status=failure.status, message=message)
-
-
-def _late(described: Outcome, settings: PredictSettings, started: float) -> Outcome:
+def _late(settings: PredictSettings) -> Failure:
     message = (
         f"stopped after {settings.sampling.timeout_s:g} s; "
         "raise --timeout-per-spectrum, or lower --steps or --samples"
     )
-    return replace(
-        described,
-        status="timeout",
-        message=sentences(message, described.message),
-        seconds=time.perf_counter() - started,
-    )
+    return Failure("timeout", message, "sample")
 
 
 def _empty(outcome: Outcome) -> Outcome:

@@ -161,6 +161,8 @@ class Outcome:
         peaks: The explained peaks.
         notes: Remarks for the run record, not for the outputs.
         seconds: Wall time; in the journal and the run record alone.
+        position: Of the hypothesis among those of its feature, from 0.
+        of: How many those are.
     """
 
     status: str
@@ -177,6 +179,8 @@ class Outcome:
     peaks: tuple[ExplainedPeak, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    position: int = 0
+    of: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,23 +286,25 @@ class Prediction:
         return tuple(source.index for source in self.group)
 
 
-def plain_values(case: Case, hypothesis: int, of: int) -> dict[str, Any]:
-    """A case with one outcome, that of hypothesis number `hypothesis` of `of`, as plain values.
+def plain_values(case: Case) -> dict[str, Any]:
+    """A case with the outcome of one hypothesis as plain values.
 
     The spectra are named once, with the first hypothesis. The two long lists go without field
     names, which would be most of a journal.
     """
     (outcome,) = case.outcomes
+    values = asdict(outcome)
+    position, of = values.pop("position"), values.pop("of")
     return {
         "case": case.number,
-        "hypothesis": hypothesis,
+        "hypothesis": position,
         "of": of,
         "members": [
             {**asdict(member), "source": [member.source.file, member.source.index]}
-            for member in (case.members if hypothesis == 0 else ())
+            for member in (case.members if position == 0 else ())
         ],
         "outcome": {
-            **asdict(outcome),
+            **values,
             "structures": [astuple(structure) for structure in outcome.structures],
             "peaks": [astuple(peak) for peak in outcome.peaks],
         },
@@ -323,9 +329,11 @@ def case_of(lines: Sequence[Mapping[str, Any]]) -> Case:
                 "peaks": tuple(ExplainedPeak(*row) for row in values["peaks"]),
                 "tallies": Tallies(**values["tallies"]),
                 "notes": tuple(values["notes"]),
+                "position": line["hypothesis"],
+                "of": line["of"],
             }
         )
-        for values in (line["outcome"] for line in lines)
+        for line, values in ((line, line["outcome"]) for line in lines)
     )
     return Case(lines[0]["case"], tuple(members), tuple(outcomes))
 

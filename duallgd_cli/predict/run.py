@@ -5,7 +5,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,13 +19,14 @@ from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
 from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal
 from duallgd_cli.predict.output import RunSummary, Tally, record_path, write_record
-from duallgd_cli.predict.pipeline import Task, start, tasks_of
-from duallgd_cli.predict.prediction import Case, Outcome
-from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest
+from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import check_writable, resolve_format, write
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.reading import Unreadable
+from duallgd_cli.spectra.types import Feature
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,13 @@ def predict(
         )
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
-        run = _Run(request, model, watched, inputs, formula_source_of(request, model))
+        run = _Run(
+            request,
+            model,
+            watched,
+            inputs,
+            formula_source_of(request.settings, request.formulas, model),
+        )
         try:
             n_resumed = run.compute(path)
             finished = FinishedRun([path])
@@ -116,12 +123,13 @@ def predict(
     )
 
 
-def formula_source_of(request: PredictRequest, model: LoadedModel) -> FormulaSource:
-    """The formula source of a request, its size limit lowered to what the model can draw."""
-    limits = request.settings.limits
-    largest = min(limits.max_heavy_atoms, model.max_heavy_atoms)
-    settings = replace(request.settings, limits=replace(limits, max_heavy_atoms=largest))
-    return formula_source(settings, request.formulas)
+def formula_source_of(
+    settings: PredictSettings, table: Path | None, model: LoadedModel
+) -> FormulaSource:
+    """Where formulas come from, the limit of their size lowered to what the model can draw."""
+    largest = min(settings.limits.max_heavy_atoms, model.max_heavy_atoms)
+    limits = replace(settings.limits, max_heavy_atoms=largest)
+    return formula_source(replace(settings, limits=limits), table)
 
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
@@ -165,18 +173,18 @@ class _Run:
         return run_header(self.request, self.model, self.inputs)
 
     def _fill(self, journal: Journal) -> None:
-        """Compute what the journal lacks, in order, one case ahead of the workers at most."""
+        """Compute what the journal lacks, in order."""
         settings, generator = self.request.settings, self.model.generator
-        waiting: deque[tuple[Task, Callable[[], Outcome]]] = deque()
         with Workers(self.request.workers, draws_aside=self.model.draws_aside) as workers:
-            for task in self._tasks(journal):
-                waiting.append((task, start(task, generator, settings, workers)))
-                while len(waiting) > workers.ahead:
-                    self._settle(journal, *waiting.popleft())
-            while waiting:
-                self._settle(journal, *waiting.popleft())
+            todo = self._features(journal)
+            for case in results(todo, self.source, generator, settings, workers, journal.holds):
+                with stages.stage(stages.WRITE):
+                    journal.append(case)
+                self.n_finished += journal.is_finished(case.number)
+                is_first = case.outcomes[0].position == 0
+                self.progress.finished(case, len(case.members) if is_first else 0)
 
-    def _tasks(self, journal: Journal) -> Iterator[Task]:
+    def _features(self, journal: Journal) -> Iterator[tuple[int, Feature | Unreadable]]:
         """What this shard still has to do; counts the features of all shards on the way."""
         features = stages.each(stages.READ, self.inputs.features(self.request.settings))
         for number, item in enumerate(features):
@@ -185,17 +193,8 @@ class _Run:
                 continue
             if journal.is_finished(number):
                 self.progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
-                continue
-            for task in tasks_of(number, item, self.source, self.request.settings):
-                if not journal.holds(number, task.place):
-                    yield task
-
-    def _settle(self, journal: Journal, task: Task, result: Callable[[], Outcome]) -> None:
-        case = task.done(result())
-        with stages.stage(stages.WRITE):
-            journal.append(case, task.place, task.of)
-        self.n_finished += journal.is_finished(case.number)
-        self.progress.finished(case, 0 if task.place else len(case.members))
+            else:
+                yield number, item
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:

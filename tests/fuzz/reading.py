@@ -6,7 +6,7 @@ from collections import Counter
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.predict.inputs import Inputs, formula_source
-from duallgd_cli.predict.pipeline import start, tasks_of
+from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
 from tests.fuzz.corpus import sound_files
@@ -47,14 +47,13 @@ def _statuses(path, workers):
     seen = Counter()
     source = formula_source(SETTINGS, None)
     with Inputs((str(path),)) as inputs:
-        for number, item in enumerate(inputs.features(SETTINGS)):
-            tasks = list(tasks_of(number, item, source, SETTINGS))
-            assert tasks, "a spectrum vanished"
-            for task in tasks:
-                outcome = start(task, StubGenerator(), SETTINGS, workers)()
-                seen[outcome.status] += 1
-                if outcome.status != "ok":
-                    assert_sentence(outcome.message)
+        features = list(enumerate(inputs.features(SETTINGS)))
+        cases = list(results(features, source, StubGenerator(), SETTINGS, workers))
+    assert {case.number for case in cases} == {number for number, _ in features}, "one vanished"
+    for (outcome,) in (case.outcomes for case in cases):
+        seen[outcome.status] += 1
+        if outcome.status != "ok":
+            assert_sentence(outcome.message)
     return seen
 
 

@@ -39,6 +39,8 @@ def case(number, n_hypotheses=1, text="ok"):
             peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),),
             notes=("halved",),
             seconds=0.25,
+            position=place,
+            of=n_hypotheses,
         )
         for place in range(n_hypotheses)
     )
@@ -53,7 +55,7 @@ def fill(journal, *cases):
     for one in cases:
         for place, outcome in enumerate(one.outcomes):
             if not journal.holds(one.number, place):
-                journal.append(replace(one, outcomes=(outcome,)), place, len(one.outcomes))
+                journal.append(replace(one, outcomes=(outcome,)))
 
 
 def finished(path, *cases, header=HEADER, total=None):
@@ -88,7 +90,7 @@ def test_resuming_knows_what_is_finished(tmp_path):
     path = tmp_path / "j"
     with Journal.create(path, HEADER) as journal:
         fill(journal, case(0))
-        journal.append(replace(case(1), outcomes=case(1).outcomes[:1]), 0, 2)
+        journal.append(replace(case(1), outcomes=case(1, n_hypotheses=2).outcomes[:1]))
 
     with Journal.resume(path, HEADER) as journal:
         assert journal.is_finished(0)

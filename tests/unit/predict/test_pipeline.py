@@ -1,0 +1,69 @@
+"""The one loop: what each hypothesis of each feature gives, in order."""
+
+import pytest
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.predict.inputs import Inputs, formula_source
+from duallgd_cli.predict.pipeline import by_feature, results
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.workers import Workers
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import StubGenerator
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
+
+
+@pytest.fixture
+def features(tmp_path):
+    made = mgf(
+        *(tmp_path / "in.mgf", block(ASPIRIN, feature_id="1"), block(CAFFEINE, feature_id="2")),
+        block(CAFFEINE, formula=None),
+    )
+    table = tmp_path / "formulas.csv"
+    table.write_text("id,formula\n1,C9H8O4\n1,C8H8N2O3\n2,C8H10N4O2\n")
+    with Inputs((made,)) as inputs:
+        yield list(enumerate(inputs.features(SETTINGS))), formula_source(SETTINGS, table)
+
+
+def drawn(features, generator=None, held=lambda *_: False, draws_aside=False):
+    items, source = features
+    with Workers(1, draws_aside=draws_aside) as workers:
+        yield from results(items, source, generator or StubGenerator(), SETTINGS, workers, held)
+
+
+@pytest.mark.parametrize("draws_aside", [False, True])
+def test_every_hypothesis_has_its_result_in_order(features, draws_aside):
+    found = [(c.number, c.outcomes[0].position) for c in drawn(features, draws_aside=draws_aside)]
+
+    assert found == sorted(set(found))
+    assert {number for number, _ in found} == {0, 1, 2}
+
+
+def test_what_is_held_already_is_not_drawn_again(features):
+    class Never:
+        def generate(self, *_):
+            pytest.fail("drawn again")
+
+    assert list(drawn(features, Never(), held=lambda *_: True)) == []
+
+
+def test_a_result_comes_before_the_next_feature_is_drawn(features):
+    class Counting(StubGenerator):
+        count = 0
+
+        def generate(self, *given):
+            Counting.count += 1
+            return super().generate(*given)
+
+    first = next(drawn(features, Counting()))
+
+    assert first.number == 0
+    assert Counting.count == 1
+
+
+def test_results_of_a_feature_come_together(features):
+    whole = list(by_feature(drawn(features)))
+
+    assert [case.number for case in whole] == [0, 1, 2]
+    for case in whole:
+        assert [outcome.position for outcome in case.outcomes] == [*range(case.outcomes[0].of)]
