@@ -21,7 +21,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.model.condition import Condition
-from duallgd_cli.predict.assembly import collect, distinct, read_matrices, tanimoto
+from duallgd_cli.predict.candidates import collect, distinct, read_matrices, tanimoto
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import Structure

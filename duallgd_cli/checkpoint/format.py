@@ -47,7 +47,7 @@ class Checkpoint:
         ranking: Values of the ranking and calibration models, by name.
         evidence: What candidates are asked with besides, by name; see `predict.evidence`. It
             fits the data, not the network, and most files hold none.
-        analogues: Known molecules to start samples from, likewise; see `predict.analogues`.
+        analogues: Known molecules to start samples from, likewise; see `predict.templates`.
     """
 
     settings: ModelSettings

@@ -175,7 +175,7 @@ def analogues(
 
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.data.prepared import load_molecules
-    from duallgd_cli.predict.analogues import known_molecules
+    from duallgd_cli.predict.templates import known_molecules
 
     known = known_molecules(load_molecules(molecules), max_atoms)
     checkpoint = replace(weights_format.load(weights), analogues=known.tensors(), ranking={})

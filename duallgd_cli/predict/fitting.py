@@ -14,7 +14,6 @@ from duallgd_cli.chem import identity
 from duallgd_cli.config import dump
 from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.assembly import tanimoto
 from duallgd_cli.predict.calibration import (
     ScoredCase,
     Validation,
@@ -22,6 +21,7 @@ from duallgd_cli.predict.calibration import (
     fit,
     scored_case,
 )
+from duallgd_cli.predict.candidates import tanimoto
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel

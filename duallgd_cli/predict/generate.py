@@ -6,7 +6,6 @@ S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +30,6 @@ from duallgd_cli.model.denoiser import Context
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.about import parameter_counts
-from duallgd_cli.predict.analogues import Analogues
 from duallgd_cli.predict.drawing import (
     Deadline,
     PairCost,
@@ -42,8 +40,9 @@ from duallgd_cli.predict.drawing import (
 )
 from duallgd_cli.predict.evidence import EvidenceModel, Witness
 from duallgd_cli.predict.generation import Generated, LoadedModel
+from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.predict.ranking import RankingModel
-from duallgd_cli.predict.recorded import RecordedDenoiser
+from duallgd_cli.predict.templates import Templates
 from duallgd_cli.reference.generator import load_reference_model
 from duallgd_cli.reference.weights_file import is_reference
 from duallgd_cli.runtime import Runtime
@@ -53,7 +52,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 BYTES_PER_PAIR: Final = 8_192
 # On a CPU larger chunks fall out of the cache and get slower per candidate.
 _CPU_PAIRS: Final = 8_192
-# Shares of the way to pure noise that analogues are noised, half of them each: little keeps their
+# Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
 
@@ -66,18 +65,18 @@ class ModelGenerator:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
         evidence: What molecules are asked with, or None.
-        analogues: Known molecules to start some samples from, or None.
+        templates: Known molecules to start some samples from, or None.
     """
 
     model: DualLGD
     runtime: Runtime
     evidence: EvidenceModel | None = None
-    analogues: Analogues | None = None
-    _recorded: RecordedDenoiser = field(init=False, repr=False)
+    templates: Templates | None = None
+    _captured: CapturedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        recorded = RecordedDenoiser(self.model.denoiser, self.runtime)
-        object.__setattr__(self, "_recorded", recorded)
+        captured = CapturedDenoiser(self.model.denoiser, self.runtime)
+        object.__setattr__(self, "_captured", captured)
 
     def generate(
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
@@ -118,15 +117,18 @@ class ModelGenerator:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
-        the weights hold analogues, the last samples start from those.
+        the weights hold templates, the last samples start from those.
         """
         bits = self.model.settings.memory_bits
         context = self._context(formula_condition(formula, fingerprint, bits))
         tasks = self._tasks(formula, fingerprint, settings, seed)
-        parts, notes = zip(
-            *(self._drawn(context, task, settings, check) for task in tasks), strict=True
-        )
-        return Samples.join(parts), tuple(chain.from_iterable(notes))
+        parts: list[Samples] = []
+        notes: list[str] = []
+        for task in tasks:
+            samples, said = self._drawn(context, task, settings, check)
+            parts.append(samples)
+            notes += said
+        return Samples.join(parts), tuple(notes)
 
     @torch.inference_mode()
     def draw_given(
@@ -150,14 +152,14 @@ class ModelGenerator:
     def _tasks(
         self, formula: Formula, fingerprint: Tensor, settings: SamplingSettings, seed: int
     ) -> list[SamplingTask]:
-        """Samples from pure noise, and those from analogues, by the noise that they start with."""
+        """Samples from pure noise, and those from templates, by the noise that they start with."""
         whole = self._task(len(formula.atom_class), settings, seed)
         levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
-        if self.analogues is None or not plans or not begun:
+        if self.templates is None or not plans or not begun:
             return [whole]
-        start = self.analogues.starts(fingerprint, formula, begun, seed)
+        start = self.templates.starts(fingerprint, formula, begun, seed)
         if start is None:
             return [whole]
         tasks = [replace(whole, noise=replace(whole.noise, samples=settings.samples - begun))]
@@ -181,7 +183,7 @@ class ModelGenerator:
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.records:
-            return self._recorded.bound(context, samples)
+            return self._captured.bound(context, samples)
         repeated = context.expand(samples)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
@@ -207,23 +209,23 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    network, evidence, analogues, ranking = parts_of(checkpoint, path)
+    network, evidence, templates, ranking = parts_of(checkpoint, path)
     model = for_inference(network, runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, evidence, analogues),
+        generator=ModelGenerator(model, runtime, evidence, templates),
         ranking=ranking,
         name=path.name,
         sha256=sha256(path),
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
-        known=() if analogues is None else analogues.names,
+        known=() if templates is None else templates.names,
     )
 
 
 def parts_of(
     checkpoint: Checkpoint, path: Path
-) -> tuple[DualLGD, EvidenceModel | None, Analogues | None, RankingModel]:
+) -> tuple[DualLGD, EvidenceModel | None, Templates | None, RankingModel]:
     """All that predicting takes from a weights file, each part checked.
 
     Args:
@@ -246,7 +248,7 @@ def parts_of(
     return (
         checkpoint.build(),
         _evidence(checkpoint),
-        _analogues(checkpoint),
+        _templates(checkpoint),
         _ranking(checkpoint, path),
     )
 
@@ -267,8 +269,8 @@ def _evidence(checkpoint: Checkpoint) -> EvidenceModel | None:
     return EvidenceModel.of({name: t.numpy() for name, t in checkpoint.evidence.items()})
 
 
-def _analogues(checkpoint: Checkpoint) -> Analogues | None:
-    return Analogues.of(checkpoint.analogues) if checkpoint.analogues else None
+def _templates(checkpoint: Checkpoint) -> Templates | None:
+    return Templates.of(checkpoint.analogues) if checkpoint.analogues else None
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:

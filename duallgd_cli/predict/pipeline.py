@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.assembly import Reading, collect, distinct
+from duallgd_cli.predict.candidates import Reading, collect, distinct
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,

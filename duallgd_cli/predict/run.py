@@ -158,31 +158,27 @@ class _Run:
     n_finished: int = 0
 
     def compute(self, path: Path) -> int:
-        """Fill the journal; returns how many features were in it already."""
-        open_journal = Journal.resume if self.request.resume else Journal.create
+        """Fill the journal, in order; returns how many features were in it already."""
+        request, model = self.request, self.model
+        open_journal = Journal.resume if request.resume else Journal.create
         self.progress.started("reading")
-        with open_journal(path, self._header()) as journal:
+        with open_journal(path, run_header(request, model, self.inputs)) as journal:
             n_resumed = self.n_finished = journal.n_finished
-            if not journal.is_complete:
-                self.progress.started("predicting")
-                self._fill(journal)
-                journal.finish({"cases": self.n_cases, "ms1": self.inputs.n_ms1})
+            if journal.is_complete:
+                return n_resumed
+            self.progress.started("predicting")
+            todo, settings = self._features(journal), request.settings
+            with Workers(request.workers, draws_aside=model.draws_aside) as workers:
+                for case in results(
+                    todo, self.source, model.generator, settings, workers, journal.holds
+                ):
+                    with stages.stage(stages.WRITE):
+                        journal.append(case)
+                    self.n_finished += journal.is_finished(case.number)
+                    is_first = case.outcomes[0].position == 0
+                    self.progress.finished(case, len(case.members) if is_first else 0)
+            journal.finish({"cases": self.n_cases, "ms1": self.inputs.n_ms1})
         return n_resumed
-
-    def _header(self) -> Header:
-        return run_header(self.request, self.model, self.inputs)
-
-    def _fill(self, journal: Journal) -> None:
-        """Compute what the journal lacks, in order."""
-        settings, generator = self.request.settings, self.model.generator
-        with Workers(self.request.workers, draws_aside=self.model.draws_aside) as workers:
-            todo = self._features(journal)
-            for case in results(todo, self.source, generator, settings, workers, journal.holds):
-                with stages.stage(stages.WRITE):
-                    journal.append(case)
-                self.n_finished += journal.is_finished(case.number)
-                is_first = case.outcomes[0].position == 0
-                self.progress.finished(case, len(case.members) if is_first else 0)
 
     def _features(self, journal: Journal) -> Iterator[tuple[int, Feature | Unreadable]]:
         """What this shard still has to do; counts the features of all shards on the way."""

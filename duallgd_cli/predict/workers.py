@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.assembly import Matrices, Reading, read_matrices, split
+from duallgd_cli.predict.candidates import Matrices, Reading, read_matrices, split
 from duallgd_cli.runtime import Runtime, available_cores
 
 T = TypeVar("T")

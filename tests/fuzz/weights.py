@@ -15,7 +15,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
 from duallgd_cli.model.fragment_model import FragmentModel
-from duallgd_cli.predict.analogues import Analogues
+from duallgd_cli.predict.templates import Templates
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.commands import _run
 from tests.fuzz.mutate import mutate
@@ -41,7 +41,7 @@ def sound_weights(path):
         tensors=dict(model.state_dict()),
         record={"training": {"stage": "joint"}, "init": {}, "ancestors": {"a": {"step": 1}}},
         evidence=evidence,
-        analogues=Analogues(molecules_of("CCCCO", "CCCCN")).tensors(),
+        analogues=Templates(molecules_of("CCCCO", "CCCCN")).tensors(),
     )
     save(path, replace(checkpoint), short_codes=True)
     return path

@@ -37,7 +37,7 @@ _DTYPES: Final[Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Analogues:
+class Templates:
     """Known molecules.
 
     Attributes:
@@ -47,7 +47,7 @@ class Analogues:
     molecules: Molecules
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> "Analogues":
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Templates":
         """From the tensors of a weights file, see `tensors`.
 
         Raises:
@@ -175,7 +175,7 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
     )
 
 
-def known_molecules(molecules: Molecules, max_atoms: int) -> Analogues:
+def known_molecules(molecules: Molecules, max_atoms: int) -> Templates:
     """Those of fold train, up to a number of heavy atoms.
 
     Raises:
@@ -187,7 +187,7 @@ def known_molecules(molecules: Molecules, max_atoms: int) -> Analogues:
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
-    return Analogues(Molecules(**take(molecules.arrays(), rows)))
+    return Templates(Molecules(**take(molecules.arrays(), rows)))
 
 
 def fitted(

@@ -3,8 +3,8 @@ import pytest
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
-from duallgd_cli.predict import assembly
-from duallgd_cli.predict.assembly import collect, distinct, fingerprint_agreement, read_matrices
+from duallgd_cli.predict import candidates
+from duallgd_cli.predict.candidates import collect, distinct, fingerprint_agreement, read_matrices
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.workers import Workers
 
@@ -124,7 +124,7 @@ def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_carbocation()
 
 @pytest.mark.parametrize("has_log_prob", [True, False])
 def test_rare_kinds_of_atoms_are_the_last_resort(monkeypatch, has_log_prob):
-    monkeypatch.setattr(assembly, "repair", lambda *_: None)
+    monkeypatch.setattr(candidates, "repair", lambda *_: None)
     formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
 
     structures, tallies = assembled(
@@ -137,7 +137,7 @@ def test_rare_kinds_of_atoms_are_the_last_resort(monkeypatch, has_log_prob):
 
 
 def test_a_sample_that_assembles_is_never_repaired(monkeypatch):
-    monkeypatch.setattr(assembly, "repair", lambda *_: pytest.fail("repair was asked"))
+    monkeypatch.setattr(candidates, "repair", lambda *_: pytest.fail("repair was asked"))
     formula, generated = drawn(ASPIRIN)
     log_prob = np.zeros((*generated.bond_class.shape, 5), np.float16)
 
@@ -227,7 +227,7 @@ def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
 def test_assembly_stops_when_its_time_is_up():
     formula, generated = drawn(ASPIRIN, ISOMER)
     matrices, _ = distinct(formula, generated)
-    hurried = assembly.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
+    hurried = candidates.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
 
     with pytest.raises(OutOfTimeError):
         read_matrices(hurried)
@@ -248,7 +248,7 @@ def test_several_processes_read_what_one_reads():
 def test_time_that_is_up_in_another_process_is_seen_here():
     formula, generated = drawn(ASPIRIN, ISOMER)
     matrices, _ = distinct(formula, generated)
-    hurried = assembly.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
+    hurried = candidates.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
 
     with Workers(2) as workers, pytest.raises(OutOfTimeError):
         workers.submit(hurried)()

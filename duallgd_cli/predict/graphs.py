@@ -1,4 +1,4 @@
-"""The denoiser recorded once for each shape and replayed: one launch in place of many hundreds.
+"""The denoiser captured in a CUDA graph for each shape: one launch in place of many hundreds.
 
 S samples of one spectrum, N atoms, M pairs, C bond classes, K fingerprint bits.
 """
@@ -21,7 +21,7 @@ _KEPT: Final = 64
 
 
 @dataclass(frozen=True, eq=False)
-class _Recording:
+class _Captured:
     """One shape's function and the tensors that it reads.
 
     Attributes:
@@ -37,14 +37,14 @@ class _Recording:
     evaluate: Callable[[], Tensor]
 
 
-class RecordedDenoiser:
-    """Binds spectra to recordings of a denoiser; one spectrum at a time."""
+class CapturedDenoiser:
+    """Binds spectra to captured graphs of a denoiser; one spectrum at a time."""
 
     def __init__(self, denoiser: Denoiser, runtime: Runtime) -> None:
-        """Record nothing yet."""
+        """Capture nothing yet."""
         self._denoiser = denoiser
         self._runtime = runtime
-        self._recordings: OrderedDict[tuple[int, ...], _Recording] = OrderedDict()
+        self._graphs: OrderedDict[tuple[int, ...], _Captured] = OrderedDict()
 
     def bound(self, context: Context, samples: int) -> Denoise:
         """The denoiser of a spectrum's samples.
@@ -58,23 +58,23 @@ class RecordedDenoiser:
             returns, until it is called again.
         """
         shape = (samples, *context.condition.atom_class.shape, *context.condition.bit.shape)
-        if shape not in self._recordings:
-            self._recordings[shape] = self._recorded(context, samples)
-            if len(self._recordings) > _KEPT:
-                self._recordings.popitem(last=False)
-        self._recordings.move_to_end(shape)
-        recording = self._recordings[shape]
-        for target, source in zip(_parts(recording.context), _parts(context), strict=True):
+        if shape not in self._graphs:
+            self._graphs[shape] = self._capture(context, samples)
+            if len(self._graphs) > _KEPT:
+                self._graphs.popitem(last=False)
+        self._graphs.move_to_end(shape)
+        captured = self._graphs[shape]
+        for target, source in zip(_parts(captured.context), _parts(context), strict=True):
             target.copy_(source)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
-            recording.bond_class.copy_(bond_class)
-            recording.t.fill_(t)
-            return recording.evaluate()
+            captured.bond_class.copy_(bond_class)
+            captured.t.fill_(t)
+            return captured.evaluate()
 
         return denoise
 
-    def _recorded(self, context: Context, samples: int) -> _Recording:
+    def _capture(self, context: Context, samples: int) -> _Captured:
         own = _copy(context)
         n_atoms = context.condition.atom_class.shape[1]
         device = context.atoms.device
@@ -87,7 +87,7 @@ class RecordedDenoiser:
             with self._runtime.lower_precision():
                 return self._denoiser(bond_class, t, repeated)  # type: ignore[no-any-return]
 
-        return _Recording(own, bond_class, t, self._runtime.record(evaluate))
+        return _Captured(own, bond_class, t, self._runtime.record(evaluate))
 
 
 def _parts(context: Context) -> list[Tensor]:

@@ -1,13 +1,13 @@
-"""A recorded denoiser is the plain one; on a CPU nothing is recorded, only the tensors are kept."""
+"""A captured denoiser is the plain one; on a CPU nothing is captured, only the tensors are kept."""
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from duallgd_cli.model import denoiser as denoiser_module
-from duallgd_cli.predict import recorded
+from duallgd_cli.predict import graphs
 from duallgd_cli.predict.generate import for_inference
-from duallgd_cli.predict.recorded import RecordedDenoiser
+from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 from tests.made_training import cpu
@@ -31,7 +31,7 @@ def bonds_of(n_atoms, seed):
 
 @torch.inference_mode()
 def test_spectra_of_one_shape_take_turns_and_none_sees_another(model):
-    denoiser = RecordedDenoiser(model.denoiser, cpu())
+    denoiser = CapturedDenoiser(model.denoiser, cpu())
 
     for seed, formula in enumerate(["C9H8O4", "C6H10N4O3", "C9H8O4"]):
         context = model.denoiser.context(condition([formula], seed=seed))
@@ -42,8 +42,8 @@ def test_spectra_of_one_shape_take_turns_and_none_sees_another(model):
 
 
 @torch.inference_mode()
-def test_every_number_of_atoms_and_samples_has_its_own_recording(model):
-    denoiser = RecordedDenoiser(model.denoiser, cpu())
+def test_every_number_of_atoms_and_samples_has_its_own_graph(model):
+    denoiser = CapturedDenoiser(model.denoiser, cpu())
     contexts = [model.denoiser.context(condition([f])) for f in ("C9H8O4", "C6H12O6")]
 
     functions = [denoiser.bound(context, SAMPLES) for context in contexts]
@@ -54,12 +54,12 @@ def test_every_number_of_atoms_and_samples_has_its_own_recording(model):
 
 
 @torch.inference_mode()
-def test_the_recordings_longest_unused_are_dropped(model, monkeypatch):
-    monkeypatch.setattr(recorded, "_KEPT", 2)
+def test_the_graphs_longest_unused_are_dropped(model, monkeypatch):
+    monkeypatch.setattr(graphs, "_KEPT", 2)
     made = []
-    denoiser = RecordedDenoiser(model.denoiser, cpu())
-    record = denoiser._recorded
-    monkeypatch.setattr(denoiser, "_recorded", lambda c, n: made.append(n) or record(c, n))
+    denoiser = CapturedDenoiser(model.denoiser, cpu())
+    record = denoiser._capture
+    monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or record(c, n))
     context = model.denoiser.context(condition(["C6H12O6"]))
 
     for samples in (1, 2, 1, 3, 1, 2):

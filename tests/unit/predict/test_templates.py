@@ -15,8 +15,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion import sampler
 from duallgd_cli.errors import ConfigError, UsageError, WeightsError
-from duallgd_cli.predict.analogues import Analogues, fitted, known_molecules
 from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.predict.templates import Templates, fitted, known_molecules
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_training import cpu
@@ -27,7 +27,7 @@ SETTINGS = SamplingSettings(steps=10, samples=10)
 
 
 def known():
-    return Analogues(molecules_of(*KNOWN))
+    return Templates(molecules_of(*KNOWN))
 
 
 def predicted(smiles, chance=0.9):
@@ -59,7 +59,7 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
 
 
 def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
-    pair = Analogues(molecules_of("CCCCCO", "CCCCCCO"))
+    pair = Templates(molecules_of("CCCCCO", "CCCCCCO"))
     chance = np.full(4096, 0.5, np.float32)  # says nothing
 
     assert pair.nearest(chance, Formula.parse("C5H12O")).tolist() == [0, 1]
@@ -73,7 +73,7 @@ def test_where_no_molecule_is_near_nothing_starts():
 
 
 def test_an_isomer_starts_as_it_is():
-    isomers = Analogues(molecules_of(BUTANOL))
+    isomers = Templates(molecules_of(BUTANOL))
 
     start = isomers.starts(torch.from_numpy(predicted("CCOCC")), Formula.parse("C4H10O"), 3, 0)
 
@@ -141,7 +141,7 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     molecules = molecules_of(*KNOWN, fold=[0, 1, 0, 0])
 
     kept = known_molecules(molecules, max_atoms=11)
-    again = Analogues.of(kept.tensors())
+    again = Templates.of(kept.tensors())
 
     assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
     assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
@@ -160,7 +160,7 @@ def test_no_known_molecules_at_all_are_refused():
 
 def test_tensors_of_something_else_are_refused():
     with pytest.raises(WeightsError, match=r"'n_bonds' of analogues.*weights analogues"):
-        Analogues.of({"atom_counts": torch.zeros(2, 3)})
+        Templates.of({"atom_counts": torch.zeros(2, 3)})
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def model():
 def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypatch=None):
     """What was drawn, and the tasks that were drawn from."""
     tasks = []
-    generator = ModelGenerator(model, cpu(), analogues=analogues)
+    generator = ModelGenerator(model, cpu(), templates=analogues)
     if monkeypatch is not None:
         plain = sampler.sample
 
@@ -242,7 +242,7 @@ def test_a_share_that_leaves_none_from_pure_noise_is_refused(share):
 )
 def test_arrays_that_describe_no_molecules_are_refused(name, value):
     with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
-        Analogues.of(known().tensors() | {name: value})
+        Templates.of(known().tensors() | {name: value})
 
 
 @pytest.mark.parametrize(("name", "value"), [("bond_pair", 99), ("bond_type", 5), ("bits", 4096)])
@@ -251,4 +251,4 @@ def test_one_value_out_of_range_is_enough(name, value):
     tensors[name].reshape(-1)[-1] = value
 
     with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
-        Analogues.of(tensors)
+        Templates.of(tensors)
