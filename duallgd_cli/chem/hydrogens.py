@@ -12,8 +12,7 @@ from itertools import chain, combinations, islice, product
 from typing import Final, NamedTuple
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
-from duallgd_cli.chem.kekule import match
-from duallgd_cli.chem.skeleton import Skeleton, components
+from duallgd_cli.chem.skeleton import Skeleton, components, match
 from duallgd_cli.chem.valence import TIERS, State, states
 
 # Bounds on enumeration: far above what molecules need, low enough for any sample to be cheap.
@@ -21,7 +20,7 @@ _MAX_MATCHINGS: Final = 256
 _MAX_SELECTIONS: Final = 4096
 _MAX_OPTIONS: Final = 96
 _MAX_SOLUTIONS: Final = 24
-# Answers dearer than the cheapest by more than this are not worth a candidate.
+# Answers costlier than the cheapest by more than this are not worth a candidate.
 _COST_WINDOW: Final = 2
 _IMPOSSIBLE: Final = 1 << 20
 

@@ -12,34 +12,25 @@ change, C the number of bond classes.
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES
-from duallgd_cli.chem.faults import (
-    MAX_AROMATIC,
-    MAX_SUM,
-    ONE_PI,
-    OPEN_PI,
-    atom_tables,
-    pi_share,
-    possible_atoms,
-)
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.kekule import match
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of, pairs
-from duallgd_cli.chem.valence import ORDINARY
+from duallgd_cli.chem.skeleton import Skeleton, bonds_of, match, pairs
+from duallgd_cli.chem.valence import ORDINARY, plain_states
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0
 
 # A nitrogen cation is at home in nitro groups, N-oxides, azides and the like: beside an oxygen or
 # a nitrogen that lacks one bond. Elsewhere it counts as a part of a broken rule.
-_LONELY_CATION: Final = 0.5
+_UNCOMPENSATED_CATION: Final = 0.5
 _CATION_SUM: Final = 4
 _ANION_SUMS: Final = {INDEX["O"]: 1, INDEX["N"]: 2}
 
@@ -48,6 +39,17 @@ _IS_AROMATIC: Final = np.array([0, 0, 0, 0, 1])
 # Change of order sum and of aromatic bonds from an old class (rows) to a new one (columns).
 _ORDER_CHANGE: Final = _ORDER[None, :] - _ORDER[:, None]
 _AROMATIC_CHANGE: Final = _IS_AROMATIC[None, :] - _IS_AROMATIC[:, None]
+
+
+_MAX_SUM: Final = 32
+_MAX_AROMATIC: Final = 6
+# Atoms that are possible but seldom meant count as a part of a broken rule.
+_LONE_AROMATIC_BOND: Final = 0.5
+_CHARGE: Final = 0.25
+_UNUSUAL_CHARGE: Final = 1.0
+
+# An aromatic atom's share in the pi system.
+_NO_PI, _ONE_PI, _OPEN_PI = range(3)
 
 
 class _Attempt(NamedTuple):
@@ -105,12 +107,12 @@ class _Structure:
     Attributes:
         fragments: The connected fragments.
         unpaired: Aromatic ring systems without a Kekule form.
-        lonely_cations: Nitrogen cations without an anion beside them, beyond the net charge.
+        uncompensated_cations: Nitrogen cations without an anion beside them, beyond the net charge.
     """
 
     fragments: list[int]
     unpaired: list[int]
-    lonely_cations: int
+    uncompensated_cations: int
 
     @property
     def is_broken(self) -> bool:
@@ -121,7 +123,7 @@ class _Structure:
     def faults(self) -> float:
         """Rules broken by the graph as a whole."""
         broken = len(self.fragments) - 1 + len(self.unpaired)
-        return broken + _LONELY_CATION * self.lonely_cations
+        return broken + _UNCOMPENSATED_CATION * self.uncompensated_cations
 
 
 def repair(
@@ -182,11 +184,11 @@ class _Search:
         self._ends = pairs(formula.n_heavy)
         self._attempt = attempt
         self._start = start
-        # A class that the model excludes stays within reach, at a finite price.
+        # A class that the model excludes stays within reach, at a finite cost.
         self._nats = -np.maximum(bond_log_prob.astype(np.float64), _LEAST_LOG_PROB)
         self._open = self._open_pairs(attempt.pairs_per_atom * formula.n_heavy)
         self._low, self._high = (end[self._open] for end in self._ends)
-        self._tables = atom_tables(formula.charge > 0)
+        self._tables = _atom_tables(formula.charge > 0)
         self._wanted = formula.hydrogens - formula.charge
 
     def states(self) -> Iterator[tuple[_State, _Structure]]:
@@ -225,14 +227,14 @@ class _Search:
         if fault + structure.faults > self._attempt.tolerance:
             return False
         sums, aromatic = _clipped(state)
-        return bool(possible_atoms()[self._element, sums, aromatic].all())
+        return bool(_possible_atoms()[self._element, sums, aromatic].all())
 
     def _open_pairs(self, count: int) -> NDArray[np.int64]:
         """Pairs that may change: the bonded ones, and those with the cheapest changes."""
         every = np.arange(self._start.size)
-        price = self._nats - self._nats[every, self._start][:, None]
-        price[every, self._start] = np.inf
-        cheapest = np.where(self._start == BOND_NONE, price.min(axis=1), -np.inf)
+        cost = self._nats - self._nats[every, self._start][:, None]
+        cost[every, self._start] = np.inf
+        cheapest = np.where(self._start == BOND_NONE, cost.min(axis=1), -np.inf)
         return np.sort(np.argsort(cheapest, kind="stable")[:count])
 
     def _first(self) -> _State:
@@ -293,8 +295,8 @@ class _Search:
         after = self._tables[
             :,
             self._element[:, None, None],
-            np.clip(state.order_sum[:, None, None] + _ORDER_CHANGE, 0, MAX_SUM - 1),
-            np.clip(state.n_aromatic[:, None, None] + _AROMATIC_CHANGE, 0, MAX_AROMATIC - 1),
+            np.clip(state.order_sum[:, None, None] + _ORDER_CHANGE, 0, _MAX_SUM - 1),
+            np.clip(state.n_aromatic[:, None, None] + _AROMATIC_CHANGE, 0, _MAX_AROMATIC - 1),
         ]  # (3, N, C old, C new)
         change = after - now[:, :, None, None]
         old = state.bond_class[self._open]
@@ -338,34 +340,36 @@ class _Search:
         everything = (1 << len(self._elements)) - 1
         fragments = list(_groups(everything, state.bonded))
         sums = state.order_sum.tolist()
-        lonely = self._lonely_cations(state, sums)
+        uncompensated = self._uncompensated_cations(state, sums)
         rings = sum(1 << atom for atom, mask in enumerate(state.ring) if mask)
         required = optional = 0
         for atom in _members(rings):
-            share = pi_share(self._elements[atom], sums[atom])
-            required |= (share == ONE_PI) << atom
-            optional |= (share == OPEN_PI) << atom
+            share = _pi_share(self._elements[atom], sums[atom])
+            required |= (share == _ONE_PI) << atom
+            optional |= (share == _OPEN_PI) << atom
         unpaired = [
             system
             for system in _groups(rings, state.ring)
             if match(required & system, state.ring, optional & system) is None
         ]
-        return _Structure(fragments, unpaired, lonely)
+        return _Structure(fragments, unpaired, uncompensated)
 
-    def _lonely_cations(self, state: _State, sums: list[int]) -> int:
-        lonely = 0
+    def _uncompensated_cations(self, state: _State, sums: list[int]) -> int:
+        uncompensated = 0
         for atom in self._nitrogens:
             if sums[atom] == _CATION_SUM:
-                lonely += not any(
+                uncompensated += not any(
                     sums[n] == _ANION_SUMS.get(self._elements[n])
                     for n in _members(state.bonded[atom])
                 )
-        return max(0, lonely - self._charge)
+        return max(0, uncompensated - self._charge)
 
 
 def _clipped(state: _State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and column of each atom in the tables."""
-    return np.minimum(state.order_sum, MAX_SUM - 1), np.minimum(state.n_aromatic, MAX_AROMATIC - 1)
+    return np.minimum(state.order_sum, _MAX_SUM - 1), np.minimum(
+        state.n_aromatic, _MAX_AROMATIC - 1
+    )
 
 
 def _toggled(masks: list[int], low: int, high: int) -> list[int]:
@@ -397,3 +401,82 @@ def _groups(atoms: int, neighbours: list[int]) -> Iterator[int]:
             frontier = (frontier ^ low) | new
         yield group
         atoms &= ~group
+
+
+@cache
+def _atom_tables(is_cation: bool) -> NDArray[np.float64]:
+    """Faults, and least and greatest hydrogens minus charge, of every kind of atom.
+
+    The sum of hydrogens minus charge over all atoms is fixed by the formula, while a single N+ and
+    its O- leave it as it is: so it can be judged before any charge is placed.
+
+    Args:
+        is_cation: Whether the molecule has a net positive charge.
+
+    Returns:
+        Shape (3, elements, _MAX_SUM order sums, _MAX_AROMATIC aromatic bonds).
+    """
+    table = np.zeros((3, N_HEAVY, _MAX_SUM, _MAX_AROMATIC))
+    for element, order_sum, n_aromatic in np.ndindex(table.shape[1:]):
+        table[:, element, order_sum, n_aromatic] = _entry(element, order_sum, n_aromatic, is_cation)
+    return table
+
+
+@cache
+def _possible_atoms() -> NDArray[np.bool_]:
+    """Whether an atom can have these bonds, shape (elements, _MAX_SUM, _MAX_AROMATIC)."""
+    table = np.zeros((N_HEAVY, _MAX_SUM, _MAX_AROMATIC), dtype=np.bool_)
+    for element, order_sum, n_aromatic in np.ndindex(table.shape):
+        table[element, order_sum, n_aromatic] = bool(
+            plain_states(element, order_sum, n_aromatic > 0)
+        )
+    return table
+
+
+@cache
+def _pi_share(element: int, order_sum: int) -> int:
+    """Whether an aromatic atom's share in the pi system is none, one, or open."""
+    shares = {state.pi for state in plain_states(element, order_sum, aromatic=True)}
+    if len(shares) != 1:
+        return _OPEN_PI
+    return _ONE_PI if shares == {1} else _NO_PI
+
+
+def _entry(
+    element: int, order_sum: int, n_aromatic: int, is_cation: bool
+) -> tuple[float, float, float]:
+    states = plain_states(element, order_sum, n_aromatic > 0)
+    if not states:
+        return _impossible(element, order_sum, n_aromatic, is_cation)
+    if not is_cation:
+        # A neutral molecule seldom has a charge where the atom can do without one.
+        states = tuple(s for s in states if s.charge == 0) or states
+    fault = _charge_cost(element, is_cation) * min(abs(state.charge) for state in states)
+    if n_aromatic == 1:
+        fault += _LONE_AROMATIC_BOND
+    contributions = [state.hydrogens - state.charge for state in states]
+    return fault, min(contributions), max(contributions)
+
+
+def _charge_cost(element: int, is_cation: bool) -> float:
+    if element == INDEX["N"]:
+        return 0.0  # judged by its neighbours, see `repair`
+    return _CHARGE if is_cation else _UNUSUAL_CHARGE
+
+
+def _impossible(
+    element: int, order_sum: int, n_aromatic: int, is_cation: bool
+) -> tuple[float, float, float]:
+    """Entry of an atom whose bonds do not fit it: judged by the nearest order sum that does."""
+    # No halogen is aromatic at all: judge it as if its bonds were single.
+    for kind in (n_aromatic, 0):
+        nearest = [
+            (abs(order_sum - n), n) for n in range(_MAX_SUM) if plain_states(element, n, kind > 0)
+        ]
+        if nearest:
+            break
+    distance, possible = min(nearest)
+    fault, _, most = _entry(element, possible, kind, is_cation)
+    # Bonds beyond the valence count as hydrogens that others lack: mending restores the count.
+    contribution = most + possible - order_sum
+    return fault + max(distance, 1), contribution, contribution

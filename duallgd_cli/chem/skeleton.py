@@ -1,4 +1,4 @@
-"""A bond matrix as neighbour lists: what valence rules, repair and assembly work on.
+"""A bond matrix as neighbour lists, and Kekule forms of its ring systems.
 
 N is the number of heavy atoms, M = N (N - 1) / 2 the number of their pairs, in row-major order of
 the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
@@ -7,11 +7,15 @@ the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
+
+# Ring systems of real molecules need a few dozen steps; the bound keeps absurd samples cheap.
+_MAX_STEPS: Final = 2000
 
 
 @lru_cache(maxsize=256)
@@ -104,3 +108,57 @@ def bonds_of(n: int, bond_class: NDArray[np.integer]) -> list[tuple[int, int, in
     return list(
         zip(low[bonded].tolist(), high[bonded].tolist(), bond_class[bonded].tolist(), strict=True)
     )
+
+
+def match(
+    required: int, neighbours: Sequence[int], optional: int = 0
+) -> list[tuple[int, int]] | None:
+    """Pair up atoms along bonds so that each is in exactly one pair: a Kekule form.
+
+    Every atom that takes part in the pi system with one electron is paired with one neighbour.
+
+    Args:
+        required: Bit mask of the atoms to pair.
+        neighbours: For each atom, the bit mask of the atoms it may be paired with.
+        optional: Bit mask of further atoms that may, but need not, be a partner.
+
+    Returns:
+        The pairs, lower atom first, or None where there is no such pairing.
+    """
+    if not optional and required.bit_count() % 2:
+        return None
+    steps = _MAX_STEPS
+    untried: list[tuple[int, int, int, int]] = []  # atoms free, number of pairs, atom, partners
+    pairs: list[tuple[int, int]] = []
+    free = required | optional
+    while free & required:
+        atom, partners = _most_constrained(free & required, free, neighbours)
+        steps -= 1
+        while not partners:
+            if not untried or steps <= 0:
+                return None
+            free, n_pairs, atom, partners = untried.pop()
+            del pairs[n_pairs:]
+        partner = partners & -partners
+        if partners ^ partner:
+            untried.append((free, len(pairs), atom, partners ^ partner))
+        other = partner.bit_length() - 1
+        pairs.append((min(atom, other), max(atom, other)))
+        free &= ~(partner | 1 << atom)
+    return pairs
+
+
+def _most_constrained(waiting: int, free: int, neighbours: Sequence[int]) -> tuple[int, int]:
+    """The waiting atom with the fewest free neighbours, and the mask of these."""
+    best_atom, best_partners, fewest = -1, 0, len(neighbours) + 1
+    while waiting:
+        low = waiting & -waiting
+        waiting ^= low
+        atom = low.bit_length() - 1
+        partners = neighbours[atom] & free
+        count = partners.bit_count()
+        if count < fewest:
+            best_atom, best_partners, fewest = atom, partners, count
+            if count <= 1:
+                break
+    return best_atom, best_partners

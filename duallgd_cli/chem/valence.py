@@ -1,7 +1,7 @@
 """Which charges, hydrogen counts and shares in aromatic double bonds an atom may have.
 
 Rules of valence propose an atom's states; each has a tier (usual, proton moved, exotic) and a
-cost, dearer the more unusual it is. Both only order the answers: the hydrogen count and the
+cost, costlier the more unusual it is. Both only order the answers: the hydrogen count and the
 charge of the whole molecule decide which combination is possible.
 """
 
@@ -131,7 +131,7 @@ def _states(atom: _Atom, tier: int) -> tuple[State, ...]:
             fitting = [v - atom.order_sum - pi for v in valences if v >= atom.order_sum + pi]
             for rank, hydrogens in enumerate(fitting):
                 state = State(15 * rank, charge, hydrogens, pi)
-                needed, cost = _price(atom, state)
+                needed, cost = _tier_and_cost(atom, state)
                 if (EXOTIC if rank else needed) <= tier:
                     found.append(state._replace(cost=state.cost + cost))
     return tuple(sorted(found))
@@ -140,15 +140,15 @@ def _states(atom: _Atom, tier: int) -> tuple[State, ...]:
 _NEVER: Final = (EXOTIC + 1, 0)
 
 
-def _price(atom: _Atom, state: State) -> tuple[int, int]:
+def _tier_and_cost(atom: _Atom, state: State) -> tuple[int, int]:
     """Tier that a state belongs to, and its cost."""
     if atom.aromatic and not _fits_a_ring(atom, state):
         return _NEVER
     if state.charge > 0:
-        return _price_cation(atom, state)
+        return _cost_of_cation(atom, state)
     if state.charge < 0:
-        return _price_anion(atom, state)
-    return _price_neutral(atom, state)
+        return _cost_of_anion(atom, state)
+    return _cost_of_neutral(atom, state)
 
 
 def _fits_a_ring(atom: _Atom, state: State) -> bool:
@@ -160,9 +160,9 @@ def _fits_a_ring(atom: _Atom, state: State) -> bool:
     )
 
 
-def _price_neutral(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_neutral(atom: _Atom, state: State) -> tuple[int, int]:
     if atom.aromatic:
-        return _price_neutral_aromatic(atom, state)
+        return _cost_of_neutral_aromatic(atom, state)
     if atom.order_sum in _CATION_SUMS.get(atom.element, ()) and atom.element != PHOSPHORUS:
         return EXOTIC, 6
     if atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != Site.HAS_DOUBLE:
@@ -172,7 +172,7 @@ def _price_neutral(atom: _Atom, state: State) -> tuple[int, int]:
     return USUAL, int(_is_likely_oxide(atom))
 
 
-def _price_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
     if atom.element in (SULFUR, SELENIUM) and (state.pi or state.hydrogens):
         return (EXOTIC, 10) if state.hydrogens else (USUAL, 5)
     if atom.element == CARBON or state.pi or not state.hydrogens:
@@ -196,11 +196,11 @@ def _anion_is_the_rule(atom: _Atom) -> bool:
     return atom.site == Site.TRIPLE_TO_CATION and atom.element == CARBON and atom.order_sum == 3
 
 
-def _price_cation(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_cation(atom: _Atom, state: State) -> tuple[int, int]:
     if atom.element == CARBON:
         return EXOTIC, 12
     if state.hydrogens:
-        return _price_protonated(atom)
+        return _cost_of_protonated(atom)
     if not (atom.aromatic and state.pi):
         return USUAL, 6 if atom.site == Site.HAS_DOUBLE else 0
     if atom.element != NITROGEN:
@@ -208,7 +208,7 @@ def _price_cation(atom: _Atom, state: State) -> tuple[int, int]:
     return USUAL, 1 if atom.site == Site.HAS_OXYGEN else 2
 
 
-def _price_protonated(atom: _Atom) -> tuple[int, int]:
+def _cost_of_protonated(atom: _Atom) -> tuple[int, int]:
     if atom.element != NITROGEN:
         return EXOTIC, 14
     if atom.aromatic or atom.site == Site.IMINE:
@@ -224,7 +224,7 @@ _ACIDITY: Final = {
 }
 
 
-def _price_anion(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_anion(atom: _Atom, state: State) -> tuple[int, int]:
     if _anion_is_the_rule(atom):
         return USUAL, 0
     if atom.element in (OXYGEN, SULFUR, SELENIUM):

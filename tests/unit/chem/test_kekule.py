@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from duallgd_cli.chem.kekule import match
+from duallgd_cli.chem.skeleton import match
 
 
 def neighbours_of(n, bonds):
