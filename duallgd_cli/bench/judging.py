@@ -17,11 +17,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from duallgd_cli.bench.held_out import KnownStructure
+from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.model.condition import Condition
-from duallgd_cli.predict.candidates import collect, distinct, read_matrices, tanimoto
+from duallgd_cli.predict.candidates import collect, distinct, read_matrices
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import Structure

@@ -22,7 +22,6 @@ from duallgd_cli.bench.speed import floors, machine, measure
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generate import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.run import Silent
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 
@@ -207,12 +206,18 @@ def write_throughput(found: Throughput, folder: Path) -> None:
             table.writerow([name, *row])
 
 
-class _Sizes(Silent):
+class _Sizes:
     """Notes the size of every finished spectrum, and when the first and the last were finished."""
 
     def __init__(self) -> None:
         self.atoms: Counter[int] = Counter()
         self._finished: list[float] = []
+
+    def started(self, description: str) -> None:
+        """Stages are timed elsewhere."""
+
+    def skipped(self, n_spectra: int) -> None:
+        """Nothing is resumed."""
 
     def finished(self, case: "Case", n_spectra: int) -> None:
         """Note the spectra of a case that was drawn."""

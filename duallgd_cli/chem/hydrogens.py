@@ -280,11 +280,11 @@ class _Search:
             return 0
         key = (index, hydrogens, charge)
         if key not in self._known:
-            self._known[key] = min(
-                option.cost
-                + self._least_cost(index + 1, hydrogens - option.hydrogens, charge - option.charge)
-                for option in self._units[index].options
-            )
+            least = _IMPOSSIBLE
+            for option in self._units[index].options:
+                left = hydrogens - option.hydrogens, charge - option.charge
+                least = min(least, option.cost + self._least_cost(index + 1, *left))
+            self._known[key] = least
         return self._known[key]
 
     def _walk(

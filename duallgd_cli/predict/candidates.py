@@ -254,12 +254,6 @@ def fingerprint_agreement(
     return log_likelihood, shared / (float(p[~on].sum()) + int(on.sum()))
 
 
-def tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
-    """Similarity of two molecules by their set bits, each list without repeats; 0 to 1."""
-    both = len(np.intersect1d(a, b, assume_unique=True))
-    return both / max(1, len(a) + len(b) - both)
-
-
 class _Reader:
     """Turns matrices of one formula into molecules and names each molecule once.
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -26,34 +25,18 @@ from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.predict.generation import OutOfTimeError
 
 
-@dataclass(frozen=True)
-class Deadline:
-    """When a spectrum's time is up, on the monotonic clock; infinity where it has no limit."""
+def deadline(seconds: float | None) -> Callable[[], None]:
+    """A function that raises OutOfTimeError once these seconds, from now on, are over.
 
-    at: float
+    None are never over.
+    """
+    at = math.inf if seconds is None else time.monotonic() + seconds
 
-    @classmethod
-    def after(cls, seconds: float | None) -> "Deadline":
-        """From now on; None never ends."""
-        return cls(float("inf") if seconds is None else time.monotonic() + seconds)
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when the time is up."""
-        if time.monotonic() > self.at:
+    def check() -> None:
+        if time.monotonic() > at:
             raise OutOfTimeError
 
-
-@dataclass(frozen=True)
-class PairCost:
-    """What one atom pair of one sample costs a network.
-
-    Attributes:
-        working_bytes: Working memory in a forward pass, all layers' live tensors together.
-        at_once_on_cpu: Pairs beyond which a CPU's caches are too small and candidates get slower.
-    """
-
-    working_bytes: int
-    at_once_on_cpu: int
+    return check
 
 
 @contextmanager
@@ -122,12 +105,24 @@ def sampling_task(
 
 
 def samples_at_once(
-    n_pairs: int, settings: SamplingSettings, device: torch.device, cost: PairCost
+    n_pairs: int,
+    settings: SamplingSettings,
+    device: torch.device,
+    pair_bytes: int,
+    most_pairs_on_cpu: int = 8_192,
 ) -> int:
-    """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
-    pairs = settings.max_memory_mib * (1 << 20) // cost.working_bytes
+    """Samples drawn together: by the number of pairs, the settings and the kind of device alone.
+
+    Args:
+        n_pairs: M.
+        settings: Samples and memory.
+        device: Where they are drawn.
+        pair_bytes: Working memory of one pair in a forward pass, all layers' live tensors together.
+        most_pairs_on_cpu: Beyond these a CPU's caches are too small and candidates get slower.
+    """
+    pairs = settings.max_memory_mib * (1 << 20) // pair_bytes
     if device.type == "cpu":
-        pairs = min(pairs, cost.at_once_on_cpu)
+        pairs = min(pairs, most_pairs_on_cpu)
     most = max(1, min(settings.samples, pairs // n_pairs))
     chunks = math.ceil(settings.samples / most)
     if device.type == "cpu" and chunks > 1:

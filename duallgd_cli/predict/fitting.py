@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump
 from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
 from duallgd_cli.files import sha256
@@ -21,7 +22,6 @@ from duallgd_cli.predict.calibration import (
     fit,
     scored_case,
 )
-from duallgd_cli.predict.candidates import tanimoto
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel

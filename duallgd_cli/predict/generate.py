@@ -31,8 +31,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.about import parameter_counts
 from duallgd_cli.predict.drawing import (
-    Deadline,
-    PairCost,
+    deadline,
     draw_in_chunks,
     on_one_thread,
     samples_at_once,
@@ -50,8 +49,6 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
-# On a CPU larger chunks fall out of the cache and get slower per candidate.
-_CPU_PAIRS: Final = 8_192
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
@@ -82,12 +79,12 @@ class ModelGenerator:
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        deadline = Deadline.after(settings.timeout_s)
+        check = deadline(settings.timeout_s)
         formula = annotated.hypothesis.formula
         with on_one_thread():
             with stages.stage(stages.ENCODE):
                 fingerprint = self.fingerprint(annotated)
-            drawn, notes = self.draw(formula, fingerprint, settings, seed, deadline.check)
+            drawn, notes = self.draw(formula, fingerprint, settings, seed, check)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
@@ -302,4 +299,4 @@ def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -
 
 def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -> int:
     """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
-    return samples_at_once(n_pairs, settings, device, PairCost(BYTES_PER_PAIR, _CPU_PAIRS))
+    return samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)

@@ -34,10 +34,12 @@ class Inputs:
     Attributes:
         names: As the user named them; ``-`` is standard input.
         n_ms1: MS1 spectra that `features` has passed over so far.
+        n_features: What it has given so far.
     """
 
     names: tuple[str, ...]
     n_ms1: int = 0
+    n_features: int = 0
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -75,7 +77,9 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        return group(self._measured(), settings.group_by)
+        for item in group(self._measured(), settings.group_by):
+            self.n_features += 1
+            yield item
 
     def _measured(self) -> Iterator[Spectrum | Unreadable]:
         for item in self._items():

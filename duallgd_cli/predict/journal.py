@@ -95,6 +95,11 @@ class Contents:
     is_damaged: bool = False
 
     @property
+    def n_finished(self) -> int:
+        """Cases of which every hypothesis is here."""
+        return sum(len(lines) == self.hypotheses[case] for case, lines in self.lines.items())
+
+    @property
     def is_written_out(self) -> bool:
         """Whether an output holds all of this: shards are in none before they are joined."""
         return self.end is not None and self.header is not None and self.header.shard == _WHOLE
@@ -168,7 +173,7 @@ class Journal:
     @property
     def n_finished(self) -> int:
         """Cases of which every hypothesis is here."""
-        return sum(map(self.is_finished, self._contents.lines))
+        return self._contents.n_finished
 
     def is_finished(self, case: int) -> bool:
         """Whether every hypothesis of the case is here."""
@@ -220,7 +225,8 @@ class Journal:
         self.close()
 
     def _write(self, values: Mapping[str, Any]) -> int:
-        line = _encode(values)
+        # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
+        line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
         with self._disk():
             offset = self._file.tell()
             self._file.write(line)
@@ -477,16 +483,6 @@ def _common_header(paths: Sequence[Path], contents: Sequence[Contents]) -> Heade
         if changed:
             raise UsageError(f"{paths[0]} and {path} are of different runs: {few(changed)}")
     return first
-
-
-def _encode(values: Mapping[str, Any]) -> bytes:
-    """One line of JSON in ASCII, line break included; equal values give equal bytes.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
-    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
-    return text.encode("ascii") + b"\n"
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

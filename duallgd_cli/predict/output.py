@@ -28,27 +28,43 @@ from duallgd_cli.predict.settings import STANDARD_STREAM
 from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunSummary:
-    """What a run did.
+    """What a run did; the counts are of what has passed `watch`.
 
     Attributes:
         output: File written, ``-`` for standard output, "" for a shard, which writes none.
         journal: Kept journal, or None.
         counts: Spectra by status.
         n_candidates: Candidates of all features; what spectra read together share counts once.
+        notes: Remarks for the run record, and how often each was made.
+        computing_s: Seconds of computing, of all features together.
         n_ms1: MS1 spectra passed over, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
     """
 
     output: str
-    journal: Path | None
-    counts: Mapping[str, int]
-    n_candidates: int
+    journal: Path | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    n_candidates: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    computing_s: float = 0.0
     n_ms1: int = 0
     n_resumed: int = 0
     seconds: float = 0.0
+
+    def watch(self, run: FinishedRun) -> Iterator[Prediction]:
+        """The predictions of a run, counted on their way to a writer."""
+        self.n_ms1 = run.totals.get("ms1", 0)
+        for case, place, prediction in _predictions(run):
+            self.counts[prediction.status] += 1
+            if prediction.source == prediction.group[0]:
+                self.n_candidates += len(prediction.candidates)
+            if place == 0:
+                self.computing_s += prediction.seconds
+                self.notes.update(note for outcome in case.outcomes for note in outcome.notes)
+            yield prediction
 
     @property
     def n_spectra(self) -> int:
@@ -58,33 +74,12 @@ class RunSummary:
     @property
     def n_ok(self) -> int:
         """Spectra with candidates."""
-        return self.counts.get(OK, 0)
+        return self.counts[OK]
 
     @property
     def nothing_readable(self) -> bool:
         """Whether every record of the input was unreadable."""
-        return self.n_spectra > 0 and set(self.counts) == {"unreadable"}
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts what passes by on its way to a writer."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    n_candidates: int = 0
-    notes: Counter[str] = field(default_factory=Counter)
-    computing_s: float = 0.0
-
-    def watch(self, run: FinishedRun) -> Iterator[Prediction]:
-        """The predictions of a run, counted."""
-        for case, place, prediction in _predictions(run):
-            self.counts[prediction.status] += 1
-            if prediction.source == prediction.group[0]:
-                self.n_candidates += len(prediction.candidates)
-            if place == 0:
-                self.computing_s += prediction.seconds
-                self.notes.update(note for outcome in case.outcomes for note in outcome.notes)
-            yield prediction
+        return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
 
 
 def predictions_of(case: Case, model: RankingModel, top_k: int) -> list[Prediction]:
@@ -193,13 +188,10 @@ def merge(
     kind = resolve_format(output, format_name)
     check_writable(output)
     run = read(names, partial=partial)
-    tally = Tally()
-    write(tally.watch(run), output, kind, rows)
-    summary = RunSummary(
-        output, None, dict(tally.counts), tally.n_candidates, run.totals.get("ms1", 0)
-    )
+    summary = RunSummary(output)
+    write(summary.watch(run), output, kind, rows)
     if output != STANDARD_STREAM:
-        write_record(record_path(Path(output)), run, tally, {})
+        write_record(record_path(Path(output)), run, summary, {})
     return summary
 
 
@@ -208,7 +200,9 @@ def record_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.run.json")
 
 
-def write_record(path: Path, run: FinishedRun, tally: Tally, times: Mapping[str, Any]) -> None:
+def write_record(
+    path: Path, run: FinishedRun, summary: RunSummary, times: Mapping[str, Any]
+) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
 
     Raises:
@@ -222,12 +216,12 @@ def write_record(path: Path, run: FinishedRun, tally: Tally, times: Mapping[str,
         "settings": run.header.settings,
         "inputs": list(run.header.inputs),
         "shard": run.header.shard,
-        "spectra": sum(tally.counts.values()),
-        "counts_by_status": dict(sorted(tally.counts.items())),
-        "candidates": tally.n_candidates,
-        "ms1_skipped": run.totals.get("ms1", 0),
-        "notes": dict(sorted(tally.notes.items())),
-        "times": {"computing_s": round(tally.computing_s, 3), **times},
+        "spectra": summary.n_spectra,
+        "counts_by_status": dict(sorted(summary.counts.items())),
+        "candidates": summary.n_candidates,
+        "ms1_skipped": summary.n_ms1,
+        "notes": dict(sorted(summary.notes.items())),
+        "times": {"computing_s": round(summary.computing_s, 3), **times},
     }
     write_atomically(path, [json.dumps(record, indent=2, ensure_ascii=False) + "\n"])
 

@@ -5,20 +5,20 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
-from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal
-from duallgd_cli.predict.output import RunSummary, Tally, record_path, write_record
+from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, scan
+from duallgd_cli.predict.output import RunSummary, record_path, write_record
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
@@ -52,19 +52,6 @@ class Progress(Protocol):
         ...
 
 
-class Silent:
-    """Progress that nobody watches."""
-
-    def started(self, description: str) -> None:
-        """Do nothing."""
-
-    def finished(self, case: Case, n_spectra: int) -> None:
-        """Do nothing."""
-
-    def skipped(self, n_spectra: int) -> None:
-        """Do nothing."""
-
-
 def predict(
     request: PredictRequest, model: LoadedModel, progress: Progress | None = None
 ) -> RunSummary:
@@ -84,7 +71,6 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    watched = progress or Silent()
     kind = resolve_format(request.output, request.format)
     check_writable(request.output)
     _refuse_to_overwrite(request)
@@ -92,35 +78,27 @@ def predict(
         logger.warning(
             "the ranking of weights %s was never fitted: confidence is nominal", model.name
         )
+    is_shard = request.shard.count > 1
+    summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
-        run = _Run(
-            request,
-            model,
-            watched,
-            inputs,
-            formula_source_of(request.settings, request.formulas, model),
-        )
         try:
-            n_resumed = run.compute(path)
+            summary.n_resumed = _compute(request, model, inputs, path, progress)
             finished = FinishedRun([path])
             _require_spectra(finished)
-            tally = Tally()
-            _write(request, kind, finished, tally, watched)
+            if progress is not None:
+                progress.started("writing")
+            with stages.stage(stages.WRITE):
+                watched = summary.watch(finished)
+                if is_shard:
+                    deque(watched, maxlen=0)  # counted: the output is written from all shards
+                else:
+                    write(watched, request.output, kind, request.rows)
         except KeyboardInterrupt:
-            raise InterruptedRunError(_interrupted(request, path, run.n_finished)) from None
-        seconds = time.perf_counter() - clock
-        times = {"started": began.isoformat(), "seconds": round(seconds, 3), "resumed": n_resumed}
-        _write_record(request, path, finished, tally, times)
-    return RunSummary(
-        output="" if request.shard.count > 1 else request.output,
-        journal=request.journal_path(),
-        counts=dict(sorted(tally.counts.items())),
-        n_candidates=tally.n_candidates,
-        n_ms1=finished.totals["ms1"],
-        n_resumed=n_resumed,
-        seconds=seconds,
-    )
+            raise InterruptedRunError(_interrupted(request, path)) from None
+        summary.seconds = time.perf_counter() - clock
+        _write_record(request, path, finished, summary, began)
+    return summary
 
 
 def formula_source_of(
@@ -145,52 +123,51 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     )
 
 
-@dataclass(slots=True)
-class _Run:
-    """A run while it is computed."""
+def _compute(
+    request: PredictRequest,
+    model: LoadedModel,
+    inputs: Inputs,
+    path: Path,
+    progress: Progress | None,
+) -> int:
+    """Fill the journal, in order; returns how many features were in it already."""
+    open_journal = Journal.resume if request.resume else Journal.create
+    source = formula_source_of(request.settings, request.formulas, model)
+    if progress is not None:
+        progress.started("reading")
+    with (
+        open_journal(path, run_header(request, model, inputs)) as journal,
+        Workers(request.workers, draws_aside=model.draws_aside) as workers,
+    ):
+        n_resumed = journal.n_finished
+        if journal.is_complete:
+            return n_resumed
+        if progress is not None:
+            progress.started("predicting")
+        features = _features(request, inputs, journal, progress)
+        settings, generator = request.settings, model.generator
+        for case in results(features, source, generator, settings, workers, journal.holds):
+            with stages.stage(stages.WRITE):
+                journal.append(case)
+            if progress is not None:
+                is_first = case.outcomes[0].position == 0
+                progress.finished(case, len(case.members) if is_first else 0)
+        journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
+    return n_resumed
 
-    request: PredictRequest
-    model: LoadedModel
-    progress: Progress
-    inputs: Inputs
-    source: FormulaSource
-    n_cases: int = 0
-    n_finished: int = 0
 
-    def compute(self, path: Path) -> int:
-        """Fill the journal, in order; returns how many features were in it already."""
-        request, model = self.request, self.model
-        open_journal = Journal.resume if request.resume else Journal.create
-        self.progress.started("reading")
-        with open_journal(path, run_header(request, model, self.inputs)) as journal:
-            n_resumed = self.n_finished = journal.n_finished
-            if journal.is_complete:
-                return n_resumed
-            self.progress.started("predicting")
-            todo, settings = self._features(journal), request.settings
-            with Workers(request.workers, draws_aside=model.draws_aside) as workers:
-                for case in results(
-                    todo, self.source, model.generator, settings, workers, journal.holds
-                ):
-                    with stages.stage(stages.WRITE):
-                        journal.append(case)
-                    self.n_finished += journal.is_finished(case.number)
-                    is_first = case.outcomes[0].position == 0
-                    self.progress.finished(case, len(case.members) if is_first else 0)
-            journal.finish({"cases": self.n_cases, "ms1": self.inputs.n_ms1})
-        return n_resumed
-
-    def _features(self, journal: Journal) -> Iterator[tuple[int, Feature | Unreadable]]:
-        """What this shard still has to do; counts the features of all shards on the way."""
-        features = stages.each(stages.READ, self.inputs.features(self.request.settings))
-        for number, item in enumerate(features):
-            self.n_cases = number + 1
-            if not self.request.shard.holds(number):
-                continue
-            if journal.is_finished(number):
-                self.progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
-            else:
-                yield number, item
+def _features(
+    request: PredictRequest, inputs: Inputs, journal: Journal, progress: Progress | None
+) -> Iterator[tuple[int, Feature | Unreadable]]:
+    """What this shard still has to do, with its number among the features of all shards."""
+    features = stages.each(stages.READ, inputs.features(request.settings))
+    for number, item in enumerate(features):
+        if not request.shard.holds(number):
+            continue
+        if not journal.is_finished(number):
+            yield number, item
+        elif progress is not None:
+            progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
@@ -223,31 +200,24 @@ def _require_spectra(run: FinishedRun) -> None:
         raise UnreadableError(f"no MS2 spectrum in {names} ({n_ms1} MS1 spectra passed over)")
 
 
-def _write(
-    request: PredictRequest, kind: str, run: FinishedRun, tally: Tally, progress: Progress
-) -> None:
-    progress.started("writing")
-    watched = tally.watch(run)
-    if request.shard.count > 1:
-        deque(watched, maxlen=0)  # counted only: the output is written when the shards are joined
-    else:
-        with stages.stage(stages.WRITE):
-            write(watched, request.output, kind, request.rows)
-
-
 def _write_record(
-    request: PredictRequest, path: Path, run: FinishedRun, tally: Tally, times: Mapping[str, Any]
+    request: PredictRequest, path: Path, run: FinishedRun, summary: RunSummary, began: datetime
 ) -> None:
     if request.shard.count > 1:
-        name = path.name.removesuffix(ENDING)
-        write_record(record_path(path.with_name(name)), run, tally, times)
+        output = path.with_name(path.name.removesuffix(ENDING))
     elif request.output != STANDARD_STREAM:
-        write_record(record_path(Path(request.output)), run, tally, times)
+        output = Path(request.output)
+    else:
+        return
+    seconds = round(summary.seconds, 3)
+    times = {"started": began.isoformat(), "seconds": seconds, "resumed": summary.n_resumed}
+    write_record(record_path(output), run, summary, times)
 
 
-def _interrupted(request: PredictRequest, path: Path, n_finished: int) -> str:
+def _interrupted(request: PredictRequest, path: Path) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
+    n_finished = scan(path).n_finished if path.is_file() else 0
     return (
         f"stopped; {n_finished} finished features are kept in {path}: the same command with "
         "--resume goes on, duallgd merge --partial writes what is there"

@@ -21,8 +21,7 @@ from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.about import parameter_counts
 from duallgd_cli.predict.drawing import (
-    Deadline,
-    PairCost,
+    deadline,
     draw_in_chunks,
     on_one_thread,
     samples_at_once,
@@ -39,7 +38,7 @@ from duallgd_cli.reference.subformula import ReferencePeaks, adduct_name, refere
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
-PAIR_COST: Final = PairCost(working_bytes=16_384, at_once_on_cpu=8_192)
+BYTES_PER_PAIR: Final = 16_384
 # Reference: candidates are ranked by how often they were drawn. The likelihood's weight is too
 # small to do more than order those drawn equally often, which the authors leave to chance.
 BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)
@@ -71,12 +70,12 @@ class ReferenceGenerator:
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        deadline = Deadline.after(settings.timeout_s)
+        check = deadline(settings.timeout_s)
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)
         known, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
         with on_one_thread():
-            samples, notes = self._draw(known, peaks, settings, seed, deadline)
+            samples, notes = self._draw(known, peaks, settings, seed, check)
         pairs = torch.from_numpy(pairs_of_order(shown))
         log_prob = samples.bond_log_prob[:, pairs].clamp_min(-60_000)
         return Generated(
@@ -116,7 +115,7 @@ class ReferenceGenerator:
         peaks: FormulaPeaks,
         settings: SamplingSettings,
         seed: int,
-        deadline: Deadline,
+        check: Callable[[], None],
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw in the order of `known`; the condition is computed once for all samples."""
         device, process = self.runtime.device, self.model.settings
@@ -126,10 +125,10 @@ class ReferenceGenerator:
         n_pairs = n_atoms * (n_atoms - 1) // 2
         # Reference: the last step is drawn like the others.
         task = sampling_task(process, settings, seed, n_pairs, device, drawn)
-        chunk = samples_at_once(n_pairs, settings, device, PAIR_COST)
+        chunk = samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)
         denoiser_of = partial(self._denoiser, known, condition.float())
         at_once = self.runtime.chunks_at_once
-        return draw_in_chunks(denoiser_of, task, chunk, deadline.check, at_once)
+        return draw_in_chunks(denoiser_of, task, chunk, check, at_once)
 
     def _denoiser(self, known: AtomsOfGraphs, condition: Tensor, samples: int) -> Denoise:
         del samples  # takes any number

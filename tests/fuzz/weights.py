@@ -67,7 +67,7 @@ def fuzz_weights(count, seed, folder):
             continue
         code, err = _run(
             "predict", spectra, "-o", folder / "out.csv", "--weights", broken, "--samples", "2",
-            "--steps", "2", "--quiet",
+            "--steps", "2", "--quiet", "--force",
         )  # fmt: skip
         assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
         codes[f"predict {code}"] += 1

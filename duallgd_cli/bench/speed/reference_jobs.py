@@ -16,7 +16,7 @@ from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.predict.drawing import draw_in_chunks, samples_at_once, sampling_task
 from duallgd_cli.reference.denoiser import DualStreamLayer, ReferenceDenoiser
 from duallgd_cli.reference.features import AtomsOfGraphs, with_features
-from duallgd_cli.reference.generator import PAIR_COST
+from duallgd_cli.reference.generator import BYTES_PER_PAIR
 from duallgd_cli.reference.rows import RealRows
 from duallgd_cli.reference.sampling import atoms_of, bound
 from duallgd_cli.reference.settings import ReferenceSettings
@@ -92,7 +92,7 @@ class ReferenceJobs:
             n_steps,
             self.runtime.lower_precision,
         )
-        at_once = samples_at_once(cell.pairs, sampling, device, PAIR_COST)
+        at_once = samples_at_once(cell.pairs, sampling, device, BYTES_PER_PAIR)
 
         def denoiser_of(samples: int) -> Denoise:
             del samples  # takes any number

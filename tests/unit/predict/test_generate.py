@@ -13,9 +13,9 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
+from duallgd_cli.predict.drawing import deadline
 from duallgd_cli.predict.generate import (
     BYTES_PER_PAIR,
-    Deadline,
     ModelGenerator,
     chunk_size,
     formula_condition,
@@ -167,10 +167,10 @@ def test_time_runs_out_between_steps(generator):
 
 
 def test_without_a_limit_time_never_runs_out():
-    Deadline.after(None).check()
-    Deadline.after(1000).check()
+    deadline(None)()
+    deadline(1000)()
     with pytest.raises(OutOfTimeError):
-        Deadline(0.0).check()
+        deadline(-1.0)()
 
 
 def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):

@@ -19,7 +19,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.ranking import RankingModel
-from duallgd_cli.predict.run import Silent, predict
+from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import StubGenerator, stub_model
@@ -367,7 +367,7 @@ def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path
 
 
 def test_progress_hears_of_every_spectrum(spectra, tmp_path):
-    class Counting(Silent):
+    class Counting:
         stages, n, skips = (), 0, 0
 
         def started(self, description):
