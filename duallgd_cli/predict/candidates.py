@@ -82,7 +82,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class AssemblyResult:
     """What one matrix became.
 
     Attributes:
@@ -170,7 +170,7 @@ def split(matrices: Matrices, parts: int) -> list[Matrices]:
     ]
 
 
-def read_matrices(matrices: Matrices) -> list[Reading]:
+def read_matrices(matrices: Matrices) -> list[AssemblyResult]:
     """Turn bond matrices into molecules; what fails is repaired where log-probabilities are given.
 
     Raises:
@@ -189,7 +189,7 @@ def read_matrices(matrices: Matrices) -> list[Reading]:
 
 
 def collect(
-    generated: Generated, readings: Sequence[Reading], place: NDArray[np.int64]
+    generated: Generated, readings: Sequence[AssemblyResult], place: NDArray[np.int64]
 ) -> tuple[tuple[Structure, ...], Tallies]:
     """Merge what the samples became by InChIKey first block.
 
@@ -265,7 +265,9 @@ class _Reader:
         self._witness = witness
         self._named: dict[str, Named] = {}
 
-    def read(self, bond_class: NDArray[np.int8], log_prob: NDArray[np.float16] | None) -> Reading:
+    def read(
+        self, bond_class: NDArray[np.int8], log_prob: NDArray[np.float16] | None
+    ) -> AssemblyResult:
         """What a matrix is as it stands, after repair, or with atoms of rare kinds; in this order.
 
         Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two, or
@@ -279,19 +281,19 @@ class _Reader:
             if best.molecules and (tiers == ORDINARY or not best.molecules[0].is_salt):
                 continue
             fixed = repair(self._formula, bond_class, log_prob.astype(np.float32), tiers)
-            repaired = Reading(()) if fixed is None else self._read(fixed, tiers)
+            repaired = AssemblyResult(()) if fixed is None else self._read(fixed, tiers)
             if repaired.molecules:
                 best = replace(repaired, repaired=True)
         return best if best.molecules else self._read(bond_class, TIERS)
 
-    def _read(self, bond_class: NDArray[np.int8], tiers: Sequence[int]) -> Reading:
+    def _read(self, bond_class: NDArray[np.int8], tiers: Sequence[int]) -> AssemblyResult:
         result = assemble(self._formula, bond_class, tiers=tiers)
         if isinstance(result, Rejection):
-            return Reading((), reason=result.reason)
+            return AssemblyResult((), reason=result.reason)
         try:
-            return Reading(self._names(result))
+            return AssemblyResult(self._names(result))
         except MoleculeError:
-            return Reading((), reason="no InChI")
+            return AssemblyResult((), reason="no InChI")
 
     def _names(self, assembled: Assembled) -> tuple[Named, ...]:
         found = []

@@ -132,7 +132,7 @@ def _normalised(adduct: str) -> str:
 
 
 def _warnings(case: Case, member: Member) -> str:
-    """Reading's warnings and what accompanies candidates; the message says them too."""
+    """Warnings from reading and what accompanies candidates; the message says them too."""
     remarks = (outcome.message for outcome in case.outcomes if outcome.status == OK)
     return sentences(member.warnings, *(remarks if member.status == OK else ()))
 

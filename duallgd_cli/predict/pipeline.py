@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.candidates import Reading, collect, distinct
+from duallgd_cli.predict.candidates import AssemblyResult, collect, distinct
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,
@@ -37,7 +37,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 _METALS = ("", "Na", "K")
 
 # What was drawn, each sample's position among the distinct matrices, and what waits for those.
-_Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[Reading]]]
+_Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[AssemblyResult]]]
 
 
 def results(

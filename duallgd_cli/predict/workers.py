@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.candidates import Matrices, Reading, read_matrices, split
+from duallgd_cli.predict.candidates import AssemblyResult, Matrices, read_matrices, split
 from duallgd_cli.runtime import Runtime, available_cores
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Workers:
         result = work()
         return lambda: result
 
-    def submit(self, matrices: Matrices) -> Callable[[], list[Reading]]:
+    def submit(self, matrices: Matrices) -> Callable[[], list[AssemblyResult]]:
         """Begin reading the matrices.
 
         Returns:
@@ -103,12 +103,12 @@ class Workers:
         return self._pool
 
 
-def _timed(matrices: Matrices) -> tuple[list[Reading], float]:
+def _timed(matrices: Matrices) -> tuple[list[AssemblyResult], float]:
     started = time.perf_counter()
     return read_matrices(matrices), time.perf_counter() - started
 
 
-def _result(share: "Future[tuple[list[Reading], float]]") -> list[Reading]:
+def _result(share: "Future[tuple[list[AssemblyResult], float]]") -> list[AssemblyResult]:
     readings, seconds = share.result()
     stages.add(stages.ELSEWHERE, seconds)
     return readings

@@ -308,3 +308,11 @@ def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_salt():
 
     assert tallies.repaired == 1
     assert not any(is_internal_salt(identity.parse_smiles(one.smiles)) for one in structures)
+
+
+def test_another_placement_of_charges_is_no_candidate_of_its_own():
+    formula, generated = drawn("C[N+](C)(C)CC(O)CC(=O)[O-]")  # carnitine: also as an alkoxide
+
+    structures, _ = assembled(formula, generated)
+
+    assert [structure.smiles for structure in structures] == ["C[N+](C)(C)CC(O)CC(=O)[O-]"]

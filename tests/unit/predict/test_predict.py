@@ -76,6 +76,16 @@ def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
     assert (row["samples"], row["log_likelihood"], row["status"]) == ("4", "-1.5", "ok")
 
 
+def test_another_hydrogen_placement_says_of_how_many_samples(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(("C11H8N2", "C10H7N C9H6 C8H6")))
+
+    predict(request(made, tmp_path / "out.csv"), model_with(Oracle("c1ccc2c(c1)[nH]c1cnccc12")))
+
+    found = rows(tmp_path / "out.csv")  # 9H- and 2H-norharmane
+    assert len(found) > 1
+    assert {row["samples"] for row in found} == {"4"}
+
+
 def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
     asked = request(spectra, tmp_path / "out.csv", rows="spectrum")
     summary = predict(asked, stub_model())
