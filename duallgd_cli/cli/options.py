@@ -10,7 +10,8 @@ from duallgd_cli.errors import UsageError
 
 S = TypeVar("S")
 
-# Panels of the help.
+# Panels of the help, the one that most need first.
+COMMON: Final = "Common options"
 OUTPUT: Final = "Output"
 SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"
@@ -18,30 +19,38 @@ LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
 Samples = Annotated[
-    int | None, typer.Option(help="Molecules drawn per spectrum.", rich_help_panel=SAMPLING)
+    int | None,
+    typer.Option(help="Molecules drawn per spectrum.", show_default="100", rich_help_panel=COMMON),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Denoising steps per molecule, 1 to 500.", rich_help_panel=SAMPLING),
+    typer.Option(
+        help="Denoising steps per molecule, 1 to 500.", show_default="10", rich_help_panel=COMMON
+    ),
 ]
 Schedule = Annotated[
     str | None,
     typer.Option(
-        help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0.",
+        help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0. By default "
+        "that of the weights.",
         rich_help_panel=SAMPLING,
     ),
 ]
 TimeShift = Annotated[
     float | None,
     typer.Option(
-        help="Tell the network of more noise than there is, by this share of the way to pure "
-        "noise, so that it trusts less what it drew itself. 0 to below 1; by default the weights'.",
+        help="Timestep offset against exposure bias, as a share of all noise steps, 0 to below 1: "
+        "the network then trusts less what it drew itself. By default that of the weights.",
         rich_help_panel=SAMPLING,
     ),
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option(help="Below 1 draws the likelier molecules more often.", rich_help_panel=SAMPLING),
+    typer.Option(
+        help="Below 1 draws the likelier molecules more often.",
+        show_default="1.0",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 Weights = Annotated[
     str | None,
@@ -73,7 +82,10 @@ Workers = Annotated[
 MaxMemory = Annotated[
     int | None,
     typer.Option(
-        metavar="MIB", help="Working memory of the network, MiB.", rich_help_panel=MACHINE
+        metavar="MIB",
+        help="Working memory of the network, MiB.",
+        show_default="1024",
+        rich_help_panel=MACHINE,
     ),
 ]
 TimeoutPerSpectrum = Annotated[
@@ -81,6 +93,7 @@ TimeoutPerSpectrum = Annotated[
     typer.Option(
         metavar="SECONDS",
         help="Give up on a spectrum after this time; its row says so.",
+        show_default="no limit",
         rich_help_panel=LONG,
     ),
 ]

@@ -25,7 +25,7 @@ skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or b
 interrupted.
 """
 
-_INPUT = "Formulas and peaks"
+_INPUT = "Checks and peaks"
 
 
 def predict(
@@ -44,16 +44,23 @@ def predict(
             "-o",
             help="File to write, its ending decides the format; - is standard output. By default "
             "the first input's name with .structures.csv, in this folder.",
-            rich_help_panel=options.OUTPUT,
+            rich_help_panel=options.COMMON,
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="csv, tsv, jsonl or sdf.", rich_help_panel=options.OUTPUT),
+        typer.Option(
+            help="csv, tsv, jsonl or sdf; by default from the output's ending.",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
     top_k: Annotated[
         int | None,
-        typer.Option(help="Candidates written per spectrum.", rich_help_panel=options.OUTPUT),
+        typer.Option(
+            help="Candidates written per spectrum.",
+            show_default="10",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
     rows: options.Rows = "feature",
     force: Annotated[
@@ -67,13 +74,13 @@ def predict(
         typer.Option(
             help="Field of the file that holds the molecular formula. By default FORMULA, then "
             "MOLECULAR_FORMULA, then any field with FORMULA in its name.",
-            rich_help_panel=_INPUT,
+            rich_help_panel=options.COMMON,
         ),
     ] = None,
     formula: Annotated[
         str | None,
         typer.Option(
-            help="One formula for every spectrum, such as C9H8O4.", rich_help_panel=_INPUT
+            help="One formula for every spectrum, such as C9H8O4.", rich_help_panel=options.COMMON
         ),
     ] = None,
     formulas: Annotated[
@@ -81,20 +88,22 @@ def predict(
         typer.Option(
             help="CSV or TSV table of formulas by feature id, as SIRIUS and msbuddy export it; "
             "several rows a feature are all tried.",
-            rich_help_panel=_INPUT,
+            rich_help_panel=options.COMMON,
         ),
     ] = None,
     precursor_ppm: Annotated[
         float | None,
         typer.Option(
             help="Largest difference between precursor m/z and formula, ppm.",
+            show_default="10.0",
             rich_help_panel=_INPUT,
         ),
     ] = None,
     ppm: Annotated[
         float | None,
         typer.Option(
-            help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument.",
+            help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument: "
+            "7 for Orbitraps, 20 for Q-TOF instruments, else 10.",
             rich_help_panel=_INPUT,
         ),
     ] = None,
@@ -103,6 +112,7 @@ def predict(
         typer.Option(
             help="feature: spectra with the same feature id and precursor (collision energies) are "
             "read together; none: each alone.",
+            show_default="feature",
             rich_help_panel=_INPUT,
         ),
     ] = None,
@@ -113,7 +123,11 @@ def predict(
     temperature: options.Temperature = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Same seed, same candidates.", rich_help_panel=options.SAMPLING),
+        typer.Option(
+            help="Random seed: same seed, same candidates.",
+            show_default="0",
+            rich_help_panel=options.SAMPLING,
+        ),
     ] = None,
     weights: options.Weights = None,
     device: options.Device = "auto",

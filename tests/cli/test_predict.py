@@ -9,9 +9,12 @@ import sys
 import time
 
 import pytest
+import typer
 from rich.console import Console
 
 from duallgd_cli.cli import display
+from duallgd_cli.cli.app import app
+from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import ASPIRIN, block, mgf
 
 COLUMNS = (
@@ -361,3 +364,33 @@ def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
     assert "no spectrum has candidates; 3 of 3 are no_formula: give a mol" in " ".join(
         done.err.split()
     )
+
+
+def test_the_help_shows_the_defaults_that_the_settings_have():
+    options = {one.name: one for one in typer.main.get_command(app).commands["predict"].params}
+    settings = PredictSettings()
+    sampling, ppm = settings.sampling, settings.annotation
+    shown = {
+        "samples": sampling.samples,
+        "steps": sampling.steps,
+        "temperature": sampling.temperature,
+        "max_memory": sampling.max_memory_mib,
+        "top_k": settings.top_k,
+        "seed": settings.seed,
+        "group_by": settings.group_by,
+        "precursor_ppm": settings.limits.precursor_ppm,
+    }
+
+    assert {name: options[name].show_default for name in shown} == {
+        name: str(value) for name, value in shown.items()
+    }
+    tolerances = (ppm.orbitrap_ppm, ppm.qtof_ppm, ppm.ppm)
+    assert "{:g} for Orbitraps, {:g} for Q-TOF instruments, else {:g}".format(*tolerances) in (
+        options["ppm"].help
+    )
+
+
+def test_the_options_that_most_need_stand_first(duallgd):
+    text = duallgd("predict", "--help").out
+
+    assert text.index("Common options") < text.index("Sampling") < text.index("Machine")
