@@ -48,7 +48,7 @@ def predicted(duallgd, spectra, weights, *more):
 
 
 def without_place(rows):
-    return [{k: v for k, v in row.items() if k not in ("file", "index")} for row in rows]
+    return [{k: v for k, v in row.items() if k not in ("file", "index", "indices")} for row in rows]
 
 
 def test_a_converted_checkpoint_predicts_unlabelled_spectra(duallgd, weights, tmp_path):
