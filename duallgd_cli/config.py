@@ -30,6 +30,10 @@ S = TypeVar("S")
 _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
 
+# All samples of a spectrum are in memory at once.
+_MOST_SAMPLES: Final = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
     """How molecules are drawn for one hypothesis.
@@ -61,6 +65,10 @@ class SamplingSettings:
     def __post_init__(self) -> None:
         require(1 <= self.steps <= 500, f"steps must be 1 to 500, not {self.steps}")
         require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
+        require(
+            self.samples <= _MOST_SAMPLES,
+            f"samples must be at most {_MOST_SAMPLES}, not {self.samples}",
+        )
         require(
             self.temperature >= _COLDEST,
             f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",

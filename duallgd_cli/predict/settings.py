@@ -13,6 +13,8 @@ from duallgd_cli.spectra.hypotheses import FormulaLimits
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 STANDARD_STREAM: Final = "-"
+# Each is a process of about 150 MB.
+_MOST_WORKERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class PredictRequest:
             raise UsageError(f"input {twice[0]} is named twice; name each file once")
         if self.workers < 1:
             raise UsageError(f"workers must be at least 1, not {self.workers}")
+        if self.workers > _MOST_WORKERS:
+            raise UsageError(f"workers must be at most {_MOST_WORKERS}, not {self.workers}")
 
     def journal_path(self) -> Path | None:
         """Where the journal lies; None for one that lives as long as the run.

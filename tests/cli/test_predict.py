@@ -160,6 +160,8 @@ def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spect
         (["{spectra}", "--formula", "Foo"], 2, "--formula: 'Foo' is not a molecular formula"),
         (["{spectra}", "--formula", ""], 2, "--formula: "),
         (["{spectra}", "--steps", "501"], 2, "steps must be 1 to 500, not 501"),
+        (["{spectra}", "--samples", "99999999999"], 2, "samples must be at most 100000"),
+        (["{spectra}", "--workers", "5000"], 2, "workers must be at most 256"),
         (["{spectra}", "--threads", "0"], 2, "threads must be at least 1"),
         (["{spectra}", "--top-k", "0"], 2, "top_k must be at least 1"),
         (["{spectra}", "--temperature", "0"], 2, "temperature"),
