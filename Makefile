@@ -55,9 +55,10 @@ parity: env  ## the network against the reference arrays beside the checkout
 
 demo: env  ## predict structures for the example spectra with the shipped weights
 	mkdir -p $(dir $(DEMO))
-	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO) --force
+	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO) --report $(DEMO:.csv=.html) --force
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
+	@echo "To look at: open $(DEMO:.csv=.html) in a browser"
 
 dist: env  ## wheel, installed into a fresh environment and tried there
 	rm -rf dist build/wheel-venv

@@ -62,6 +62,14 @@ def predict(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="HTML",
+            help="Write a page to look at, too: spectra, explained peaks, drawn candidates.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
     rows: options.Rows = "feature",
     force: Annotated[
         bool,
@@ -166,6 +174,7 @@ def predict(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log)
+    running.refuse_page(report, output, shard)
     place = output or running.default_output(spectra, format)
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
     with running.loading():
@@ -213,4 +222,6 @@ def predict(
         total = count_spectra(request.inputs) if watched else None
     with display.progress(quiet, json_log, total) as shown:
         summary = predict_files(request, model, shown)
+    if report is not None:
+        running.write_page(summary, report)
     running.report(summary, strict)

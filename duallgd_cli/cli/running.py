@@ -67,6 +67,33 @@ def refuse_to_replace(output: str, *, allowed: bool) -> None:
         )
 
 
+def refuse_page(page: Path | None, output: str | None, shard: str | None) -> None:
+    """Refuse a report that could not be written, before hours are spent.
+
+    Raises:
+        UsageError: The run keeps no journal of its own to make it from, or is a part.
+    """
+    if page is None:
+        return
+    if output == STANDARD_STREAM or shard is not None:
+        raise UsageError(
+            "--report needs an output file and a whole run; name one with -o, or join the shards "
+            "with duallgd merge and run duallgd report"
+        )
+    from duallgd_cli.predict.writers import check_writable
+
+    check_writable(str(page))
+
+
+def write_page(summary: "RunSummary", page: Path) -> None:
+    """Write the report of a run that has just ended, and say how to look at it."""
+    from duallgd_cli.cli.report import say
+    from duallgd_cli.report.page import write_report
+
+    if summary.journal is not None:
+        say(write_report([summary.journal], page))
+
+
 def report(summary: "RunSummary", strict: bool) -> None:
     """Say in one line how it went, and end as the documented exit codes promise.
 

@@ -81,7 +81,7 @@ class ReportedRun:
             UsageError: A journal is missing, unfinished, or of another run.
         """
         self._run = journal.read(names)
-        self._output = names[0]
+        self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
         self._ranking = config.parse(RankingModel, self._header.model["ranking"])
         self._top_k = min(top_k, int(self._header.settings["top_k"]))

@@ -74,3 +74,20 @@ def test_a_name_that_was_never_run_is_refused_in_a_sentence(duallgd):
 
     assert done.code == 2
     assert "no journal beside it" in done.err
+
+
+def test_predict_writes_the_same_page_at_once(page, duallgd, spectra, formulas, tmp_path):
+    done = duallgd("predict", spectra, "--formulas", formulas, "-o", "b.csv", "--report", "b.html")
+
+    text = (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert done.code == 0, done.err
+    assert "b.html; open it in a browser" in done.err
+    assert text.count("text/plain") == page[0].count("text/plain") == 11
+
+
+@pytest.mark.parametrize("options", [("-o", "-"), ("-o", "b.csv", "--shard", "1/2")])
+def test_a_run_without_a_journal_of_its_own_refuses_a_report_first(duallgd, spectra, options):
+    done = duallgd("predict", spectra, *options, "--report", "b.html")
+
+    assert done.code == 2
+    assert "--report needs an output file" in done.err
