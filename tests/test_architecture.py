@@ -54,7 +54,6 @@ LIBRARIES = {
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
     "matplotlib": r"bench/|evaluate/",
-    "myopic_mces": r"evaluate/|bench/",
     "jinja2": r"report/",
     "PIL": r"report/",
     "huggingface_hub": r"evaluate/suites/|checkpoint/",

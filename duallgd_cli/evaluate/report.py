@@ -30,7 +30,7 @@ REFERENCE_RULES: Final = (
     "Tanimoto and MCES of canonical tautomers, MCES at most twice the bonds of the truth"
 )
 _FORMAT: Final = "duallgd-results-1"
-_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic_mces", "pulp", "highspy")
+_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.evaluate import mces as mces_distance
 from duallgd_cli.evaluate.bootstrap import Estimate, independent, per_molecule, per_spectrum
-from duallgd_cli.evaluate.mces import LIMIT_S, Convention, Interval, Search
-from duallgd_cli.evaluate.mces_cache import MCESCache, Pair
+from duallgd_cli.evaluate.mces import CAP, LIMIT_S, THRESHOLD, Interval, Pair, Search
 from duallgd_cli.evaluate.molecules import Molecule, canonical_tautomer, molecule
 
 TOP_K: Final = (1, 10)
@@ -200,32 +199,30 @@ class _Result:
 
 
 def _run(entries: list[Entry], scorer: Scorer) -> Iterator[tuple[int, _Result]]:
-    cache = MCESCache(scorer.cache) if scorer.cache is not None and scorer.mces else None
     if scorer.workers == 1:
         for index, entry in enumerate(entries):
-            result = _score_one(entry, scorer, cache)
-            if cache is not None:
-                cache.save(result.solved)
-            yield index, result
+            yield index, _kept(_score_one(entry, scorer), scorer.cache)
         return
     # Spawned, not forked: the parent may hold threads of torch or a GPU.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(scorer.workers, mp_context=context) as pool:
         waiting: dict[Future[_Result], int] = {
-            pool.submit(_score_one, entry, scorer, cache): index
-            for index, entry in enumerate(entries)
+            pool.submit(_score_one, entry, scorer): index for index, entry in enumerate(entries)
         }
         try:
             for future in as_completed(waiting):
-                result = future.result()
-                if cache is not None:
-                    cache.save(result.solved)
-                yield waiting[future], result
+                yield waiting[future], _kept(future.result(), scorer.cache)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _score_one(entry: Entry, scorer: Scorer, cache: MCESCache | None) -> _Result:
+def _kept(result: _Result, cache: Path | None) -> _Result:
+    if cache is not None:
+        mces_distance.save_pairs(cache, result.solved)
+    return result
+
+
+def _score_one(entry: Entry, scorer: Scorer) -> _Result:
     truth = molecule(entry.truth)
     if truth is None:
         raise UnreadableError(
@@ -236,8 +233,8 @@ def _score_one(entry: Entry, scorer: Scorer, cache: MCESCache | None) -> _Result
     row = _plain(truth, candidates, scorer.top_k) | _counts(truth, candidates)
     parts: dict[str, tuple[list[float], Search]] = {}
     if scorer.mces:
-        known = _known(cache, truth, candidates)
-        parts["mces"] = _minima(truth, candidates, Convention(), scorer, known)
+        known = _known(scorer.cache, truth, candidates)
+        parts["mces"] = _minima(truth, candidates, (THRESHOLD, CAP), scorer, known)
     if scorer.reference:
         kept = _reference_order(candidates)
         canonical = canonical_tautomer(truth.smiles) or truth
@@ -245,9 +242,9 @@ def _score_one(entry: Entry, scorer: Scorer, cache: MCESCache | None) -> _Result
         row |= _reference(truth, kept, canonical, tautomers, scorer.top_k)
         if scorer.mces:
             # Reference: the search starts from twice the number of bonds of the truth.
-            convention = Convention(_REFERENCE_THRESHOLD, ceiling=2.0 * truth.n_bonds)
-            known |= _known(cache, canonical, tautomers) | parts["mces"][1].solved
-            parts["reference_mces"] = _minima(canonical, tautomers, convention, scorer, known)
+            limits = (_REFERENCE_THRESHOLD, 2.0 * truth.n_bonds)
+            known |= _known(scorer.cache, canonical, tautomers) | parts["mces"][1].solved
+            parts["reference_mces"] = _minima(canonical, tautomers, limits, scorer, known)
     return _with_distances(row, parts, scorer.top_k)
 
 
@@ -314,22 +311,25 @@ def _reference(
 def _minima(
     truth: Molecule,
     candidates: Sequence[Molecule | None],
-    convention: Convention,
+    limits: tuple[float, float],
     scorer: Scorer,
     known: dict[Pair, Interval],
 ) -> tuple[list[float], Search]:
     search = Search(scorer.mces_limit_s, known=known)
     smiles = [found.smiles if found else None for found in candidates]
-    return search.minima(truth.smiles, smiles, scorer.top_k, convention), search
+    threshold, ceiling = limits
+    minima = search.minima(truth.smiles, smiles, scorer.top_k, threshold=threshold, ceiling=ceiling)
+    return minima, search
 
 
 def _known(
-    cache: MCESCache | None, truth: Molecule, candidates: Sequence[Molecule | None]
+    cache: Path | None, truth: Molecule, candidates: Sequence[Molecule | None]
 ) -> dict[Pair, Interval]:
     if cache is None:
         return {}
     others = {found.smiles for found in candidates if found is not None}
-    return cache.load(sorted((min(truth.smiles, s), max(truth.smiles, s)) for s in others))
+    pairs = sorted((min(truth.smiles, s), max(truth.smiles, s)) for s in others)
+    return mces_distance.load_pairs(cache, pairs)
 
 
 def _same(first: str, second: str) -> float:

@@ -9,7 +9,7 @@ from duallgd_cli.evaluate import run as use_case
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
 
-pytest.importorskip("highspy", reason="needs the evaluate extra")
+pytest.importorskip("scipy", reason="needs the evaluate extra")
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +100,6 @@ def test_everything_that_decides_the_numbers_is_in_the_results(evaluate):
     assert found["data"]["files"]
     assert len(found["data"]["split_sha256"]) == 64
     assert len(found["prediction"]["sha256"]) == 64
-    assert {"python", "torch", "rdkit", "highspy"} <= set(found["versions"])
+    assert {"python", "torch", "rdkit", "scipy"} <= set(found["versions"])
     assert found["duallgd"]
     assert found["mces_work"]["mces"]["timeouts"] == 0

@@ -1,11 +1,12 @@
+import math
 import random
 
+import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.bounds import lower_bound, molecule_graph
-from duallgd_cli.evaluate.mces import Convention, Interval, Search
+from duallgd_cli.evaluate.mces import Interval, MoleculeGraph, Search, lower_bound, molecule_graph
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 
@@ -40,8 +41,8 @@ def theirs(first, second, threshold=15):
     return round(answer[1], 6)
 
 
-def distance(first, second, convention=None):
-    return Search().minima(first, [second], [1], convention or Convention())[0]
+def distance(first, second, **limits):
+    return Search().minima(first, [second], [1], **limits)[0]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_the_minimum_is_the_minimum_of_single_pairs_for_every_k():
     truth, others = SMILES[2], [SMILES[i] for i in (5, 10, 8, 4, 3)]
     single = [theirs(truth, other) for other in others]
 
-    found = Search().minima(truth, others, [1, 2, 3, 4, 5], Convention())
+    found = Search().minima(truth, others, [1, 2, 3, 4, 5])
 
     assert found == [min(single[:k]) for k in (1, 2, 3, 4, 5)]
 
@@ -92,7 +93,7 @@ def test_the_minimum_is_the_minimum_of_single_pairs_for_every_k():
 def test_above_the_threshold_the_bound_stands():
     bound = lower_bound(molecule_graph(HARD[0]), molecule_graph(HARD[1]))
 
-    assert distance(*HARD, Convention(threshold=bound - 1)) == bound
+    assert distance(*HARD, threshold=bound - 1) == bound
 
 
 def test_a_pair_that_no_mapping_brings_below_the_threshold_scores_the_threshold():
@@ -100,26 +101,26 @@ def test_a_pair_that_no_mapping_brings_below_the_threshold_scores_the_threshold(
     below = theirs(*HARD) - 0.5
     assert bound <= below
 
-    assert distance(*HARD, Convention(threshold=below)) == below
+    assert distance(*HARD, threshold=below) == below
 
 
 @pytest.mark.parametrize("candidates", [[], [None], [None, None]])
 def test_without_a_molecule_the_ceiling_stands(candidates):
-    assert Search().minima("CCO", candidates, [1, 10], Convention()) == [100.0, 100.0]
+    assert Search().minima("CCO", candidates, [1, 10]) == [100.0, 100.0]
 
 
 def test_the_ceiling_is_never_exceeded():
-    assert Search().minima("CCO", ["CC(C)(C)C(C)(C)C"], [1], Convention(ceiling=4.0)) == [4.0]
+    assert Search().minima("CCO", ["CC(C)(C)C(C)(C)C"], [1], ceiling=4.0) == [4.0]
 
 
 def test_fewer_candidates_than_k_count_as_they_are():
-    assert Search().minima("CCO", ["COC"], [1, 10], Convention()) == [2.0, 2.0]
+    assert Search().minima("CCO", ["COC"], [1, 10]) == [2.0, 2.0]
 
 
 def test_a_hit_at_rank_one_leaves_nothing_to_solve():
     search = Search()
 
-    assert search.minima("CCO", ["CCO", "COC", "CC=O"], [1, 10], Convention()) == [0.0, 0.0]
+    assert search.minima("CCO", ["CCO", "COC", "CC=O"], [1, 10]) == [0.0, 0.0]
     assert not search.solved
     assert not search.needed
 
@@ -127,14 +128,14 @@ def test_a_hit_at_rank_one_leaves_nothing_to_solve():
 def test_a_known_pair_is_not_solved_again():
     search = Search(known={("CCO", "COC"): Interval(2.0, 2.0)})
 
-    assert search.minima("COC", ["CCO"], [1], Convention()) == [2.0]
+    assert search.minima("COC", ["CCO"], [1]) == [2.0]
     assert not search.solved
 
 
 def test_a_pair_known_to_lie_above_the_cutoff_is_not_solved_again():
     search = Search(known={("CCO", "COC"): Interval(15.5, float("inf"))})
 
-    assert search.minima("COC", ["CCO"], [1], Convention()) == [15.0]
+    assert search.minima("COC", ["CCO"], [1]) == [15.0]
     assert not search.solved
 
 
@@ -142,7 +143,7 @@ def test_a_pair_out_of_time_scores_the_worst_it_can_and_is_counted():
     known = {("CCO", "COC"): Interval(1.0, float("inf"), limit_s=10.0)}
     search = Search(limit_s=10.0, known=known)
 
-    assert search.minima("COC", ["CCO"], [1], Convention()) == [15.0]
+    assert search.minima("COC", ["CCO"], [1]) == [15.0]
     assert search.timeouts == {("CCO", "COC")}
 
 
@@ -150,7 +151,7 @@ def test_a_mapping_found_before_the_time_ran_out_counts_and_is_counted():
     known = {("CCO", "COC"): Interval(1.0, 3.0, limit_s=10.0)}
     search = Search(limit_s=10.0, known=known)
 
-    assert search.minima("COC", ["CCO"], [1], Convention()) == [3.0]
+    assert search.minima("COC", ["CCO"], [1]) == [3.0]
     assert search.timeouts == {("CCO", "COC")}
 
 
@@ -168,7 +169,7 @@ def test_more_time_than_before_tries_again():
     known = {("CCO", "COC"): Interval(1.0, 15.0, limit_s=1.0)}
     search = Search(limit_s=10.0, known=known)
 
-    assert search.minima("COC", ["CCO"], [1], Convention()) == [2.0]
+    assert search.minima("COC", ["CCO"], [1]) == [2.0]
     assert search.solved == {("CCO", "COC"): Interval(2.0, 2.0, limit_s=1.0)}
     assert not search.timeouts
 
@@ -178,15 +179,86 @@ def test_a_solver_stopped_early_never_beats_the_truth(limit_s):
     exact = theirs(*HARD)
 
     search = Search(limit_s=limit_s)
-    found = search.minima(HARD[0], [HARD[1]], [1], Convention())[0]
+    found = search.minima(HARD[0], [HARD[1]], [1])[0]
 
     assert exact <= found <= 15.0
     assert found == exact or search.timeouts
 
 
-@pytest.mark.parametrize("package", ["highspy", "scipy"])
-def test_a_missing_package_is_refused_with_the_way_out(monkeypatch, package):
-    monkeypatch.setattr(mces, "find_spec", lambda name: None if name == package else object())
+CHAIN = MoleculeGraph(("C", "C", "C"), ((0, 1), (1, 2)), np.array([1.0, 2.0]))
+SINGLE = MoleculeGraph(("C", "C", "C"), ((0, 1), (1, 2)), np.array([1.0, 1.0]))
+ASPIRIN, ISOMER = SMILES[2], SMILES[4]  # its acetoxy group moved along the ring
 
-    with pytest.raises(UsageError, match=rf"needs the package {package}; .*duallgd\[evaluate\]"):
+
+def found(first, second, cutoff=15.0, limit_s=30.0):
+    return mces.search(molecule_graph(first), molecule_graph(second), cutoff, limit_s)
+
+
+def test_a_distance_is_what_a_mapping_leaves_over():
+    assert mces.distance({}, CHAIN, SINGLE) == 5.0
+    assert mces.distance({0: 0, 1: 1, 2: 2}, CHAIN, SINGLE) == 1.0
+    assert mces.distance({0: 2, 1: 1}, CHAIN, SINGLE) == 3.0
+
+
+def test_just_within_the_cutoff_is_proven_and_just_above_is_not_there():
+    assert found(ASPIRIN, ISOMER) == found(ISOMER, ASPIRIN) == Interval(2.0, 2.0)
+    assert found(ASPIRIN, ISOMER, cutoff=2.0) == Interval(2.0, 2.0)
+    assert found(ASPIRIN, ISOMER, cutoff=1.5) == Interval(2.0, math.inf)
+
+
+def test_no_time_proves_nothing():
+    answer = found(ASPIRIN, ISOMER, limit_s=0.0)
+
+    assert answer.lower == 0.0
+    assert answer.upper >= 2.0
+
+
+@pytest.mark.parametrize(("first", "second"), [("C", "O"), ("C", "C"), ("CCO", "C"), ("C", "CCO")])
+def test_molecules_without_bonds_have_an_answer(first, second):
+    bonds = float(sum(len(molecule_graph(smiles).orders) for smiles in (first, second)))
+
+    assert found(first, second) == Interval(bonds, bonds)
+
+
+def test_solvers_say_nothing(capfd):
+    distance(*HARD)
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_missing_scipy_is_refused_with_the_way_out(monkeypatch):
+    monkeypatch.setattr(mces, "find_spec", lambda name: None)
+
+    with pytest.raises(UsageError, match=r"needs the package scipy; .*duallgd\[evaluate\]"):
         mces.require()
+
+
+PAIR = ("CCO", "COC")
+
+
+def test_solved_pairs_are_kept_in_a_file_and_later_answers_replace_earlier_ones(tmp_path):
+    path = tmp_path / "new" / "mces.sqlite"
+    solved = {PAIR: Interval(2.0, 2.0), ("C", "CC"): Interval(15.5, math.inf, 3.0)}
+
+    mces.save_pairs(path, {PAIR: Interval(1.0, 5.0, 1.0)})
+    mces.save_pairs(path, solved)
+
+    assert mces.load_pairs(path, [*solved, ("N", "O")]) == solved
+
+
+def test_without_a_file_nothing_is_known_and_nothing_is_made(tmp_path):
+    path = tmp_path / "mces.sqlite"
+
+    assert mces.load_pairs(path, [PAIR]) == {}
+    mces.save_pairs(path, {})
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_cache_is_refused(tmp_path):
+    path = tmp_path / "mces.sqlite"
+    path.write_text("not a database, but long enough to have a header of its own")
+
+    with pytest.raises(UsageError, match="--mces-cache"):
+        mces.load_pairs(path, [PAIR])
+    with pytest.raises(UsageError, match="--mces-cache"):
+        mces.save_pairs(path, {PAIR: Interval(2.0, 2.0)})
