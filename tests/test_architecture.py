@@ -49,7 +49,7 @@ LIBRARIES = {
     r"|runtime\.py",
     "rdkit": r"chem/(molecule|identity|parts)\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
     r"|report/depiction\.py",
-    "matchms": r"spectra/reading(/|\.py)",
+    "matchms": r"(?!)",  # its spectra are taken as they are, without the library
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",

@@ -1,7 +1,7 @@
 """The `duallgd` command: which sub-commands there are.
 
 To add one: write ``cli/<name>.py`` with a function that imports what it needs inside, and add a
-line below. No module here may import torch, rdkit or matchms at its top: ``duallgd --help`` stays
+line below. No module here may import torch or rdkit at its top: ``duallgd --help`` stays
 instant.
 """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from duallgd_cli.model.settings import ModelSettings
 
-_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics", "matchms")
+_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 _NUMBER: Final = re.compile(r"\.\d+(?=\.|$)")
 
 

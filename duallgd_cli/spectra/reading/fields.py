@@ -1,22 +1,14 @@
 """Fields of a record: key synonyms, missing values, and the numbers and signs written in them.
 
 Every dialect's keys are brought to one canonical name, so that the format readers only split
-records into keys, values and peaks. Synonyms come from two places: `_OWN` below, and the table that
-matchms applies when it harmonises metadata. That table is read as a file of the installed package;
-importing matchms for it takes three to four seconds, longer than reading 20,000 spectra.
+records into keys, values and peaks.
 """
 
-import csv
-import importlib.util
-import logging
 import math
 import re
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Final
-
-logger = logging.getLogger(__name__)
 
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "null", "none", "-", "?", "unknown"})
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
@@ -31,61 +23,40 @@ ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
 INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
 
-_OWN: Final = {
-    "ion": "ion",
-    "iontype": "ion",
-    "ion_type": "ion",
-    "ion type": "ion",
-    "ionization": "ion",  # SIRIUS .ms; elsewhere it says ESI, which is no adduct and is skipped
-    "adduct type": "adduct",
-    "adduct_type": "adduct",
-    "precursor type": "adduct",
-    "precursor m/z": "precursor_mz",
-    "precursor mz": "precursor_mz",
-    "precursor_m/z": "precursor_mz",
-    "mz": "precursor_mz",
-    "polarity": "ionmode",
-    "ion mode": "ionmode",
-    "scan_polarity": "ionmode",
-    "feature id": "feature_id",
-    "featureid": "feature_id",
-    "feature_id": "feature_id",
-    "scan": "scans",
-    "scan_number": "scans",
-    "id": "identifier",
-    "identifier": "identifier",
-    "spectype": "spectype",
-    "ms level": "ms_level",
-    "ms_level": "ms_level",
-    "mstype": "ms_level",
-    "spectrum type": "ms_level",
-    "collision energy": "collision_energy",
-    "ce": "collision_energy",
-    "collision": "collision_energy",
-    "molecular_formula": "molecular_formula",
-    "molecular formula": "molecular_formula",
-    "molecularformula": "molecular_formula",
-    "instrument type": "instrument_type",
-    "source_instrument": "instrument",
-    "instrumentation": "instrument",
-    "fragmentation_method": "fragmentation_mode",
+# The keys that programs and libraries write for each name, without spaces, "_", "-" and "/".
+_KEYS: Final = {
+    "adduct": "adducttype precursortype",
+    # In SIRIUS .ms IONIZATION is the adduct; elsewhere it says ESI, which is skipped.
+    "ion": "iontype ionization",
+    "precursor_mz": "precursormass precursor mz",
+    "charge": "precursorcharge",
+    "ionmode": "polarity scanpolarity ionpolarity ionpol",
+    "feature_id": "",
+    "spectrum_id": "accession db#",
+    "identifier": "id",
+    "title": "recordtitle",
+    "compound_name": "name",
+    "scans": "scan scannumber",
+    "spectype": "",
+    "ms_level": "mstype spectrumtype",
+    "collision_energy": "colenergy collision ce",
+    "formula": "",
+    "molecular_formula": "",
+    "instrument_type": "",
+    "instrument": "sourceinstrument instrumentation",
+    "fragmentation_mode": "fragmentationmethod specialfragmentation",
+    "retention_time": "rt rettime rtquery rtinseconds",
+}
+_SEPARATORS: Final = re.compile(r"[\s_/-]")
+_NAMES: Final = {
+    key: name for name, keys in _KEYS.items() for key in (_SEPARATORS.sub("", name), *keys.split())
 }
 
 
-@cache
-def synonyms() -> Mapping[str, str]:
-    """Canonical name for every known key, lower case."""
-    spec = importlib.util.find_spec("matchms")
-    places = spec.submodule_search_locations if spec is not None else None
-    table: dict[str, str] = {}
-    for folder in places or ():
-        path = Path(folder) / "data" / "known_key_conversions.csv"
-        if path.is_file():
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                table = {row[0]: row[1] for row in csv.reader(lines) if len(row) == 2}
-    if not table:
-        logger.warning("the key table of matchms was not found; only common keys are recognised")
-    return table | _OWN
+@lru_cache(maxsize=4096)
+def canonical_key(key: str) -> str:
+    """The one name for all spellings of a key, given in lower case; other keys as they are."""
+    return _NAMES.get(_SEPARATORS.sub("", key), key)
 
 
 def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -93,10 +64,9 @@ def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
 
     A precursor m/z that is not a number (``nan``) stays, so that somebody can say so.
     """
-    known = synonyms()
     fields: dict[str, str] = {}
     for key, value in metadata.items():
-        name = known.get(key, key)
+        name = canonical_key(key)
         stays = (name == "ionmode" and value.strip() == "-") or (
             name in PRECURSOR and value.strip().lower() == "nan"
         )
@@ -205,9 +175,8 @@ _TIME: Final = re.compile(
 
 def retention_time_s(metadata: Mapping[str, str]) -> float | None:
     """Retention time of a record in seconds, the middle of a range; None if it has none."""
-    known = synonyms()
     for key, text in metadata.items():
-        if known.get(key, key) != "retention_time" and key not in _MINUTES:
+        if canonical_key(key) != "retention_time" and key not in _MINUTES:
             continue
         match = _TIME.fullmatch(text.strip().lower())
         times = [number(part) for part in match.groups()[:2] if part] if match else []

@@ -3,7 +3,7 @@
 A pass of our own instead of matchms' or pyteomics' reader: of 22 cases of dialect and damage tried,
 matchms 0.33 stops at 11 (``CHARGE=N/A``, a PEPMASS that is no number, a text as third column,
 comma-separated peaks, a missing END IONS, Latin-1, ...), which loses every later spectrum of the
-file, and misses the record in two (lower case, a byte-order mark). It also takes 4 s to import.
+file, and misses the record in two (lower case, a byte-order mark).
 """
 
 import re

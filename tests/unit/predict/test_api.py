@@ -124,8 +124,7 @@ def test_dictionaries_and_spectra_of_matchms_are_taken(spectra):
 
 @pytest.mark.slow
 def test_a_real_spectrum_of_matchms_is_taken(spectra):
-    import matchms
-
+    matchms = pytest.importorskip("matchms")
     ours = next(iter(read(spectra)))
     metadata = {name: value for name, value in plain(ours).items() if name[:2] not in ("mz", "in")}
 

@@ -1,32 +1,28 @@
 """Keys, missing values, levels and polarities."""
 
-import importlib.util
-import logging
-
 import pytest
 
 from duallgd_cli.spectra.reading import fields
 
 
-def test_the_keys_of_matchms_and_our_own_lead_to_one_name():
-    known = fields.synonyms()
-
-    for key in ("precursortype", "precursor_type", "adduct type"):
-        assert known[key] == "adduct"
-    for key in ("precursormz", "precursor_mass", "precursor m/z"):
-        assert known[key] == "precursor_mz"
-    for key in ("ionmode", "ion_mode", "polarity"):
-        assert known.get(key, key) == "ionmode"
-
-
-def test_without_the_table_of_matchms_our_own_keys_remain_and_it_is_said(monkeypatch, caplog):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-    with caplog.at_level(logging.WARNING):
-        known = fields.synonyms.__wrapped__()
-
-    assert known["polarity"] == "ionmode"
-    assert "key table of matchms was not found" in caplog.text
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        ("precursortype|precursor_type|adduct type|adduct_type", "adduct"),
+        ("precursormz|precursor_mass|precursor m/z|precursor_m/z|mz|precursor", "precursor_mz"),
+        ("ionmode|ion_mode|polarity|scan_polarity|ionpolarity", "ionmode"),
+        ("collisionenergy|collision energy|ce|colenergy", "collision_energy"),
+        ("mslevel|ms level|ms_type|spectrum type", "ms_level"),
+        ("featureid|feature id|feature_id", "feature_id"),
+        ("name|compoundname|compound_name", "compound_name"),
+        ("spectrumid|accession|db#", "spectrum_id"),
+        ("instrumenttype|instrument type", "instrument_type"),
+        ("rtinseconds|retentiontime|rt", "retention_time"),
+        ("my key", "my key"),
+    ],
+)
+def test_all_spellings_of_a_key_lead_to_one_name(keys, name):
+    assert {fields.canonical_key(key) for key in keys.split("|")} == {name}
 
 
 @pytest.mark.parametrize("value", ["", " ", "N/A", "na", "NaN", "null", "None", "-", "unknown"])

@@ -308,7 +308,7 @@ def test_line_ends_encodings_and_case(tmp_path, text):
     np.testing.assert_array_equal(found.mz, [121.0284, 163.0390])
 
 
-def test_the_key_synonyms_of_matchms_are_understood(tmp_path):
+def test_key_synonyms_are_understood(tmp_path):
     found = one(
         tmp_path,
         "PRECURSORTYPE=[M+H]+\nION_MODE=positive\nCOLLISIONENERGY=20 eV\nINSTRUMENTTYPE=LC-QTOF\n"
