@@ -1,5 +1,6 @@
 """What every test shares: threads, hypothesis, the clock, and the folder beside the checkout."""
 
+import logging
 import os
 import signal
 
@@ -43,6 +44,14 @@ def own_threads():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def own_logging():
+    """What commands and fixtures make of the package's logger is no matter of the next test."""
+    logger = logging.getLogger("duallgd_cli")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
 
 
 def pytest_collection_modifyitems(items):

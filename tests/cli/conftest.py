@@ -1,7 +1,6 @@
 """The command in this process, with a stand-in for the model."""
 
 import io
-import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +26,6 @@ class Done:
     @property
     def rows(self):
         return [line.split(",") for line in self.out.splitlines()]
-
-
-@pytest.fixture(autouse=True)
-def keep_logging():
-    logger = logging.getLogger("duallgd_cli")
-    handlers, level = logger.handlers[:], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
 
 
 @pytest.fixture
