@@ -15,18 +15,32 @@ EPILOG: Final = (
 
 def calibrate(
     weights: Annotated[Path, typer.Argument(help="Weights that made the predictions.")],
-    run: Annotated[Path, typer.Option(help="Output of the run, its journal beside it.")],
-    truth: Annotated[Path, typer.Option(help="Table with a column inchikey, a row a spectrum.")],
+    run: Annotated[
+        list[Path],
+        typer.Option(
+            help="Output of a run, its journal beside it; repeat for other numbers of samples and "
+            "steps, so that confidence holds for these too."
+        ),
+    ],
+    truth: Annotated[
+        Path, typer.Option(help="Table with columns identifier and inchikey, a row a spectrum.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Weights file to write.")],
+    keep_ranking: Annotated[
+        bool,
+        typer.Option(
+            "--keep-ranking", help="Leave the order of candidates; fit their probabilities alone."
+        ),
+    ] = False,
 ) -> None:
     """Fit how candidates are scored, and what their scores mean as probabilities.
 
-    Use a fold that was not trained on and will not be reported. Figures printed are
-    cross-validated by molecule.
+    Use a fold that was not trained on and will not be reported. What fewer samples are worth is
+    learnt from parts of those drawn. Figures printed are cross-validated by molecule.
     """
     from duallgd_cli.predict.fitting import fit_weights_file
 
-    fitted = fit_weights_file(weights, run, truth, output)
+    fitted = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
     held = fitted.validation
     typer.echo(
         f"{fitted.n_spectra} spectra, cross-validated: "
@@ -38,5 +52,13 @@ def calibrate(
         typer.echo(
             f"{name}: Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f}), "
             f"calibration error {part.calibration_error:.4f}",
+            err=True,
+        )
+    for number, part in held.by_samples.items():
+        right = sum(one.count * one.observed for one in part.bins) / max(1, part.count)
+        stated = sum(one.count * one.predicted for one in part.bins) / max(1, part.count)
+        typer.echo(
+            f"{number:>5} samples: first candidate right {right:.3f}, stated {stated:.3f}, "
+            f"calibration error {part.calibration_error:.4f} ({part.count} draws)",
             err=True,
         )

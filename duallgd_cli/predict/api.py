@@ -25,6 +25,7 @@ from duallgd_cli.predict.inputs import Inputs
 from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pipeline import by_feature, results
 from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.run import formula_source_of
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
@@ -112,11 +113,12 @@ def iter_predictions(
     Spectra that are read together come together, at the place of the first of them.
     """
     chosen = _changed(settings or PredictSettings(), changes)
+    ranking = for_run(model.ranking, chosen.sampling.steps, chosen.sampling.samples)
     source = formula_source_of(chosen, formulas, model)
     with Workers(workers) as pool, _features(spectra, chosen) as features:
         drawn = results(enumerate(features), source, model.generator, chosen, pool)
         for case in by_feature(drawn):
-            yield from predictions_of(case, model.ranking, chosen.top_k)
+            yield from predictions_of(case, ranking, chosen.top_k)
 
 
 def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":

@@ -4,43 +4,46 @@ The weights maximise the likelihood that candidates are drawn from the softmax o
 proportion to how alike the truth they are, steeply so that the right one outweighs all others where
 it is there; where it is not, a spectrum counts little. They are shrunk towards the weights one
 starts from by an amount that cross-validation chooses. Whether the truth is among the
-candidates is a logistic regression with Platt's smoothed targets. Folds are by molecule. C
-candidates of one spectrum, F features, B spectra, X observations.
+candidates is a logistic regression with Platt's smoothed targets; it knows how many samples were
+drawn, in how many steps, and learns what that means from parts of the samples of each spectrum.
+Folds are by molecule. C candidates of one spectrum, F features, B spectra, X observations.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.prediction import Case, Outcome
 from duallgd_cli.predict.ranking import (
     FEATURES,
     FIRST,
     PRESENCE,
-    Drawn,
     RankingModel,
+    SampleStatistics,
     candidate_confidence,
     described,
     presence_features,
-    sigmoid,
 )
 from duallgd_cli.predict.reliability import Reliability, reliability
 
 Array = NDArray[np.float64]
 
 _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
-_NEWTON_STEPS: Final = 50
-_CONVERGED: Final = 1e-9
+_MOST_EVALUATIONS: Final = 500
 _LEAST: Final = 1e-12
 _RIDGE: Final = 1.0
 # Chosen by cross-validation on fold val, where the right molecule first and likeness pull apart.
 _TEMPERATURE: Final = 0.05
 _WITHOUT_TRUTH: Final = 0.05
 _NEVER_THE_SAME: Final = 0.95  # equal bits are not yet an equal molecule
+# Numbers of samples that probabilities are fitted on, as far as so many were drawn.
+NUMBERS: Final = (1, 2, 3, 5, 10, 20, 30, 60, 100, 200, 300, 500, 1000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,17 +55,20 @@ class ScoredCase:
         is_right: Which candidate is right, bool (C,); at most one, often none.
         keys: InChIKeys, for ties, (C,).
         molecule: InChIKey first block of the truth; its spectra stay in one fold.
-        drawn: What they come from.
+        statistics: Of the samples they come from.
         likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); all 0 where only the key
             of the truth is known.
+        whole: Whether these are all samples that were drawn, not a part of them: parts teach what
+            few samples are worth, not how candidates are ranked.
     """
 
     features: Array
     is_right: NDArray[np.bool_]
     keys: tuple[str, ...]
     molecule: str
-    drawn: Drawn
+    statistics: SampleStatistics
     likeness: Array
+    whole: bool = True
 
     @property
     def wanted(self) -> Array:
@@ -85,29 +91,28 @@ class _Stack:
 
     Attributes:
         features: float64 (X, F).
-        wanted: Share that each should have, float64 (X,).
-        starts: Row of each spectrum's first candidate, (B,).
+        wanted: Share that each should have, times what its spectrum counts for, float64 (X,).
         owner: Spectrum of each row, (X,).
-        weight: Of each spectrum, (B,).
+        n_spectra: B.
     """
 
-    features: Array
-    wanted: Array
-    starts: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    weight: Array
+    features: Tensor
+    wanted: Tensor
+    owner: Tensor
+    n_spectra: int
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Cross-validated quality of a fit.
+    """Quality of a fit on spectra that took no part in it.
 
     Attributes:
-        top1: Share of spectra whose first candidate is right.
-        top10: Share of spectra with the right one among the first ten.
+        top1: Share of spectra whose first candidate is right, of all samples drawn.
+        top10: Share of spectra with the right one among the first ten, of all samples drawn.
         candidates: Reliability of the confidence of each candidate.
         first: Reliability of the confidence of first candidates alone.
         first_ten: Reliability of the probability that the first ten hold the right one.
+        by_samples: Reliability of the confidence of first candidates by number of samples.
     """
 
     top1: float
@@ -115,6 +120,7 @@ class Validation:
     candidates: Reliability
     first: Reliability
     first_ten: Reliability
+    by_samples: Mapping[int, Reliability]
 
 
 def scored_case(
@@ -140,9 +146,43 @@ def scored_case(
         is_right=np.array([block == truth[:14] for block in blocks], dtype=np.bool_),
         keys=tuple(best[block][1] for block in blocks),
         molecule=truth[:14],
-        drawn=Drawn.of(case, model),
+        statistics=SampleStatistics.of(case, model),
         likeness=np.array([(alike or {}).get(best[block][1], 0.0) for block in blocks]),
     )
+
+
+def part_of(case: Case, samples: int, generator: np.random.Generator) -> Case:
+    """The case as if only so many of its samples had been drawn, chosen at random.
+
+    The mean log-likelihood of a molecule's samples stays; molecules that no chosen sample became,
+    even as a further reading, are gone. Every hypothesis keeps its share of the samples.
+    """
+    total = sum(outcome.tallies.sampled for outcome in case.outcomes)
+    return replace(
+        case,
+        outcomes=tuple(
+            _part_of_outcome(one, round(one.tallies.sampled * samples / total), generator)
+            for one in case.outcomes
+        ),
+    )
+
+
+def _part_of_outcome(outcome: Outcome, samples: int, generator: np.random.Generator) -> Outcome:
+    """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
+    sampled, structures = outcome.tallies.sampled, outcome.structures
+    if samples >= sampled:
+        return outcome
+    counts = np.array([one.samples for one in structures] + [0], dtype=np.int64)
+    counts[-1] = sampled - counts.sum()  # those that became no molecule
+    chosen = generator.multivariate_hypergeometric(counts, samples)
+    parts = []
+    for one, count in zip(structures, chosen.tolist(), strict=False):
+        repaired = generator.hypergeometric(one.repaired, one.samples - one.repaired, count)
+        further = int(generator.binomial(one.alternatives, samples / sampled))
+        if count or further:
+            parts.append(replace(one, samples=count, repaired=int(repaired), alternatives=further))
+    tallies = replace(outcome.tallies, sampled=samples)
+    return replace(outcome, structures=tuple(parts), tallies=tallies)
 
 
 def fit_ranking(
@@ -159,13 +199,14 @@ def fit_ranking(
         folds: Of the cross-validation that chooses how far.
     """
     model = start or RankingModel()
+    cases = [case for case in cases if case.whole]
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
     held_out = _split(useful, folds)
     losses = [
         sum(
-            _loss(_fit_weights(rest, model.weights, amount), fold)
+            float(_loss(torch.from_numpy(_fit_weights(rest, model.weights, amount)), _stack(fold)))
             for rest, fold in held_out
             if rest and fold
         )
@@ -174,7 +215,7 @@ def fit_ranking(
     # Where there is but one molecule nothing can be held out: the strongest shrinkage is chosen.
     amount = _SHRINKAGE[int(np.argmin(losses))] if any(losses) else _SHRINKAGE[-1]
     weights = _fit_weights(useful, model.weights, amount)
-    values = dict(zip(FEATURES, map(float, weights), strict=True))
+    values: dict[str, Any] = dict(zip(FEATURES, weights.tolist(), strict=True))
     return replace(model, n_spectra=len(cases), **values)
 
 
@@ -183,10 +224,19 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     told = [case for case in cases if len(case.keys)]
     if not told:
         return model
-    model = replace(model, n_spectra=len(cases), sharpness=_sharpness(told, model))
+    n_spectra = sum(case.whole for case in cases)
+    steps = [round(np.exp(case.statistics.log_steps)) for case in told]
+    model = replace(
+        model,
+        n_spectra=n_spectra,
+        sharpness=_sharpness(told, model),
+        most_samples=max(round(np.exp(case.statistics.log_samples)) for case in told),
+        least_steps=min(steps),
+        most_steps=max(steps),
+    )
     scored = [_sorted_scores(case, model) for case in told]
     features = [
-        presence_features(model.sharpness * score, case.drawn)
+        presence_features(model.sharpness * score, case.statistics)
         for case, (score, _) in zip(told, scored, strict=True)
     ]
     is_there = np.array([bool(is_right.any()) for _, is_right in scored])
@@ -210,15 +260,35 @@ def _sharpness(cases: Sequence[ScoredCase], model: RankingModel) -> float:
     return max(0.0, float(_fit_weights(right, np.ones(1), _RIDGE)[0]))
 
 
-def fit(cases: Sequence[ScoredCase], start: RankingModel | None = None) -> RankingModel:
-    """Weights, then calibrations."""
-    return fit_calibration(cases, fit_ranking(cases, start))
+def fit(
+    cases: Sequence[ScoredCase], start: RankingModel | None = None, *, keep_ranking: bool = False
+) -> RankingModel:
+    """Weights, then calibrations; with `keep_ranking` the weights of `start` stay."""
+    model = start or RankingModel()
+    return fit_calibration(cases, model if keep_ranking else fit_ranking(cases, model))
 
 
 def cross_validate(
-    cases: Sequence[ScoredCase], start: RankingModel | None = None, folds: int = 5
+    cases: Sequence[ScoredCase],
+    start: RankingModel | None = None,
+    folds: int = 5,
+    *,
+    keep_ranking: bool = False,
 ) -> Validation:
     """Fit on all folds but one and judge on that one, in turn.
+
+    Raises:
+        ValueError: No spectra.
+    """
+    models, held_out = [], []
+    for rest, fold in _split(cases, folds):
+        held_out += fold
+        models += [fit(rest, start, keep_ranking=keep_ranking)] * len(fold)
+    return judge(held_out, models)
+
+
+def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Validation:
+    """How far the probabilities of models can be trusted, each for its spectrum.
 
     A spectrum without candidates counts as wrong, with probability 0.
 
@@ -227,24 +297,28 @@ def cross_validate(
     """
     if not cases:
         raise ValueError("no spectra to validate on")
-    confidences, rights, tens, hits = [], [], [], []
-    for rest, fold in _split(cases, folds):
-        model = fit(rest, start)
-        for case in fold:
-            score, is_right = _sorted_scores(case, model)
-            confidence = candidate_confidence(score, case.drawn, model)
-            confidences.append(confidence)
-            rights.append(is_right)
-            tens.append(float(confidence[:FIRST].sum()))
-            hits.append(bool(is_right[:FIRST].any()))
-    first = [confidence[0] if confidence.size else 0.0 for confidence in confidences]
-    first_right = [bool(is_right[:1].any()) for is_right in rights]
+    confidences, rights = [], []
+    for case, model in zip(cases, models, strict=True):
+        score, is_right = _sorted_scores(case, model)
+        confidences.append(candidate_confidence(score, case.statistics, model))
+        rights.append(is_right)
+    first, tens = (np.array([one[:k].sum() for one in confidences]) for k in (1, FIRST))
+    first_right, hits = (np.array([one[:k].any() for one in rights]) for k in (1, FIRST))
+    whole = np.array([case.whole for case in cases])
+    number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
     return Validation(
-        top1=float(np.mean(first_right)),
-        top10=float(np.mean(hits)),
-        candidates=reliability(np.concatenate(confidences), np.concatenate(rights)),
-        first=reliability(np.array(first), np.array(first_right)),
-        first_ten=reliability(np.array(tens), np.array(hits)),
+        top1=float(first_right[whole].mean()),
+        top10=float(hits[whole].mean()),
+        candidates=reliability(
+            np.concatenate([one for one, all_ in zip(confidences, whole, strict=True) if all_]),
+            np.concatenate([one for one, all_ in zip(rights, whole, strict=True) if all_]),
+        ),
+        first=reliability(first[whole], first_right[whole]),
+        first_ten=reliability(tens[whole], hits[whole]),
+        by_samples={
+            int(n): reliability(first[number == n], first_right[number == n])
+            for n in np.unique(number)
+        },
     )
 
 
@@ -259,18 +333,46 @@ def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
     """
     n_right = int(happened.sum())
     n_wrong = happened.size - n_right
-    target = np.where(happened, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
     centre, spread = told.mean(axis=0), told.std(axis=0)
     varies = spread > _LEAST
     centre[0], unit = 0.0, np.where(varies, spread, 1.0)
     design = np.where(varies, (told - centre) / unit, 0.0)
     design[:, 0] = 1.0
-    base = float(target.mean())
+    x = torch.from_numpy(design)
+    target = torch.from_numpy(np.where(happened, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2)))
+
+    def loss(weights: Tensor) -> Tensor:
+        """Cross entropy and the penalty."""
+        logits = x @ weights
+        entropy = torch.nn.functional.softplus(logits) - target * logits
+        return entropy.sum() + 0.5 * _RIDGE * weights[1:].square().sum()
+
     start = np.zeros(told.shape[1])
-    start[0] = np.log(base) - np.log1p(-base)
-    weights = _logistic(design, target, start) / unit
+    start[0] = torch.logit(target.mean()).item()
+    weights = _minimum(loss, start) / unit
     weights[0] -= np.dot(weights[1:], centre[1:])
-    return np.asarray(weights)
+    return weights
+
+
+def _minimum(loss: Callable[[Tensor], Tensor], start: Array) -> Array:
+    """Where a smooth convex function of a vector is least, float64."""
+    at = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS(
+        [at],
+        max_iter=_MOST_EVALUATIONS,
+        tolerance_grad=1e-9,
+        tolerance_change=1e-12,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        value = loss(at)
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    return np.asarray(at.detach().numpy())
 
 
 def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
@@ -300,82 +402,41 @@ def _fold(molecule: str, folds: int) -> int:
 
 
 def _stack(cases: Sequence[ScoredCase]) -> _Stack:
-    counts = np.array([len(case.keys) for case in cases])
+    counts = torch.tensor([len(case.keys) for case in cases])
     return _Stack(
-        features=np.concatenate([case.features for case in cases]),
-        wanted=np.concatenate([case.wanted for case in cases]),
-        starts=np.concatenate([[0], np.cumsum(counts)[:-1]]),
-        owner=np.repeat(np.arange(len(cases)), counts),
-        weight=np.array([case.weight for case in cases]),
+        features=torch.from_numpy(np.concatenate([case.features for case in cases])),
+        wanted=torch.from_numpy(np.concatenate([case.weight * case.wanted for case in cases])),
+        owner=torch.repeat_interleave(torch.arange(len(cases)), counts),
+        n_spectra=len(cases),
     )
 
 
-def _log_softmax(scores: Array, stack: _Stack) -> Array:
-    """Log-probability of each candidate among those of its spectrum, shape (X,)."""
-    shifted = scores - np.maximum.reduceat(scores, stack.starts)[stack.owner]
-    total = np.add.reduceat(np.exp(shifted), stack.starts)
-    return np.asarray(shifted - np.log(total)[stack.owner])
-
-
-def _loss(weights: Array, cases: Sequence[ScoredCase]) -> float:
-    """Negative log-likelihood of the candidates that are wanted."""
-    stack = _stack(cases)
-    log_share = _log_softmax(stack.features @ weights, stack)
-    return -float((stack.weight[stack.owner] * stack.wanted * log_share).sum())
+def _loss(weights: Tensor, stack: _Stack) -> Tensor:
+    """Negative log-likelihood of the candidates that are wanted, under the softmax of scores."""
+    scores = stack.features @ weights
+    # Subtracting the highest score of each spectrum keeps the exponentials in range.
+    highest = torch.full((stack.n_spectra,), -torch.inf, dtype=scores.dtype)
+    highest = highest.scatter_reduce(0, stack.owner, scores.detach(), "amax")
+    shifted = scores - highest[stack.owner]
+    total = torch.zeros(stack.n_spectra, dtype=scores.dtype)
+    log_total = total.index_add(0, stack.owner, shifted.exp()).log()
+    return -(stack.wanted * (shifted - log_total[stack.owner])).sum()
 
 
 def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -> Array:
-    """Newton's method on the penalised conditional logit; convex, so it finds the one minimum.
+    """The penalised conditional logit; convex, so there is one minimum.
 
     The penalty is on weights times the spread of their features within spectra, so that units do
     not matter; a feature that never varies keeps its weight.
     """
-    stack = _stack(cases)
     scale = np.sqrt(np.mean([case.features.var(axis=0) for case in cases], axis=0))  # (F,)
     varies = scale > _LEAST
     unit = np.where(varies, scale, 1.0)
-    x = stack.features / unit  # (X, F)
-    weight = stack.weight[stack.owner]
-    truth = (weight * stack.wanted) @ x
-    z, z0 = centre * unit, centre * unit
-    for _ in range(_NEWTON_STEPS):
-        share = np.exp(_log_softmax(x @ z, stack))[:, None]
-        expected = weight[:, None] * share * x  # (X, F)
-        mean = np.add.reduceat(share * x, stack.starts)  # (B, F)
-        gradient = shrinkage * (z - z0) + expected.sum(axis=0) - truth
-        weighted = stack.weight[:, None] * mean
-        hessian = shrinkage * np.eye(len(z)) + expected.T @ x - weighted.T @ mean
-        step = np.linalg.solve(hessian, gradient)
-        # The objective is steep only far out: a bounded step keeps Newton from overshooting there.
-        step *= min(1.0, 5.0 / max(float(np.abs(step).max()), _LEAST))
-        z = z - step
-        if float(np.abs(step).max()) < _CONVERGED:
-            break
-    return np.asarray(np.where(varies, z / unit, centre))
+    stack = _stack(cases)
+    stack = replace(stack, features=stack.features / torch.from_numpy(unit))
+    start = torch.from_numpy(centre * unit)
 
+    def loss(weights: Tensor) -> Tensor:
+        return _loss(weights, stack) + 0.5 * shrinkage * (weights - start).square().sum()
 
-def _logistic(design: Array, target: Array, start: Array) -> Array:
-    """Newton's method on the penalised cross entropy, with step halving; design (X, K)."""
-    penalty = np.full(len(start), _RIDGE)
-    penalty[0] = _LEAST
-    weights, value = start, _cross_entropy(design, target, start, penalty)
-    for _ in range(_NEWTON_STEPS):
-        p = sigmoid(design @ weights)
-        gradient = design.T @ (p - target) + penalty * weights
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.diag(penalty)
-        step = np.linalg.solve(hessian, gradient)
-        for _ in range(_NEWTON_STEPS):
-            after = _cross_entropy(design, target, weights - step, penalty)
-            if after <= value + _CONVERGED:
-                break
-            step = step / 2
-        weights, value = weights - step, after
-        if float(np.abs(step).max()) < _CONVERGED:
-            break
-    return weights
-
-
-def _cross_entropy(design: Array, target: Array, weights: Array, penalty: Array) -> float:
-    logits = design @ weights
-    entropy = np.sum(np.logaddexp(0.0, logits) - target * logits)
-    return float(entropy + 0.5 * np.sum(penalty * weights**2))
+    return np.asarray(np.where(varies, _minimum(loss, centre * unit) / unit, centre))

@@ -1,6 +1,7 @@
 """Ranking weights and calibration, fitted on a finished run of known truth, into a checkpoint."""
 
 import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.config import dump
+from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.calibration import (
+    NUMBERS,
     ScoredCase,
     Validation,
     cross_validate,
     fit,
+    part_of,
     scored_case,
 )
 from duallgd_cli.predict.journal import FinishedRun, journals_of
@@ -42,46 +45,68 @@ class Fitted:
     n_spectra: int
 
 
-def fit_weights_file(weights: Path, run: Path, truth: Path, out: Path) -> Fitted:
-    """Fit the ranking of a weights file on a run that was made with it.
+def fit_weights_file(
+    weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
+) -> Fitted:
+    """Fit the ranking of a weights file on runs that were made with it.
 
     Args:
-        weights: The weights that made the run.
-        run: Its output or journal, such as ``predictions.csv`` of ``duallgd evaluate``.
-        truth: Table with identifier and inchikey, one row for each spectrum of the run, in order;
-            with a column smiles, candidates that are like the truth count a little too.
+        weights: The weights that made the runs.
+        runs: Their outputs or journals, such as ``predictions.csv`` of ``duallgd evaluate``; of
+            different numbers of samples and steps, so that confidence holds for these. Of a run
+            that was stopped, what is there counts.
+        truth: Table with identifier and inchikey, a row for every spectrum of the runs; with a
+            column smiles, candidates that are like the truth count a little too.
         out: Where to write the weights with the fit; in 16 bit, codes of fingerprint bits in 8.
+        keep_ranking: Leave the order of candidates as it is and fit probabilities alone.
 
     Raises:
-        UsageError: The run was made with other weights, or the truth has another number of rows or
-            a SMILES that cannot be read.
+        UsageError: A run was made with other weights, or the truth lacks one of its spectra or
+            has a SMILES that cannot be read.
         MissingInputError: A file does not exist.
     """
     checkpoint = load(weights)
-    finished = FinishedRun(journals_of([run]))
-    if finished.header.model.get("sha256") != sha256(weights):
-        raise UsageError(f"{run} was predicted with other weights than {weights}; predict again")
-    cases = _scored(finished, _truths(truth))
-    ranking = fit(cases)
-    validation = cross_validate(cases)
+    start = parse(RankingModel, checkpoint.ranking) if keep_ranking else RankingModel()
+    truths, digest = _truths(truth), sha256(weights)
+    cases = [
+        case for run in runs for case in _scored(_finished(run, weights, digest), truths, start)
+    ]
+    ranking = fit(cases, start, keep_ranking=keep_ranking)
+    validation = cross_validate(cases, start, keep_ranking=keep_ranking)
     fitted = replace(
         checkpoint,
         ranking=dump(ranking),
         record={**checkpoint.record, "ranking_validation": _plain(asdict(validation))},
     )
     save(out, fitted, torch.float16, short_codes=True)
-    return Fitted(ranking, validation, len(cases))
+    return Fitted(ranking, validation, ranking.n_spectra)
 
 
-def _scored(run: FinishedRun, truths: list[dict[str, str]]) -> list[ScoredCase]:
-    placed = list(run.in_input_order())
-    if len(placed) != len(truths):
-        raise UsageError(f"the run has {len(placed)} spectra, the truth {len(truths)} rows")
-    return [
-        scored_case(case, truth["inchikey"], RankingModel(), _alike(case, truth.get("smiles", "")))
-        for (case, place), truth in zip(placed, truths, strict=True)
-        if place == 0
-    ]
+def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:
+    run = FinishedRun(journals_of([path]), partial=True)
+    if run.header.model.get("sha256") != digest:
+        raise UsageError(f"{path} was predicted with other weights than {weights}; predict again")
+    return run
+
+
+def _scored(
+    run: FinishedRun, truths: Mapping[str, Mapping[str, str]], start: RankingModel
+) -> Iterator[ScoredCase]:
+    """Every feature of a run, then parts of its samples, always the same parts."""
+    model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
+    for case, position in run.in_input_order():
+        if position:
+            continue
+        name = case.members[0].spectrum_id
+        if name not in truths:
+            raise UsageError(f"the truth has no row for spectrum {name!r}; add its identifier")
+        truth = truths[name]
+        alike = _alike(case, truth.get("smiles", ""))
+        yield scored_case(case, truth["inchikey"], model, alike)
+        sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
+        generator = np.random.default_rng(case.number)
+        for part in (part_of(case, n, generator) for n in NUMBERS if n < sampled):
+            yield replace(scored_case(part, truth["inchikey"], model, alike), whole=False)
 
 
 def _alike(case: Case, truth: str) -> dict[str, float]:
@@ -100,20 +125,22 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
     return identity.fingerprint(identity.parse_smiles(smiles))
 
 
-def _truths(path: Path) -> list[dict[str, str]]:
+def _truths(path: Path) -> dict[str, dict[str, str]]:
+    """Rows of the table by identifier."""
     if not path.is_file():
         raise MissingInputError(f"truth {path} does not exist")
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t")
-        if "inchikey" not in (rows.fieldnames or ()):
-            raise UsageError(f"truth {path} has no column inchikey")
-        return list(rows)
+        for column in ("identifier", "inchikey"):
+            if column not in (rows.fieldnames or ()):
+                raise UsageError(f"truth {path} has no column {column}")
+        return {row["identifier"]: row for row in rows}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """Figures as JSON knows them."""
     return {
-        name: _plain(value)
+        str(name): _plain(value)
         if isinstance(value, dict)
         else [_plain(v) if isinstance(v, dict) else float(v) for v in value]
         if isinstance(value, list | tuple)

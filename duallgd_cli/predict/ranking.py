@@ -7,8 +7,9 @@ by order. A candidate's confidence is its share of all weights, times the probab
 molecule was drawn at all. C candidates of one spectrum, F features.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import require
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
+
+logger = logging.getLogger(__name__)
 
 FEATURES: Final = (
     "log_share",
@@ -31,13 +34,15 @@ FEATURES: Final = (
 PRESENCE: Final = (
     "present",
     "present_score",
-    "present_lead",
     "present_atoms",
     "present_share",
     "present_distinct",
+    "present_samples",
+    "present_steps",
 )
 FIRST: Final = 10
-_FURTHEST_LEAD: Final = 12.0
+# One sample of one is no agreement: shares count as if so many more samples had agreed with none.
+_DISSENT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,16 @@ class RankingModel:
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
         present_score: Weight there of the highest score.
-        present_lead: Weight there of the log-odds of the first candidate's share.
         present_atoms: Weight there of the number of heavy atoms.
-        present_share: Weight there of the log share of the candidate that was drawn most often.
+        present_share: Weight there of the log share of the candidate that was drawn most often; the
+            share is that of `SampleStatistics`.
         present_distinct: Weight there of the log number of candidates a sample.
+        present_samples: Weight there of the log number of samples.
+        present_steps: Weight there of the log number of denoising steps.
+        steps: Denoising steps of the samples that are ranked; a run sets it.
+        most_samples: The probabilities were fitted on 1 to so many samples; 0 if that is unknown.
+        least_steps: The fewest denoising steps that they were fitted on.
+        most_steps: The most denoising steps that they were fitted on.
         n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
     """
 
@@ -83,10 +94,15 @@ class RankingModel:
     sharpness: float = 1.0
     present: float = -2.0
     present_score: float = 0.0
-    present_lead: float = 0.0
     present_atoms: float = 0.0
     present_share: float = 0.0
     present_distinct: float = 0.0
+    present_samples: float = 0.0
+    present_steps: float = 0.0
+    steps: int = 10
+    most_samples: int = 0
+    least_steps: int = 0
+    most_steps: int = 0
     n_spectra: int = 0
 
     def __post_init__(self) -> None:
@@ -105,37 +121,62 @@ class RankingModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What the samples of a case say, whatever their molecules are.
+class SampleStatistics:
+    """What the samples of a feature say, whatever their molecules are.
 
     Attributes:
         n_heavy: Heavy atoms of the largest molecule, 0 without any.
-        log_share: Log share of the molecule that was drawn most often.
+        log_share: Log share of the molecule that was drawn most often, as if ten more samples had
+            been something else: one sample of one is less agreement than fifty of fifty.
         log_distinct: Log number of distinct molecules a sample.
+        log_samples: Log number of samples.
+        log_steps: Log number of denoising steps of each.
     """
 
     n_heavy: int = 0
     log_share: float = 0.0
     log_distinct: float = 0.0
+    log_samples: float = 0.0
+    log_steps: float = 0.0
 
     @classmethod
-    def of(cls, case: Case, model: RankingModel) -> "Drawn":
+    def of(cls, case: Case, model: RankingModel) -> "SampleStatistics":
         """Count; a share is that among the samples of one hypothesis."""
         outcomes = [outcome for outcome in case.outcomes if outcome.structures]
         if not outcomes:
             return cls()
         distinct = {one.block for outcome in outcomes for one in outcome.structures}
+        sampled = sum(outcome.tallies.sampled for outcome in outcomes)
         return cls(
             n_heavy=max(outcome.n_heavy for outcome in outcomes),
             log_share=max(
-                _log_share(one, outcome, model)
+                float(np.log(_count(one, model) / (outcome.tallies.sampled + _DISSENT)))
                 for outcome in outcomes
                 for one in outcome.structures
             ),
-            log_distinct=float(
-                np.log(len(distinct) / sum(one.tallies.sampled for one in outcomes))
-            ),
+            log_distinct=float(np.log(len(distinct) / sampled)),
+            log_samples=float(np.log(sampled)),
+            log_steps=float(np.log(model.steps)),
         )
+
+
+def for_run(model: RankingModel, steps: int, samples: int) -> RankingModel:
+    """The model for samples of so many steps; warns where its confidence was not calibrated.
+
+    Args:
+        model: As fitted.
+        steps: Denoising steps of each sample.
+        samples: Of a spectrum.
+    """
+    if not model.n_spectra:
+        logger.warning("the ranking of these weights was never fitted: confidence means nothing")
+    elif samples > model.most_samples or not model.least_steps <= steps <= model.most_steps:
+        logger.warning(
+            "confidence was calibrated for 1 to %d samples and %d to %d steps, not for %d samples "
+            "and %d steps: take it as a rough guide",
+            *(model.most_samples, model.least_steps, model.most_steps, samples, steps),
+        )
+    return replace(model, steps=steps)
 
 
 def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]:
@@ -151,7 +192,7 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
     merged = [_merge(same) for same in by_block.values()]
     merged.sort(key=lambda candidate: (-candidate.score, candidate.inchikey))
     scores = np.array([candidate.score for candidate in merged])
-    confidence = candidate_confidence(scores, Drawn.of(case, model), model)
+    confidence = candidate_confidence(scores, SampleStatistics.of(case, model), model)
     candidates = tuple(
         replace(candidate, rank=position + 1, confidence=float(confidence[position]))
         for position, candidate in enumerate(merged)
@@ -173,32 +214,32 @@ def described(
 
 
 def candidate_confidence(
-    scores: NDArray[np.float64], drawn: Drawn, model: RankingModel
+    scores: NDArray[np.float64], statistics: SampleStatistics, model: RankingModel
 ) -> NDArray[np.float64]:
     """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most.
 
     Args:
         scores: Best first, (C,).
-        drawn: What they come from.
+        statistics: Of the samples they come from.
         model: Weights.
     """
     if not scores.size:
         return scores
     sharp = model.sharpness * scores
-    present = sigmoid(np.dot(presence_features(sharp, drawn), model.presence_weights))
+    present = sigmoid(np.dot(presence_features(sharp, statistics), model.presence_weights))
     return np.asarray(present * np.exp(sharp - _log_sum_exp(sharp)))
 
 
-def presence_features(scores: NDArray[np.float64], drawn: Drawn) -> NDArray[np.float64]:
+def presence_features(
+    scores: NDArray[np.float64], statistics: SampleStatistics
+) -> NDArray[np.float64]:
     """What says whether the right molecule is among the candidates, in the order of `PRESENCE`.
 
     Args:
         scores: Sharpened, best first, (C,), C at least 1.
-        drawn: What they come from.
+        statistics: Of the samples they come from.
     """
-    others = _log_sum_exp(scores[1:]) if scores.size > 1 else -np.inf
-    lead = np.clip(scores[0] - others, -_FURTHEST_LEAD, _FURTHEST_LEAD)
-    return np.array([1.0, scores[0], lead, drawn.n_heavy, drawn.log_share, drawn.log_distinct])
+    return np.array([1.0, scores[0], *astuple(statistics)])
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -211,7 +252,7 @@ def _features(
 ) -> tuple[float, ...]:
     agreement = structure.fingerprint_log_likelihood or 0.0
     return (
-        _log_share(structure, outcome, model),
+        float(np.log(_count(structure, model) / outcome.tallies.sampled)),
         structure.log_likelihood,
         agreement,
         structure.fingerprint_tanimoto or 0.0,
@@ -220,10 +261,9 @@ def _features(
     )
 
 
-def _log_share(structure: Structure, outcome: Outcome, model: RankingModel) -> float:
-    """Of the drawn samples that became the structure; a further reading counts less."""
-    count = structure.samples + model.alternative_weight * structure.alternatives
-    return float(np.log(count / outcome.tallies.sampled))
+def _count(structure: Structure, model: RankingModel) -> float:
+    """Samples that became the structure; a further reading of a sample counts less."""
+    return structure.samples + model.alternative_weight * structure.alternatives
 
 
 def _evidence(structures: Sequence[Structure]) -> list[list[float]]:

@@ -21,6 +21,7 @@ from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, sc
 from duallgd_cli.predict.output import RunSummary, record_path, write_record
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import check_writable, resolve_format, write
@@ -74,10 +75,8 @@ def predict(
     kind = resolve_format(request.output, request.format)
     check_writable(request.output)
     _refuse_to_overwrite(request)
-    if not model.ranking.n_spectra:
-        logger.warning(
-            "the ranking of weights %s was never fitted: confidence is nominal", model.name
-        )
+    sampling = request.settings.sampling
+    model = replace(model, ranking=for_run(model.ranking, sampling.steps, sampling.samples))
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()

@@ -10,10 +10,11 @@ from duallgd_cli.predict.calibration import (
     fit_calibration,
     fit_ranking,
     logistic,
+    part_of,
     scored_case,
 )
 from duallgd_cli.predict.prediction import Case
-from duallgd_cli.predict.ranking import FEATURES, Drawn, RankingModel, sigmoid
+from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
 TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -37,7 +38,12 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
         keys = tuple(f"{place:014d}" for place in range(n_candidates))
         cases.append(
             ScoredCase(
-                features, is_right, keys, f"M{number // 3:013d}", Drawn(20), np.zeros(n_candidates)
+                features,
+                is_right,
+                keys,
+                f"M{number // 3:013d}",
+                SampleStatistics(20),
+                np.zeros(n_candidates),
             )
         )
     return cases
@@ -84,7 +90,12 @@ def test_the_order_of_the_spectra_does_not_matter():
 def test_a_right_candidate_outweighs_all_that_are_like_it():
     likeness = np.array([0.9, 1.0, 0.3])
     right = ScoredCase(
-        np.zeros((3, len(FEATURES))), np.arange(3) == 1, ("a", "b", "c"), "M", Drawn(20), likeness
+        np.zeros((3, len(FEATURES))),
+        np.arange(3) == 1,
+        ("a", "b", "c"),
+        "M",
+        SampleStatistics(20),
+        likeness,
     )
     wrong = replace(right, is_right=np.zeros(3, bool))
 
@@ -172,7 +183,12 @@ def test_calibrated_confidence_is_reliable_on_unseen_spectra():
 
 def test_a_spectrum_without_candidates_counts_as_wrong():
     empty = ScoredCase(
-        np.zeros((0, len(FEATURES))), np.zeros(0, bool), (), "EMPTY", Drawn(), np.zeros(0)
+        np.zeros((0, len(FEATURES))),
+        np.zeros(0, bool),
+        (),
+        "EMPTY",
+        SampleStatistics(),
+        np.zeros(0),
     )
     cases = synthetic(30)
 
@@ -200,10 +216,82 @@ def test_a_case_is_scored_with_its_truth_by_first_block():
 def test_a_spectrum_whose_samples_agree_is_trusted_more_once_that_was_seen_to_help():
     cases = synthetic(600, seed=4, present=0.5)
     agreeing = [
-        replace(case, drawn=Drawn(20, *((-0.5, -2.0) if case.is_right.any() else (-3.0, -0.3))))
+        replace(
+            case,
+            statistics=SampleStatistics(
+                20, *((-0.5, -2.0) if case.is_right.any() else (-3.0, -0.3))
+            ),
+        )
         for case in cases
     ]
 
     with_counts, without = cross_validate(agreeing), cross_validate(cases)
 
     assert with_counts.first_ten.brier < 0.5 * without.first_ten.brier
+
+
+def drawn_twice(sampled=100):
+    """A feature of 100 samples: 50 became A, 30 B (10 repaired), 2 C, the rest no molecule."""
+    structures = (
+        structure("A", 50, alternatives=4),
+        structure("B", 30, repaired=10),
+        structure("C", 2),
+        structure("D", 0, alternatives=6),
+    )
+    return Case(0, (), (outcome(*structures, sampled=sampled),))
+
+
+@pytest.mark.parametrize("n", [1, 7, 99])
+def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
+    (part,) = part_of(drawn_twice(), n, np.random.default_rng(0)).outcomes
+
+    assert part.tallies.sampled == n
+    assert sum(one.samples for one in part.structures) <= n
+    assert all(one.samples or one.alternatives for one in part.structures)
+    assert all(one.repaired <= one.samples for one in part.structures)
+
+
+def test_parts_are_right_on_average_and_all_samples_are_themselves():
+    case, generator = drawn_twice(), np.random.default_rng(1)
+
+    parts = [part_of(case, 10, generator).outcomes[0].structures for _ in range(2000)]
+
+    counts = {
+        name: np.mean([sum(one.samples for one in part if one.smiles == name) for part in parts])
+        for name in "AB"
+    }
+    assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.15)
+    assert part_of(case, 100, generator) == case
+
+
+def test_parts_teach_probabilities_but_not_the_order():
+    whole = synthetic(200, present=0.5)
+    misled = [replace(case, features=-case.features, whole=False) for case in whole]
+
+    assert fit([*whole, *misled]).weights == pytest.approx(fit(whole).weights)
+
+
+def test_few_samples_are_trusted_less_once_that_was_seen():
+    many = [
+        replace(case, statistics=SampleStatistics(20, log_samples=np.log(100.0)))
+        for case in synthetic(400, present=0.8)
+    ]
+    few = [
+        replace(case, statistics=SampleStatistics(20, log_samples=0.0), whole=False)
+        for case in synthetic(400, present=0.05)
+    ]
+
+    validation = cross_validate([*many, *few])
+
+    assert validation.by_samples.keys() == {1, 100}
+    assert all(one.calibration_error < 0.05 for one in validation.by_samples.values())
+    assert fit([*many, *few]).most_samples == 100
+
+
+def test_the_order_is_kept_where_that_is_asked_for():
+    start = RankingModel(log_share=0.3)
+
+    fitted = fit(synthetic(200, present=0.5), start, keep_ranking=True)
+
+    assert fitted.weights == pytest.approx(start.weights)
+    assert fitted.present != start.present

@@ -39,14 +39,15 @@ def run(tmp_path, weights):
 
 def truth(tmp_path, keys=KEYS):
     path = tmp_path / "truth.tsv"
-    path.write_text("identifier\tinchikey\n" + "".join(f"{k}\t{k}\n" for k in keys), "utf-8")
+    rows = "".join(f"s:{number}\t{key}\n" for number, key in enumerate(keys))
+    path.write_text("identifier\tinchikey\n" + rows, "utf-8")
     return path
 
 
 def test_the_fit_is_stored_and_the_weights_stay(tmp_path, weights, run):
     out = tmp_path / "fitted.safetensors"
 
-    fitted = fit_weights_file(weights, run, truth(tmp_path), out)
+    fitted = fit_weights_file(weights, [run], truth(tmp_path), out)
 
     stored = load(out)
     assert fitted.n_spectra == 3
@@ -54,6 +55,9 @@ def test_the_fit_is_stored_and_the_weights_stay(tmp_path, weights, run):
     assert stored.record["step"] == 7
     assert "brier" in stored.record["ranking_validation"]["candidates"]
     assert stored.tensors.keys() == load(weights).tensors.keys()
+    assert fitted.ranking.most_samples == 20
+    assert fitted.ranking.most_steps == fitted.ranking.least_steps == 1
+    assert set(fitted.validation.by_samples) >= {1, 10, 20}
 
 
 def test_a_run_of_other_weights_is_refused(tmp_path, weights, run):
@@ -61,27 +65,30 @@ def test_a_run_of_other_weights_is_refused(tmp_path, weights, run):
     save(other, replace(load(weights), record={"step": 8}))
 
     with pytest.raises(UsageError, match="was predicted with other weights"):
-        fit_weights_file(other, run, truth(tmp_path), tmp_path / "out.safetensors")
+        fit_weights_file(other, [run], truth(tmp_path), tmp_path / "out.safetensors")
 
 
-def test_a_truth_of_another_length_is_refused(tmp_path, weights, run):
-    with pytest.raises(UsageError, match="the run has 3 spectra, the truth 2 rows"):
-        fit_weights_file(weights, run, truth(tmp_path, KEYS[:2]), tmp_path / "out.safetensors")
+def test_a_truth_that_lacks_a_spectrum_is_refused(tmp_path, weights, run):
+    with pytest.raises(UsageError, match="the truth has no row for spectrum 's:2'"):
+        fit_weights_file(weights, [run], truth(tmp_path, KEYS[:2]), tmp_path / "out.safetensors")
 
 
 def test_an_absent_truth_is_named(tmp_path, weights, run):
     with pytest.raises(MissingInputError, match=r"none\.tsv does not exist"):
-        fit_weights_file(weights, run, tmp_path / "none.tsv", tmp_path / "out.safetensors")
+        fit_weights_file(weights, [run], tmp_path / "none.tsv", tmp_path / "out.safetensors")
 
 
 def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
     path = tmp_path / "known.tsv"
     smiles = ("CC(N)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
-    rows = "".join(f"{key}\t{text}\n" for key, text in zip(KEYS, smiles, strict=True))
-    path.write_text("inchikey\tsmiles\n" + rows, "utf-8")
+    rows = "".join(
+        f"s:{number}\t{key}\t{text}\n"
+        for number, (key, text) in enumerate(zip(KEYS, smiles, strict=True))
+    )
+    path.write_text("identifier\tinchikey\tsmiles\n" + rows, "utf-8")
 
-    by_key = fit_weights_file(weights, run, truth(tmp_path), tmp_path / "a.safetensors")
-    alike = fit_weights_file(weights, run, path, tmp_path / "b.safetensors")
+    by_key = fit_weights_file(weights, [run], truth(tmp_path), tmp_path / "a.safetensors")
+    alike = fit_weights_file(weights, [run], path, tmp_path / "b.safetensors")
 
     assert alike.n_spectra == by_key.n_spectra
     assert alike.ranking != by_key.ranking
@@ -89,7 +96,8 @@ def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
 
 def test_a_structure_of_the_truth_that_cannot_be_read_is_named(tmp_path, weights, run):
     path = tmp_path / "odd.tsv"
-    path.write_text("inchikey\tsmiles\n" + "".join(f"{key}\tC1CC(\n" for key in KEYS), "utf-8")
+    rows = "".join(f"s:{number}\t{key}\tC1CC(\n" for number, key in enumerate(KEYS))
+    path.write_text("identifier\tinchikey\tsmiles\n" + rows, "utf-8")
 
     with pytest.raises(UsageError, match=r"C1CC\(.*mend or empty that cell"):
-        fit_weights_file(weights, run, path, tmp_path / "out.safetensors")
+        fit_weights_file(weights, [run], path, tmp_path / "out.safetensors")

@@ -367,9 +367,9 @@ def test_one_formula_for_all_is_checked_against_every_precursor(spectra, tmp_pat
 
 def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path, caplog):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-    fitted = replace(stub_model(), ranking=RankingModel(n_spectra=500))
+    ranking = RankingModel(n_spectra=500, most_samples=100, least_steps=1, most_steps=50)
 
-    predict(request(made, tmp_path / "a.csv"), fitted)
+    predict(request(made, tmp_path / "a.csv"), replace(stub_model(), ranking=ranking))
     assert not caplog.records
     predict(request(made, tmp_path / "b.csv"), stub_model())
 

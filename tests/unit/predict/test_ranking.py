@@ -5,9 +5,10 @@ from duallgd_cli import config
 from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
 from duallgd_cli.predict.ranking import (
     FEATURES,
-    Drawn,
     RankingModel,
+    SampleStatistics,
     candidate_confidence,
+    for_run,
     rank,
 )
 
@@ -79,7 +80,7 @@ def test_a_further_reading_counts_for_less_than_a_sample():
     candidates, _ = rank(Case(0, (), (outcome(read, further),)), RankingModel())
 
     assert [candidate.smiles for candidate in candidates] == ["B", "A"]
-    assert candidates[1].samples == 0
+    assert candidates[1].samples == 4  # those that it comes from
 
 
 def test_hypotheses_are_pooled_by_their_priors():
@@ -121,8 +122,8 @@ def test_a_case_without_structures_has_no_candidates():
 def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
     scores = np.log([0.6, 0.3, 0.1])
 
-    certain = candidate_confidence(scores, Drawn(20), RankingModel(present=50.0))
-    even = candidate_confidence(scores, Drawn(20), RankingModel(present=0.0))
+    certain = candidate_confidence(scores, SampleStatistics(20), RankingModel(present=50.0))
+    even = candidate_confidence(scores, SampleStatistics(20), RankingModel(present=0.0))
 
     np.testing.assert_allclose(certain, [0.6, 0.3, 0.1])
     np.testing.assert_allclose(even, [0.3, 0.15, 0.05])
@@ -131,18 +132,31 @@ def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_dra
 @pytest.mark.parametrize(
     ("weight", "more", "less"),
     [
-        ("present_score", ([1.0, 0.0], Drawn(20)), ([0.0, -1.0], Drawn(20))),
-        ("present_lead", ([0.0, -5.0], Drawn(20)), ([0.0, -0.1], Drawn(20))),
-        ("present_atoms", ([0.0, -1.0], Drawn(30)), ([0.0, -1.0], Drawn(10))),
-        ("present_share", ([0.0], Drawn(log_share=-1.0)), ([0.0], Drawn(log_share=-3.0))),
-        ("present_distinct", ([0.0], Drawn(log_distinct=-0.5)), ([0.0], Drawn(log_distinct=-1.0))),
+        ("present_score", ([1.0, 0.0], SampleStatistics(20)), ([0.0, -1.0], SampleStatistics(20))),
+        ("present_atoms", ([0.0, -1.0], SampleStatistics(30)), ([0.0, -1.0], SampleStatistics(10))),
+        (
+            "present_share",
+            ([0.0], SampleStatistics(log_share=-1.0)),
+            ([0.0], SampleStatistics(log_share=-3.0)),
+        ),
+        (
+            "present_distinct",
+            ([0.0], SampleStatistics(log_distinct=-0.5)),
+            ([0.0], SampleStatistics(log_distinct=-1.0)),
+        ),
+        (
+            "present_samples",
+            ([0.0], SampleStatistics(log_samples=4.0)),
+            ([0.0], SampleStatistics()),
+        ),
+        ("present_steps", ([0.0], SampleStatistics(log_steps=2.0)), ([0.0], SampleStatistics())),
     ],
 )
 def test_what_says_that_the_right_one_was_drawn(weight, more, less):
     model = RankingModel(present=-3.0, **{weight: 0.5})
 
-    def total(scores, drawn):
-        return candidate_confidence(np.array(scores), drawn, model).sum()
+    def total(scores, statistics):
+        return candidate_confidence(np.array(scores), statistics, model).sum()
 
     assert total(*more) > total(*less)
 
@@ -152,12 +166,15 @@ def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
     failed = Outcome(status="timeout")
 
-    drawn = Drawn.of(Case(0, (), (proton, sodium, failed)), RankingModel(alternative_weight=0.5))
+    model = RankingModel(alternative_weight=0.5, steps=5)
+    statistics = SampleStatistics.of(Case(0, (), (proton, sodium, failed)), model)
 
-    assert drawn.n_heavy == 10
-    assert drawn.log_share == pytest.approx(np.log(35 / 50))
-    assert drawn.log_distinct == pytest.approx(np.log(3 / 80))
-    assert Drawn.of(Case(0, (), (failed,)), RankingModel()) == Drawn()
+    assert statistics.n_heavy == 10
+    assert statistics.log_share == pytest.approx(np.log(35 / (50 + 10)))
+    assert statistics.log_distinct == pytest.approx(np.log(3 / 80))
+    assert statistics.log_samples == pytest.approx(np.log(80))
+    assert statistics.log_steps == pytest.approx(np.log(5))
+    assert SampleStatistics.of(Case(0, (), (failed,)), RankingModel()) == SampleStatistics()
 
 
 def test_the_first_ten_have_the_sum_of_their_confidence():
@@ -171,9 +188,9 @@ def test_the_first_ten_have_the_sum_of_their_confidence():
 @pytest.mark.parametrize("scores", [[0.0, -1.0], [0.0], [700.0, -700.0]])
 @pytest.mark.parametrize("weight", [-800.0, 800.0])
 def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
-    model = RankingModel(present=weight, present_lead=weight)
+    model = RankingModel(present=weight, present_score=weight)
 
-    confidence = candidate_confidence(np.array(scores), Drawn(20), model)
+    confidence = candidate_confidence(np.array(scores), SampleStatistics(20), model)
 
     assert np.isfinite(confidence).all()
     assert 0 <= confidence.sum() <= 1 + 1e-12
@@ -207,3 +224,35 @@ def test_weights_without_evidence_rank_as_before():
     assert rank(Case(0, (), (outcome(*silent),)), model) == rank(
         Case(0, (), (outcome(*silent),)), RankingModel()
     )
+
+
+CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "samples", "word"),
+    [
+        (CALIBRATED, 10, 100, ""),
+        (CALIBRATED, 1, 1, ""),
+        (CALIBRATED, 10, 301, "calibrated for 1 to 300 samples and 1 to 50 steps, not for 301"),
+        (CALIBRATED, 51, 100, "rough guide"),
+        (RankingModel(), 10, 100, "never fitted"),
+    ],
+)
+def test_confidence_outside_what_was_calibrated_is_warned_of(model, steps, samples, word, caplog):
+    ranking = for_run(model, steps, samples)
+
+    assert ranking.steps == steps
+    assert len(caplog.records) == bool(word)
+    assert word in caplog.text
+
+
+def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
+    model = RankingModel()
+
+    one, fifty = (
+        SampleStatistics.of(Case(0, (), (outcome(structure("A", n), sampled=n),)), model)
+        for n in (1, 50)
+    )
+
+    assert one.log_share < fifty.log_share - 1
