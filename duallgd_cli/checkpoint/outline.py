@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from duallgd_cli.errors import WeightsError
 
-_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
+_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_", "copy_"})
 
 
 class _NoMemory(TorchFunctionMode):

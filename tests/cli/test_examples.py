@@ -53,6 +53,7 @@ def test_the_demo_knows_each_molecule_by_a_structure_of_its_formula(made):
     assert Formula.parse(CalcMolFormula(mol)) == Formula.parse(made.formula)
 
 
+@pytest.mark.slow
 def test_the_demo_tells_right_from_wrong_and_known_from_new(tmp_path, capsys):
     (tmp_path / "demo.csv").write_text(
         "feature_id,rank,smiles,inchikey14,confidence,status\n"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duallgd_cli.bench.speed.paper import CITATION, LOOP_STEPS, POINTS, PaperPoint
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.plots import save_drawings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +45,10 @@ def write_plot(folder: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         folder: Exists.
         found: Contents of results.json.
     """
+    from duallgd_cli.evaluate.plots import (
+        save_drawings,
+    )  # loads rdkit, which measuring does not need
+
     return save_drawings(folder, {"scaling": lambda: _figure(found)})
 
 
