@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import lzma
 import os
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, TextIO, cast
 
-from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip
 
 # What reading a damaged archive raises, from opening it to its last line.
 DAMAGED: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
@@ -29,6 +30,24 @@ def sha256(source: Path | BinaryIO) -> str:
     while block := source.read(_BLOCK_BYTES):
         digest.update(block)
     return digest.hexdigest()
+
+
+def require_input(path: str) -> None:
+    """Refuse a path at which there is nothing, or something without an end.
+
+    Raises:
+        MissingInputError: There is nothing.
+        UnreadableError: A device; or nobody can tell: the folder is locked, the name is too long.
+    """
+    try:
+        kind = Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingInputError(f"{path} does not exist; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise UnreadableError(f"{clip(path)} cannot be read: {reason}") from None
+    if stat.S_ISCHR(kind) or stat.S_ISBLK(kind) or stat.S_ISSOCK(kind):
+        raise UnreadableError(f"{path} is a device; name a file")
 
 
 @contextmanager

@@ -17,12 +17,12 @@ from duallgd_cli.errors import (
     UnsupportedElementError,
     UsageError,
 )
-from duallgd_cli.files import sha256
+from duallgd_cli.files import require_input, sha256
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
 from duallgd_cli.spectra.reading import Unreadable, read
-from duallgd_cli.spectra.reading.opening import require_input, spool
+from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 

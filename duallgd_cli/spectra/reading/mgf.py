@@ -8,10 +8,9 @@ file, and misses the record in two (lower case, a byte-order mark).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from duallgd_cli.spectra.reading.record import Record, peak_record, unreadable_record
+from duallgd_cli.spectra.reading.record import Block, Record, peak_record, unreadable_record
 
 _BEGIN: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
 _END: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
@@ -20,28 +19,22 @@ _STRAY_END: Final = "END IONS stands without BEGIN IONS"
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Block):
     """Lines of one record, or those outside records, whose parameters hold for all that follow."""
 
-    metadata: dict[str, str] = field(default_factory=dict)
-    peaks: list[str] = field(default_factory=list)
-
     def add(self, line: str) -> None:
-        """Take a line that is no plain peak; of a repeated key the first value counts."""
+        """Take a line that is no plain peak."""
         key, equals, value = line.partition("=")
-        key, value = key.strip().lower(), value.strip()
         if equals:
-            if not self.metadata.get(key):
-                self.metadata[key] = value
-        elif key and not key.startswith(_COMMENT):
-            self.peaks.append(line)
+            self.add_field(key.strip().lower(), value.strip())
+        elif key.strip() and not key.lstrip().startswith(_COMMENT):
+            self.add_peak(line)
 
     def record(self, shared: Mapping[str, str], torn: str = "") -> Record:
         """The record, its own parameters over the shared ones; a warning where it is torn."""
-        metadata = {**shared, **self.metadata}
+        self.metadata = {**shared, **self.metadata}
         warnings = (f"the record may be incomplete: {torn}",) if torn else ()
-        return peak_record(metadata, self.peaks, warnings, metadata.keys() >= _MASSSPECGYM)
+        return peak_record(self, self.peaks, warnings, self.metadata.keys() >= _MASSSPECGYM)
 
 
 def records(lines: Iterable[str]) -> Iterator[Record]:
@@ -50,7 +43,7 @@ def records(lines: Iterable[str]) -> Iterator[Record]:
     block, is_open = _Block(), False
     for line in lines:
         if line[:1].isdigit():
-            block.peaks.append(line)
+            block.add_peak(line)
         elif _BEGIN.fullmatch(line):
             if is_open:
                 yield block.record(shared, "it has no END IONS")

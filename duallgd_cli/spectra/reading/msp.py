@@ -5,29 +5,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from duallgd_cli.spectra.reading.record import Record, peak_record
+from duallgd_cli.spectra.reading.record import MOST_PEAKS, Block, Record, peak_record
 
-_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:\s*(.*?)\s*")
+_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
 _PEAK_COUNT: Final = re.compile(r"num ?peaks", re.IGNORECASE)
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 # MoNA keeps fields as quoted key=value pairs in its comments.
-_COMMENT_PAIR: Final = re.compile(r"\"([^\"=]+)=([^\"]*)\"|(\S+?)=(?:\"([^\"]*)\"|(\S+))")
+_COMMENT_PAIR: Final = re.compile(
+    r"\"([^\"=]+)=([^\"]*)\"|(?<![^\s\"])([^\s\"=]+)=(?:\"([^\"]*)\"|(\S+))"
+)
 
 
 @dataclass(slots=True)
-class _Entry:
+class _Entry(Block):
     """Lines of one record so far.
 
     Attributes:
-        metadata: Fields, keys lower case.
-        peaks: Peak lines.
         in_peaks: The field Num Peaks was seen.
         before: Fields that stand before a blank line, which may belong to a record of their own.
     """
 
-    metadata: dict[str, str] = field(default_factory=dict)
-    peaks: list[str] = field(default_factory=list)
     in_peaks: bool = False
     before: dict[str, str] = field(default_factory=dict)
 
@@ -43,9 +41,14 @@ class _Entry:
             return bool(self.peaks) or key in self.metadata or _expected(self.metadata) == 0
         return key == "name" and (key in self.metadata or key in self.before)
 
-    def add(self, key: str, value: str) -> None:
-        """Take a field; of a repeated key the first value counts."""
-        _add(self.metadata, key, value)
+    def take(self, key: str, value: str) -> None:
+        """Take a field, or those that stand in a comment."""
+        if key in {"comment", "comments"} and "=" in value:
+            for match in _COMMENT_PAIR.finditer(value):
+                name = (match[1] or match[3]).strip().lower()
+                self.add_field(name, (match[2] or match[4] or match[5] or "").strip())
+        else:
+            self.add_field(key, value)
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
             self.join()
             self.in_peaks = True
@@ -58,7 +61,8 @@ class _Entry:
 
     def join(self) -> None:
         """Count fields before and after a blank line as one record's."""
-        self.metadata, self.before = {**self.before, **self.metadata, **self.before}, {}
+        if self.before:
+            self.metadata, self.before = {**self.before, **self.metadata, **self.before}, {}
 
     def split(self, key: str) -> tuple["_Entry", "_Entry"]:
         """This record and the beginning of the next, whose first field is `key`.
@@ -72,7 +76,7 @@ class _Entry:
         if self.in_peaks or "name" in self.metadata:
             self.join()
             return self, _Entry()
-        return _Entry(self.before), _Entry(self.metadata)
+        return _Entry(self.before, trouble=self.trouble), _Entry(self.metadata)
 
 
 def records(lines: Iterable[str]) -> Iterator[Record]:
@@ -83,20 +87,20 @@ def records(lines: Iterable[str]) -> Iterator[Record]:
     """
     entry = _Entry()
     for line in lines:
-        match = None if line[:1].isdigit() else _KEY.fullmatch(line)
+        match = None if line[:1].isdigit() else _KEY.match(line)
         key = match[1].lower() if match else ""
         if entry.ends_before(key) if match is not None else entry.ends_with(line):
             done, entry = entry.split(key)
-            yield _finish(done.metadata, done.peaks)
+            yield _finish(done)
         if match is not None:
-            entry.add(key, match[2])
-        elif line.strip():
-            entry.peaks += [line] if entry.in_peaks else []
-        else:
+            entry.take(key, line[match.end() :].strip())
+        elif not line.strip():
             entry.pause()
+        elif entry.in_peaks:
+            entry.add_peak(line)
     entry.join()
     if entry.metadata:
-        yield _finish(entry.metadata, entry.peaks)
+        yield _finish(entry)
 
 
 def _of_block(key: str) -> bool:
@@ -110,20 +114,10 @@ def _expected(metadata: Mapping[str, str]) -> int | None:
     return int(stated) if _COUNT.fullmatch(stated) else None
 
 
-def _add(metadata: dict[str, str], key: str, value: str) -> None:
-    if key in {"comment", "comments"} and "=" in value:
-        for match in _COMMENT_PAIR.finditer(value):
-            name = (match[1] or match[3]).strip().lower()
-            metadata.setdefault(name, (match[2] or match[4] or match[5] or "").strip())
-        return
-    if not metadata.get(key):
-        metadata[key] = value
-
-
-def _finish(metadata: dict[str, str], peak_lines: list[str]) -> Record:
-    expected = _expected(metadata)
-    record = peak_record(metadata, _one_peak_a_line(peak_lines, expected))
-    if not any(map(_PEAK_COUNT.fullmatch, metadata)):
+def _finish(entry: _Entry) -> Record:
+    expected = _expected(entry.metadata)
+    record = peak_record(entry, _one_peak_a_line(entry.peaks, expected))
+    if not any(map(_PEAK_COUNT.fullmatch, entry.metadata)):
         warning = "the record has no Num Peaks"
     elif expected is not None and expected != record.mz.size:
         warning = f"Num Peaks says {expected} and {record.mz.size} peaks were read"
@@ -137,10 +131,10 @@ def _one_peak_a_line(lines: list[str], expected: int | None) -> list[str]:
     plain = [_QUOTED.sub("", line) if '"' in line or "'" in line else line for line in lines]
     plain = [line.replace(":", " ") for line in plain]  # 41:3 42:10, as GOLM writes
     if any(";" in line for line in plain):
-        return [part for line in plain for part in line.split(";") if part.strip()]
+        return [part for line in plain for part in line.split(";", MOST_PEAKS) if part.strip()]
     if expected is None or expected == len(plain):
         return plain
-    tokens = [token for line in plain for token in line.split()]
+    tokens = [token for line in plain for token in line.split(None, 2 * MOST_PEAKS)]
     if len(tokens) == 2 * expected:
         return [" ".join(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
     return plain

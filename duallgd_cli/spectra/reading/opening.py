@@ -5,24 +5,36 @@ that an accent in a title never costs a spectrum.
 """
 
 import codecs
+import contextlib
 import gzip
 import io
+import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
-from typing import BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.files import require_input
+from duallgd_cli.spectra.reading.record import LONGEST_LINE
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms or a MassSpecGym TSV"
 DAMAGE: Final = (EOFError, zlib.error, OSError)  # what a torn or corrupt gzip stream raises
 _HEAD_BYTES: Final = 1 << 16
 _SPOOL_BYTES: Final = 1 << 26
+# Spectra take a tenth of their size when packed; only what is no spectra takes much less.
+_LARGEST_RATIO: Final = 200
+_SURELY_FINE_BYTES: Final = 1 << 28
 
 _COMPRESSED: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip"}
 _COMPRESSED[b"\x28\xb5\x2f\xfd"] = "zstd"
@@ -30,11 +42,11 @@ _COMPRESSED[b"\x28\xb5\x2f\xfd"] = "zstd"
 _SIGNS: Final = (
     ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
     ("mzxml", re.compile(r"<(?:mzXML|msRun)\b")),
-    ("mgf", re.compile(r"^\s*BEGIN\s+IONS\s*$", re.IGNORECASE | re.MULTILINE)),
-    ("ms", re.compile(r"^>\s*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
+    ("mgf", re.compile(r"^[ \t]*BEGIN[ \t]+IONS[ \t]*$", re.IGNORECASE | re.MULTILINE)),
+    ("ms", re.compile(r"^>[ \t]*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
     ("tsv", re.compile(r"\A\s*(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*\t", re.I)),
-    ("msp", re.compile(r"^\s*num ?peaks\s*:", re.IGNORECASE | re.MULTILINE)),
-    ("msp", re.compile(r"^\s*name\s*:", re.IGNORECASE | re.MULTILINE)),
+    ("msp", re.compile(r"^[ \t]*num ?peaks[ \t]*:", re.IGNORECASE | re.MULTILINE)),
+    ("msp", re.compile(r"^[ \t]*name[ \t]*:", re.IGNORECASE | re.MULTILINE)),
 )
 _SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
 
@@ -68,15 +80,22 @@ class Opened:
     damage: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Lines without their ends; a torn or corrupt stream ends them and sets `damage`."""
+        """Lines without their ends; a torn or corrupt stream ends them and sets `damage`.
+
+        Of a line of more than `LONGEST_LINE` characters one more than these is given.
+        """
         text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors="duallgd.latin1")
+        read_line = partial(text.readline, LONGEST_LINE + 1)
         try:
-            for line in text:
+            for line in iter(read_line, ""):
                 yield line.rstrip("\r\n")
+                while len(line) > LONGEST_LINE and not line.endswith("\n"):
+                    line = read_line()
         except DAMAGE as error:
             self.damage = describe_damage(error)
         finally:
-            text.detach()
+            if not self.stream.closed:
+                text.detach()
 
     def close(self) -> None:
         """Release the file."""
@@ -111,21 +130,6 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     return Opened(path, kind, stream, encoding, raw)
 
 
-def require_input(path: str) -> None:
-    """Refuse a path at which there is nothing.
-
-    Raises:
-        MissingInputError: There is nothing.
-        UnreadableError: Nobody can tell: the folder is locked, or the name is too long.
-    """
-    try:
-        exists = Path(path).exists()
-    except OSError as error:
-        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
-    if not exists:
-        raise MissingInputError(f"{path} does not exist; check the path")
-
-
 def _open(path: str) -> BinaryIO:
     if path == "-":
         return spool(sys.stdin.buffer)
@@ -144,6 +148,11 @@ def _open(path: str) -> BinaryIO:
 
 def spool(pipe: BinaryIO) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
+    with contextlib.suppress(OSError, AttributeError):  # a stream of bytes in memory has no file
+        if stat.S_ISBLK(mode := os.fstat(pipe.fileno()).st_mode) or (
+            stat.S_ISCHR(mode) and not pipe.isatty()
+        ):
+            raise UnreadableError("standard input is a device; pipe spectra into it")
     copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
     shutil.copyfileobj(pipe, copy)
     copy.seek(0)
@@ -158,7 +167,45 @@ def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
             raise UnreadableError(f"{name} is {kind}-compressed; unpack it, or use gzip")
     if not start.startswith(b"\x1f\x8b"):
         return raw
-    return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
+    return cast("BinaryIO", io.BufferedReader(_Unpacked(raw)))
+
+
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds, up to where it grows beyond all measure."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._stream = gzip.GzipFile(fileobj=packed, mode="rb")
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes, to the start."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a byte of the content."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Byte of the content."""
+        return self._stream.tell()
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill a buffer as far as may be.
+
+        Raises:
+            OSError: What was read is too many times larger than its file.
+        """
+        view = memoryview(buffer).cast("B")
+        content = self._stream.read1(len(view))
+        view[: len(content)] = content
+        size = self._stream.tell()
+        if size > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
+            raise OSError(f"they unpack to more than {_LARGEST_RATIO} times their size")
+        return len(content)
 
 
 def _head(stream: BinaryIO) -> tuple[bytes, str]:

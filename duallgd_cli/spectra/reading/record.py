@@ -3,8 +3,9 @@
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,14 @@ from duallgd_cli.spectra.cleaning import HIGHEST_MZ
 from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import fields as of
 from duallgd_cli.spectra.types import Source, Spectrum
+
+MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
+LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record
+TOO_LARGE: Final = (
+    f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
+    "peaks; restore the file, or centroid the spectrum"
+)
+_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,43 @@ class Record:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
+
+
+@dataclass(slots=True)
+class Block:
+    """Fields and peak lines of one record of a text format, as far as they fit.
+
+    Attributes:
+        metadata: Keys lower case; of a repeated key the first value that is not empty counts.
+        peaks: Peak lines.
+        trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
+        size: Characters so far.
+    """
+
+    metadata: dict[str, str] = field(default_factory=dict)
+    peaks: list[str] = field(default_factory=list)
+    trouble: str = ""
+    size: int = 0
+
+    def add_field(self, key: str, value: str) -> None:
+        """Take a field."""
+        self.count(len(key) + len(value) + _FIELD_COST)
+        if not self.trouble and not self.metadata.get(key):
+            self.metadata[key] = value
+
+    def add_peak(self, line: str) -> None:
+        """Take a line of peaks."""
+        self.count(len(line))
+        if len(self.peaks) >= MOST_PEAKS:
+            self.trouble = TOO_LARGE
+        if not self.trouble:
+            self.peaks.append(line)
+
+    def count(self, characters: int) -> None:
+        """Take note of what a line holds."""
+        self.size += characters
+        if self.size > LONGEST_LINE:
+            self.trouble = TOO_LARGE
 
 
 def name_of(source: Source) -> str:
@@ -167,7 +213,7 @@ def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64
         float64 (P,), float64 (P,), and the number of lines without two numbers.
     """
     text = " ".join(lines)
-    tokens = text.split()
+    tokens = text.split(None, 2 * len(lines))
     # NumPy reads numbers as Python does, see `fields.finite`.
     if len(tokens) == 2 * len(lines) and text.isascii() and "_" not in text:
         with contextlib.suppress(ValueError):
@@ -180,9 +226,9 @@ def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64
 
 def _pair(line: str) -> tuple[float, float] | None:
     """Two numbers of a line; further columns are left aside, decimal commas understood."""
-    columns = line.replace(";", " ").replace(":", " ").split()
+    columns = line.replace(";", " ").replace(":", " ").split(None, 2)
     if len(columns) == 1:
-        columns = line.split(",")
+        columns = line.split(",", 2)
     if not all(column.isascii() and "_" not in column for column in columns[:2]):
         return None
     try:
@@ -192,19 +238,21 @@ def _pair(line: str) -> tuple[float, float] | None:
 
 
 def peak_record(
-    metadata: Mapping[str, str],
+    block: Block,
     lines: Sequence[str],
     warnings: tuple[str, ...] = (),
     energy_in_ev: bool = False,
 ) -> Record:
-    """A record from its peak lines, with what could not be read said in it."""
+    """A record from its fields and peak lines, with what could not be read said in it."""
+    if block.trouble:
+        return unreadable_record(block.metadata, block.trouble)
     mz, intensity, bad = peaks(lines)
     trouble = ""
     if bad and not mz.size:
         trouble = f"none of its {bad} peak lines holds an m/z and an intensity"
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
-    return Record(metadata, mz, intensity, trouble, warnings, energy_in_ev)
+    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)
 
 
 def unreadable_record(metadata: Mapping[str, str], trouble: str) -> Record:

@@ -4,13 +4,14 @@
 one record; broken XML ends the file, and that is said.
 """
 
+import io
 import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, BinaryIO, Final, TypeAlias
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import numpy as np
 from lxml import etree
@@ -32,10 +33,18 @@ BROKEN: Final = (
     TypeError,
     AttributeError,
     IndexError,
+    RecursionError,
     zlib.error,
     EOFError,
     OSError,
 )
+# Four million points as 64-bit numbers, which take a third more in base64.
+_MOST_BYTES: Final = 1 << 25
+_LONGEST_TEXT: Final = _MOST_BYTES // 3 * 4 + 4
+_TAG: Final = 1 << 10  # characters of the tag before a text
+_TOO_LONG: Final = f"an array of more than {_MOST_BYTES >> 20} MiB"
+_MOST_ELEMENTS: Final = 100_000  # of one spectrum, or before the first
+_RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
 _NOTHING: Final = np.zeros(0)
@@ -44,12 +53,78 @@ _Array: TypeAlias = NDArray[np.float64]
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 
 
+class _Bounded:
+    """The bytes of an XML file, so cut that no element takes more memory than a large spectrum.
+
+    Of a text or an attribute longer than `_LONGEST_TEXT` the rest is left out, which costs a record
+    its array and breaks an attribute.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._text = self._elements = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, b"" at the end alone.
+
+        Raises:
+            ValueError: One spectrum has more than `_MOST_ELEMENTS` elements.
+        """
+        while content := self._stream.read(min(size, io.DEFAULT_BUFFER_SIZE) if size > 0 else size):
+            ends = [content.rfind(end) for end in _RECORD_ENDS]
+            self._elements = 0 if max(ends) >= 0 else self._elements
+            self._elements += content.count(b"<", max(*ends, 0))
+            if self._elements > _MOST_ELEMENTS:
+                raise ValueError(f"a spectrum of more than {_MOST_ELEMENTS:,} elements")
+            first = content.find(b"<")
+            room = max(0, _TAG + _LONGEST_TEXT - self._text)
+            if first < 0:
+                self._text += len(content)
+                content = content[:room]
+            else:
+                content = content[: min(first, room)] + content[first:]
+                self._text = len(content) - content.rfind(b"<")
+            if content:
+                return content
+        return b""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to a byte of the file."""
+        self._text = self._elements = 0
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Byte of the file."""
+        return self._stream.tell()
+
+    def __getattr__(self, name: str) -> object:
+        """Anything else that pyteomics asks a file for."""
+        return getattr(self._stream, name)
+
+
+def _inflated(packed: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    content = inflate.decompress(packed, _MOST_BYTES)
+    if inflate.unconsumed_tail:
+        raise ValueError(_TOO_LONG)
+    if not inflate.eof:
+        raise ValueError("compressed data are cut off")
+    return content
+
+
+_UNPACK: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "no compression": lambda content: content,
+    "zlib compression": _inflated,
+}
+
+
 def mzml_records(stream: BinaryIO) -> Iterator[Record]:
     """Spectra of an mzML file in order.
 
     Raises:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
+    stream = cast("BinaryIO", _Bounded(stream))
     with _quiet():
         instrument = _mzml_instrument(stream)
         # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
@@ -58,6 +133,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
             stream, use_index=False, decode_binary=False, huge_tree=True, cv=object()
         )
         reader.cv = None
+        reader.compression_type_map = _UNPACK
     for info in _one_by_one(reader.iterfind("spectrum")):
         yield _mzml_record(info, instrument)
 
@@ -68,11 +144,13 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
     Raises:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
+    stream = cast("BinaryIO", _Bounded(stream))
     with _quiet():
         instrument = _mzxml_instrument(stream)
         reader = mzxml.MzXML(stream, **_OPTIONS)
         # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
         reader._decode_peaks = _leave
+        reader.compression_type_map = _UNPACK
         # Not the reader's own order: it sorts by scan number and fails where two are equal.
         scans = pyteomics_xml.XML.iterfind(reader, "scan")
     for info in _one_by_one(scans):
@@ -219,6 +297,8 @@ def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN
     first = peaks[0] if isinstance(peaks, list) and peaks else peaks
     if not isinstance(first, Mapping) or not first.get("peaks"):
         return _NOTHING, _NOTHING
+    if len(first["peaks"]) > _LONGEST_TEXT:
+        raise ValueError(_TOO_LONG)
     compression, dtype = reader._determine_compression(first), reader._determine_dtype(first)
     pairs = reader.decode_data_array(first["peaks"], compression, dtype)
     return pairs["m/z array"].astype(np.float64), pairs["intensity array"].astype(np.float64)
@@ -236,6 +316,8 @@ def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
 def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
     if array is None or not array.data:
         return _NOTHING
+    if len(array.data) > _LONGEST_TEXT:
+        raise ValueError(_TOO_LONG)
     return np.asarray(array.decode(), dtype=np.float64)
 
 
