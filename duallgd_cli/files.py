@@ -1,5 +1,6 @@
 """Files: their digests, writing them whole or not at all, and opening compressed ones."""
 
+import errno
 import gzip
 import hashlib
 import lzma
@@ -40,13 +41,14 @@ def require_input(path: str) -> None:
         UnreadableError: A device; or nobody can tell: the folder is locked, the name is too long.
     """
     try:
-        kind = Path(path).stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingInputError(f"{path} does not exist; check the path") from None
+        mode = Path(path).stat().st_mode
     except (OSError, ValueError) as error:
+        # A link to itself leads to nothing.
+        if getattr(error, "errno", None) in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise MissingInputError(f"{path} does not exist; check the path") from None
         reason = getattr(error, "strerror", error)
         raise UnreadableError(f"{clip(path)} cannot be read: {reason}") from None
-    if stat.S_ISCHR(kind) or stat.S_ISBLK(kind) or stat.S_ISSOCK(kind):
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise UnreadableError(f"{path} is a device; name a file")
 
 
