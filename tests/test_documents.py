@@ -52,10 +52,7 @@ def test_the_readme_is_short():
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_its_commands_exist_with_their_options(path):
     for words in commands(path.read_text(encoding="utf-8")):
-        try:
-            parse(words)
-        except Exception as error:
-            pytest.fail(f"duallgd {shlex.join(words)}: {error}")
+        parse(words)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -74,5 +71,5 @@ def test_wrong_commands_are_noticed():
 
     assert list(commands(text)) == [["predict", "-", "-o", "-", "--formula", "C9H8O4"], ["info"]]
     for wrong in (["predict", "a.mgf", "--samplse", "5"], ["guess"], ["data", "structurs"]):
-        with pytest.raises(Exception, match="samplse|guess|structurs"):
+        with pytest.raises(Exception, match=r"samplse|guess|structurs"):
             parse(wrong)
