@@ -1,38 +1,44 @@
-"""Tables of formulas: SIRIUS and msbuddy exports, and plain ones with an identifier and a formula.
+"""Tables of formulas: exports of SIRIUS, msbuddy, FIDDLE, MS-FINDER and the like, and plain ones.
 
-* SIRIUS 5 and 6, ``formula_identifications*.tsv``: ``mappingFeatureId`` (SIRIUS 5: the last part of
-  ``id``), ``molecularFormula``, ``adduct``, ``ZodiacScore``, ``SiriusScore``.
-* msbuddy, ``*_result_summary.tsv``: ``identifier``, ``adduct``, ``formula_rank_1`` to
-  ``formula_rank_5``, ``estimated_fdr`` (of rank 1).
-* Anything else with such columns, names in any case.
+A table has a formula in each row (``molecularFormula``, ``Formula``), or several in numbered
+columns (``formula_rank_1``, ``Refined Formula (0)``), with an adduct, a score or a rank where the
+program gives them. Several of its columns may name the spectrum: SIRIUS writes ``id``, ``name``,
+``featureId`` or ``mappingFeatureId``, and which of them holds what stands in the spectrum file
+depends on its version and on that file. So all are kept, to be looked up one after the other.
 """
 
 import csv
-import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.spectra.reading.fields import is_missing
+from duallgd_cli.errors import UnreadableError, UsageError, clip, quote
+from duallgd_cli.files import require_input
+from duallgd_cli.spectra.reading.fields import finite, is_missing
 
+# Names of columns in lower case without anything but letters and digits, the likelier first.
 _IDENTIFIERS: Final = (
-    *("mappingfeatureid", "feature_id", "featureid", "feature", "identifier", "spectrum_id"),
-    *("spectrumid", "title", "name", "scans", "scan", "id", "row_id"),
+    *("mappingfeatureid", "featureid", "feature", "identifier", "spectrumid", "title", "name"),
+    *("scans", "scan", "id", "rowid"),
 )
-_FORMULAS: Final = ("molecularformula", "molecular_formula", "formula", "neutral_formula")
-_ADDUCTS: Final = ("adduct", "ion", "precursor_type", "iontype")
+_MORE_IDENTIFIERS: Final = re.compile(r"id|title|name|scan|spectr|query")
+_NO_IDENTIFIERS: Final = re.compile(r"formula|inchi|smiles|pubchem|database|class|adduct|score")
+_FORMULAS: Final = ("molecularformula", "formula", "neutralformula", "predictedformula")
+_NUMBERED: Final = re.compile(r"\D*formula\D*(\d{1,3})\D*|\D*(\d{1,3})\D*formula")
+_NO_FORMULAS: Final = re.compile(r"score|fdr|prob|mass|error|precursor|count")
+_ADDUCTS: Final = ("adduct", "ion", "precursortype", "iontype")
 # Probabilities first; SIRIUS' own score is the logarithm of one up to a constant.
-_SCORES: Final = (
-    *("prior", "probability", "zodiacscore", "zodiac_score", "siriusscore", "sirius_score"),
-    "score",
-)
+_SCORES: Final = ("prior", "probability", "zodiacscore", "siriusscore", "score", "formulascore")
 _RANKS: Final = ("formularank", "rank")
-_BUDDY_RANK: Final = re.compile(r"formula_rank_(\d+)")
-_SIRIUS5_ID: Final = re.compile(r"\d+_.+_([^_]+)")  # <number>_<file>_<feature id>
+_FDR: Final = "estimatedfdr"
+_SIRIUS_ID: Final = re.compile(r"\d+_.+_.+")  # <number>_<file>_<feature>, "_" in each
+_MOST_PARTS: Final = 8
+_LONGEST_LINE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +56,17 @@ class TableRow:
     log_weight: float
 
 
+Rows = dict[str, list[TableRow]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Score:
     column: str
     is_probability: bool  # every value between 0 and 1; otherwise they are logarithms
 
 
-def read_table(path: str) -> dict[str, list[TableRow]]:
-    """Rows by identifier, in the file's order.
+def read_table(path: str) -> dict[str, Rows]:
+    """Rows by identifier, in the file's order, for each column that may hold identifiers.
 
     The weight is the score where all scores of the table lie between 0 and 1; other scores are
     taken as logarithms. Without a score it is 1 / rank, without either the same for all rows.
@@ -65,71 +74,82 @@ def read_table(path: str) -> dict[str, list[TableRow]]:
     Raises:
         MissingInputError: There is no such file.
         UnreadableError: It is empty or no text.
-        UsageError: It has no identifier or no formula column.
+        UsageError: It has no identifier or no formula column, or two columns of one name.
     """
     lines = _records(path)
-    header = [name.strip().lower() for name in next(lines, [])]
-    if not any(header):
+    written = [name.strip() for name in next(lines, [])]
+    if not any(written):
         raise UnreadableError(f"{path} is empty; expected a table of formulas")
-    identifier = _column(header, _IDENTIFIERS)
-    formula = _column(header, _FORMULAS)
-    ranked = [name for name in header if _BUDDY_RANK.fullmatch(name)]
-    if identifier is None or (formula is None and not ranked):
-        missing = "identifier" if identifier is None else "formula"
+    header = [re.sub(r"[^a-z0-9#]", "", name.lower()) for name in written]
+    likely = [name for name in _IDENTIFIERS if name in header]
+    others = [n for n in header if _MORE_IDENTIFIERS.search(n) and not _NO_IDENTIFIERS.search(n)]
+    identifiers = {name: header.index(name) for name in (*likely, *others)}
+    formula = next((name for name in _FORMULAS if name in header), None)
+    numbered = [] if formula else sorted(filter(_number_of, header), key=_number_of)
+    if not identifiers or not (formula or numbered):
+        missing, known = ("formula", _FORMULAS) if identifiers else ("identifier", _IDENTIFIERS)
         raise UsageError(
-            f"{path} has no {missing} column among {', '.join(header)}; expected one of "
-            f"{', '.join(_IDENTIFIERS if identifier is None else _FORMULAS)}"
+            f"{path} has no {missing} column among {clip(', '.join(written))}; expected one of "
+            f"{', '.join(known)}"
         )
-    table = [dict(zip(header, row, strict=False)) for row in lines]
+    kept = [*identifiers, formula, *numbered, *_ADDUCTS, *_SCORES, *_RANKS, _FDR]
+    twice = next((name for name in kept if name and header.count(name) > 1), None)
+    if twice is not None:
+        name = quote(written[header.index(twice)])
+        raise UsageError(f"{path} has two columns {name}; rename or remove one")
+    places = [(name, at) for at, name in enumerate(header) if name in kept]
+    table = [{name: row[at] for name, at in places if at < len(row)} for row in lines]
     score = _score_column(header, table)
-    rows: dict[str, list[TableRow]] = {}
+    found: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
-        found = _buddy(cells, ranked) if formula is None else _single(cells, formula, score)
-        for name in _names(cells.get(identifier, ""), identifier):
-            rows.setdefault(name, []).extend(found)
-    return rows
+        rows = _single(cells, formula, score) if formula else _several(cells, numbered)
+        for column, by_name in zip(identifiers, found.values(), strict=True):
+            for name in _names(cells.get(column, "")):
+                by_name.setdefault(name, []).extend(rows)
+    return found
+
+
+def _number_of(name: str) -> int:
+    """Number, from 1, of a formula among those of one row; 0 for any other column."""
+    match = None if _NO_FORMULAS.search(name) else _NUMBERED.fullmatch(name)
+    return int(match[1] or match[2]) + 1 if match else 0
 
 
 def _records(path: str) -> Iterator[list[str]]:
     """Cells of every line; tabs, semicolons or commas, whichever the header has most of."""
+    require_input(path)
     try:
-        text = Path(path).read_text(encoding="utf-8-sig", errors="replace")
-    except FileNotFoundError:
-        raise MissingInputError(f"{path} does not exist; check the path") from None
+        with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+            lines = iter(partial(stream.readline, _LONGEST_LINE), "")
+            header = next((line for line in lines if line.strip()), "")
+            if "\0" in header:
+                raise UnreadableError(f"{path} is a binary file; expected a CSV or TSV table")
+            delimiter = max("\t;,", key=header.count)
+            reader = csv.reader(chain([header], lines), delimiter=delimiter)
+            yield from (row for row in reader if any(cell.strip() for cell in row))
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
-    if "\0" in text:
-        raise UnreadableError(f"{path} is a binary file; expected a CSV or TSV table")
-    header = text.lstrip("\n").partition("\n")[0]
-    delimiter = max("\t;,", key=header.count)
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    try:
-        yield from (row for row in reader if any(cell.strip() for cell in row))
     except csv.Error as error:
         raise UnreadableError(f"{path} is no table: {error}") from None
-
-
-def _column(header: Sequence[str], names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in header), None)
 
 
 def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> _Score | None:
     """The first score column that holds a number anywhere."""
     for name in _SCORES:
-        values = [_number(row.get(name, "")) for row in table] if name in header else []
+        values = [finite(row.get(name, "")) for row in table] if name in header else []
         numbers = [value for value in values if value is not None]
         if numbers:
             return _Score(name, min(numbers) >= 0 and max(numbers) <= 1)
     return None
 
 
-def _names(cell: str, column: str) -> list[str]:
-    """What a cell may name: spreadsheets turn 12 into 12.0, SIRIUS 5 joins three parts."""
+def _names(cell: str) -> list[str]:
+    """What a cell may name: spreadsheets turn 12 into 12.0, SIRIUS joins number, file and name."""
     name = cell.strip()
     names = [name, name.removesuffix(".0")]
-    match = _SIRIUS5_ID.fullmatch(name) if column == "id" else None
-    if match is not None:
-        names.append(match[1])
+    if _SIRIUS_ID.fullmatch(name):
+        parts = name.split("_", 1)[1].rsplit("_", _MOST_PARTS)
+        names += ["_".join(parts[start:]) for start in range(1, len(parts))]
     return [n for n in dict.fromkeys(names) if not is_missing(n)]
 
 
@@ -137,8 +157,8 @@ def _single(cells: Mapping[str, str], formula: str, score: _Score | None) -> lis
     text = cells.get(formula, "").strip()
     if is_missing(text):
         return []
-    value = _number(cells.get(score.column, "")) if score is not None else None
-    rank = next((r for name in _RANKS if (r := _number(cells.get(name, "")))), None)
+    value = finite(cells.get(score.column, "")) if score is not None else None
+    rank = next((r for name in _RANKS if (r := finite(cells.get(name, "")))), None)
     if score is not None and value is not None:
         log_weight = _log(value) if score.is_probability else value
     else:
@@ -146,11 +166,14 @@ def _single(cells: Mapping[str, str], formula: str, score: _Score | None) -> lis
     return [TableRow(text, _adduct(cells), log_weight)]
 
 
-def _buddy(cells: Mapping[str, str], ranked: Sequence[str]) -> list[TableRow]:
-    """Formulas of an msbuddy summary: rank 1 has probability 1 - FDR, the others share the rest."""
-    texts = [cells.get(name, "").strip() for name in ranked]
+def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow]:
+    """Formulas of one row, by their number; that of msbuddy gives the FDR of the first.
+
+    The first then has probability 1 - FDR, and the others share the rest.
+    """
+    texts = [cells.get(name, "").strip() for name in numbered]
     texts = [text for text in texts if not is_missing(text)]
-    fdr = _number(cells.get("estimated_fdr", ""))
+    fdr = finite(cells.get(_FDR, ""))
     if fdr is None or not 0 <= fdr <= 1:
         weights = [1 / (i + 1) for i in range(len(texts))]
     else:
@@ -160,16 +183,8 @@ def _buddy(cells: Mapping[str, str], ranked: Sequence[str]) -> list[TableRow]:
 
 
 def _adduct(cells: Mapping[str, str]) -> str:
-    text = next((cells[name].strip() for name in _ADDUCTS if name in cells), "")
-    return "" if is_missing(text) else text
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    texts = (cells.get(name, "").strip() for name in _ADDUCTS)
+    return next((text for text in texts if not is_missing(text)), "")
 
 
 def _log(probability: float) -> float:

@@ -4,6 +4,7 @@ A source proposes hypotheses; today each comes from a person or another program.
 formulas from the spectrum would be one more class here.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.hypotheses import FormulaLimits, hypothesis_of
-from duallgd_cli.spectra.reading.fields import is_missing
+from duallgd_cli.spectra.reading.fields import is_missing, name_of
 from duallgd_cli.spectra.types import Feature, Hypothesis
 
 HOW_TO_SUPPLY = (
@@ -86,7 +87,7 @@ class TableFormulas:
         """
         self.path = path
         self.limits = limits or FormulaLimits()
-        self.rows = read_table(path)
+        self.tables = read_table(path)
 
     def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
         """The feature's rows that agree with its precursor, priors normalised over these.
@@ -94,9 +95,17 @@ class TableFormulas:
         An adduct in the table goes before the spectrum's, since formula and adduct belong together.
         A feature that the table does not know keeps the formula that its file gives, if any.
         """
-        rows = self._rows_of(feature)
-        if not rows:
+        tried = [self._agreeing(feature, rows) for rows in self._rows_of(feature)]
+        if not tried:
             return self._not_in_table(feature)
+        # Columns may count spectra by accident: one whose formulas have the right mass is meant.
+        found, failures = next((one for one in tried if one[0]), tried[0])
+        return _normalised(found, len(failures)) if found else failures[0]
+
+    def _agreeing(
+        self, feature: Feature, rows: list[TableRow]
+    ) -> tuple[list[tuple[Hypothesis, float]], list[Failure]]:
+        """Distinct hypotheses with their weights, and why other rows are none."""
         found: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
         failures: list[Failure] = []
         for row in rows:
@@ -106,7 +115,7 @@ class TableFormulas:
             else:
                 key = (result.formula, result.adduct.index)
                 found.setdefault(key, (result, row.log_weight))
-        return _normalised(list(found.values()), len(failures)) if found else failures[0]
+        return list(found.values()), failures
 
     def _not_in_table(self, feature: Feature) -> list[Hypothesis] | Failure:
         own = FieldFormulas(None, self.limits).propose(feature)
@@ -114,20 +123,24 @@ class TableFormulas:
             if own.status != "no_formula":
                 return own
             identifier = feature.first.feature_id or feature.first.spectrum_id
-            message = f"{self.path} has no formula for {quote(identifier)}: {HOW_TO_SUPPLY}"
+            message = (
+                f"{self.path} has no formula for {quote(identifier)} "
+                f"(columns tried: {clip(', '.join(self.tables))}): {HOW_TO_SUPPLY}"
+            )
             return Failure("no_formula", message, "formula")
         note = "formula from the file, since the table has none"
         return [replace(hypothesis, notes=(*hypothesis.notes, note)) for hypothesis in own]
 
-    def _rows_of(self, feature: Feature) -> list[TableRow]:
-        """Rows under the first identifier that the table knows.
+    def _rows_of(self, feature: Feature) -> Iterator[list[TableRow]]:
+        """Rows that each column has for the feature, the likelier column first.
 
         Scan numbers count only without a feature id: both are small integers of different meaning.
         """
         spectrum = feature.first
         last = "" if spectrum.feature_id else spectrum.scans
-        names = (spectrum.feature_id, spectrum.spectrum_id, last)
-        return next((self.rows[name] for name in names if name and name in self.rows), [])
+        names = (spectrum.feature_id, spectrum.spectrum_id, name_of(spectrum.metadata), last)
+        for name in dict.fromkeys(filter(None, names)):
+            yield from (rows[name] for rows in self.tables.values() if rows.get(name))
 
     def _check(self, feature: Feature, row: TableRow) -> Hypothesis | Failure:
         own = feature.first.adduct_text

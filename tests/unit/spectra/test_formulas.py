@@ -278,6 +278,57 @@ def test_an_msbuddy_summary_has_its_ranks_in_columns(tmp_path):
     assert source.propose(feature_of(feature_id="8")).status == "no_formula"
 
 
+SIRIUS_HEAD = "rank\tmolecularFormula\tadduct\tionMass\t"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        # SIRIUS 4 and 5: the name is a compound's or "null", the id joins number, file and name.
+        (SIRIUS_HEAD + "name\tid\n1\tC9H8O4\t[M + H]+\t181.05\tnull\t3_a_run_7\n", "7"),
+        (SIRIUS_HEAD + "name\tid\n1\tC9H8O4\t[M + H]+\t181.05\tAspirin\t3_run_x_7\n", "x_7"),
+        (SIRIUS_HEAD + "id\tfeatureId\n1\tC9H8O4\t[M + H]+\t181.05\t3_run_7\tN/A\n", "7"),
+        # SIRIUS 6: numbers of its own beside those of the file.
+        (
+            SIRIUS_HEAD + "alignedFeatureId\tmappingFeatureId\n"
+            "1\tC9H8O4\t[M + H]+\t181.05\t612345678901\t7\n",
+            "7",
+        ),
+        ("identifier\tadduct\tformula_rank_1\testimated_fdr\n7\t[M+H]+\tC9H8O4\t0.1\n", "7"),
+        (
+            "ID\tPrecursor Type\tPred Formula\tRefined Formula (0)\tRefined Mass (0)\n"
+            "7\t[M+H]+\tC8H8O5\tC9H8O4\t180.04\n",
+            "7",
+        ),
+        ("File name\tTitle\tPRECURSORTYPE\tFormula\tFormula score\na\t7\t[M+H]+\tC9H8O4\t4\n", "7"),
+        # The likelier column knows the name too, of another spectrum: the mass tells.
+        ("feature_id\tid\tformula\n7\t1\tC20H42\n8\t7\tC9H8O4\n", "7"),
+    ],
+    ids=["4 null", "4 name", "5", "6", "msbuddy", "FIDDLE", "MS-FINDER", "two columns"],
+)
+def test_the_column_whose_values_match_names_the_spectra(tmp_path, text, named):
+    source = table(tmp_path, text)
+
+    for spectrum in ({"feature_id": named}, {"spectrum_id": named}, {"metadata": {"name": named}}):
+        (found,) = source.propose(feature_of(adduct="[M+H]+", **spectrum))
+
+        assert str(found.formula) == "C9H8O4"
+    failure = source.propose(feature_of(feature_id="404"))
+    assert failure.status == "no_formula"
+    assert "(columns tried: " in failure.message
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="two columns 'formula'; rename or remove one"):
+        table(tmp_path, "id,formula,Formula\n7,C9H8O4,CH4\n", "t.csv")
+
+
+def test_a_cell_with_thousands_of_digits_is_one_refused_row(tmp_path):
+    source = table(tmp_path, f"id,formula,rank\na:0,C{'9' * 5000},{'9' * 5000}\n", "t.csv")
+
+    assert source.propose(feature_of()).status in {"no_formula", "too_large"}
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
     text = "\ufeffFeature_ID,Formula\n12.0,C9H8O4\nscan=5,C9H8O4\n9,\n"
