@@ -16,20 +16,21 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from duallgd_cli.errors import ConfigError, quote
+from duallgd_cli.errors import LONGEST_QUOTE, ConfigError, quote
 
 S = TypeVar("S")
 
 _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
-
+_LONGEST_FILE: Final = 1 << 20
 # All samples of a spectrum are in memory at once.
 _MOST_SAMPLES: Final = 100_000
 
@@ -154,18 +155,57 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: The file is missing or is not such a file.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.is_char_device() or path.is_block_device():
+            raise ConfigError(f"cannot read settings {path}: it is a device, name a file")
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(_LONGEST_FILE + 1)
     except OSError as error:
         raise ConfigError(f"cannot read settings {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"settings {path} are not YAML: {reason}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"settings {path} are not YAML: {error}") from None
+    if len(text) > _LONGEST_FILE:
+        raise ConfigError(f"settings {path} are longer than {_LONGEST_FILE >> 20} MiB")
+    try:
+        values = _yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"settings {path} are not YAML: {error}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         kind = type(values).__name__
         raise ConfigError(f"settings {path} hold a {kind}, expected 'name: value' lines")
     return values
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's plain values, but no key twice in one mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping, as the base class does.
+
+        Raises:
+            ConstructorError: A key stands twice.
+        """
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+        if twice is not None:
+            reason = f"{quote(twice)} stands twice"
+            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _yaml(text: str) -> object:
+    """Plain values of YAML text.
+
+    Raises:
+        ValueError: It is not YAML, has a key twice or is nested too deeply; in one line.
+    """
+    try:
+        return yaml.load(text, _Loader)  # a safe loader
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())[:LONGEST_QUOTE]) from None
 
 
 def override(settings: S, assignments: Sequence[str]) -> S:
@@ -191,8 +231,8 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
         if not equals or not path.strip():
             raise ConfigError(f"override {quote(assignment)} is not of the form name.field=value")
         try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
+            value = _yaml(text)
+        except ValueError:
             raise ConfigError(f"the value of override {quote(assignment)} is not YAML") from None
         values = merge(values, nested(path.strip(), value))
     return values

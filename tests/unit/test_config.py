@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -139,3 +140,33 @@ def test_merging_keeps_what_the_changes_do_not_name():
 
 def test_flattening_gives_dotted_paths():
     assert config.flatten({"a": {"b": 1}, "c": [2]}) == {"a.b": 1, "c": [2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("steps: 1\nsamples: 2\nsteps: 3\n", "'steps' stands twice"),
+        ("sampling: {steps: 1, steps: 2}\n", "'steps' stands twice"),
+        ("steps: " + "9" * 5000, "not YAML"),
+        ("a: " + "b" * (2 << 20), "longer than 1 MiB"),
+    ],
+)
+def test_a_file_that_would_be_misread_is_refused_in_a_sentence(tmp_path, text, reason):
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=reason) as raised:
+        config.read_mapping(path)
+
+    assert len(str(raised.value)) < 500 + len(str(path))
+
+
+def test_a_device_is_no_file_of_settings():
+    with pytest.raises(ConfigError, match="is a device"):
+        config.read_mapping(Path("/dev/zero"))
+
+
+def test_a_deep_value_of_an_override_is_refused():
+    with pytest.raises(ConfigError, match="is not YAML"):
+        config.assigned(["a=" + "[" * 100_000])
