@@ -86,8 +86,9 @@ _TYPOGRAPHY: Final = str.maketrans(
     {"\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-", "⁺": "+", "⁻": "-", "¹": "1"}
     | {"(": "[", ")": "]", "{": "[", "}": "]"}
 )
-_SHAPE: Final = re.compile(r"\[?M(?P<terms>[^\[\]]*?)\]?(?P<charge>1?[+-]1?)?")
-_TERM: Final = re.compile(r"([+-])(\d*)([A-Za-z][A-Za-z0-9]*)")
+# No adduct is that long, and int() refuses thousands of digits.
+_SHAPE: Final = re.compile(r"\[?M(?P<terms>[^\[\]]{0,200}?)\]?(?P<charge>1?[+-]1?)?")
+_TERM: Final = re.compile(r"([+-])([0-9]*)([A-Za-z][A-Za-z0-9]*)")
 _ELEMENT: Final = re.compile(r"([A-Z][a-z]?)(\d*)")
 # Names of solvents and salts that stand in adducts in place of formulas, lower case.
 _NAMED: Final = {
