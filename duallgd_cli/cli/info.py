@@ -104,7 +104,8 @@ def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
     }
     if accuracy:
         accuracy["measured on"] = (
-            f"{fitted.get('first', {}).get('count', 0):.0f} held-out molecules, formula known, "
+            f"{fitted.get('n_spectra', fitted.get('first', {}).get('count', 0)):.0f} held-out "
+            "molecules, formula known, "
             "by cross-validation (duallgd calibrate)"
         )
     facts: dict[str, Any] = {"accuracy": accuracy} if accuracy else {}

@@ -10,8 +10,10 @@ Folds are by molecule. C candidates of one spectrum, F features, B spectra, X ob
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -107,8 +109,10 @@ class Validation:
     """Quality of a fit on spectra that took no part in it.
 
     Attributes:
-        top1: Share of spectra whose first candidate is right, of all samples drawn.
-        top10: Share of spectra with the right one among the first ten, of all samples drawn.
+        top1: Share of spectra whose first candidate is right, at the number of samples and steps
+            that most spectra were drawn with.
+        top10: Share of these spectra with the right one among the first ten.
+        n_spectra: How many these are.
         candidates: Reliability of the confidence of each candidate.
         first: Reliability of the confidence of first candidates alone.
         first_ten: Reliability of the probability that the first ten hold the right one.
@@ -117,6 +121,7 @@ class Validation:
 
     top1: float
     top10: float
+    n_spectra: int
     candidates: Reliability
     first: Reliability
     first_ten: Reliability
@@ -306,9 +311,13 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
     first_right, hits = (np.array([one[:k].any() for one in rights]) for k in (1, FIRST))
     whole = np.array([case.whole for case in cases])
     number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
+    settings = [(case.statistics.log_samples, case.statistics.log_steps) for case in cases]
+    usual = Counter(compress(settings, whole)).most_common(1)[0][0]
+    stated = whole & np.array([one == usual for one in settings])
     return Validation(
-        top1=float(first_right[whole].mean()),
-        top10=float(hits[whole].mean()),
+        top1=float(first_right[stated].mean()),
+        top10=float(hits[stated].mean()),
+        n_spectra=int(stated.sum()),
         candidates=reliability(
             np.concatenate([one for one, all_ in zip(confidences, whole, strict=True) if all_]),
             np.concatenate([one for one, all_ in zip(rights, whole, strict=True) if all_]),

@@ -73,13 +73,28 @@ def fit_weights_file(
     ]
     ranking = fit(cases, start, keep_ranking=keep_ranking)
     validation = cross_validate(cases, start, keep_ranking=keep_ranking)
+    known = checkpoint.record.get("ranking_validation", {}) if keep_ranking else {}
     fitted = replace(
         checkpoint,
         ranking=dump(ranking),
-        record={**checkpoint.record, "ranking_validation": _plain(asdict(validation))},
+        record={**checkpoint.record, "ranking_validation": record_of(validation, known)},
     )
     save(out, fitted, torch.float16, short_codes=True)
     return Fitted(ranking, validation, ranking.n_spectra)
+
+
+def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What a weights file says of how good its ranking is.
+
+    Args:
+        validation: Of the fit.
+        known: Record of an order that was kept. It was fitted, perhaps on these very molecules, so
+            its own cross-validated accuracy stays and is not measured again; {} for a new order.
+    """
+    kept = {name: known[name] for name in ("top1", "top10") if name in known}
+    if kept:
+        kept["n_spectra"] = known.get("n_spectra", known.get("first", {}).get("count", 0))
+    return {**_plain(asdict(validation)), **kept}
 
 
 def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:

@@ -142,11 +142,15 @@ class SampleStatistics:
     @classmethod
     def of(cls, case: Case, model: RankingModel) -> "SampleStatistics":
         """Count; a share is that among the samples of one hypothesis."""
+        sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
+        if not sampled:
+            return cls()
+        log_samples, log_steps = float(np.log(sampled)), float(np.log(model.steps))
         outcomes = [outcome for outcome in case.outcomes if outcome.structures]
         if not outcomes:
-            return cls()
+            return cls(log_samples=log_samples, log_steps=log_steps)
         distinct = {one.block for outcome in outcomes for one in outcome.structures}
-        sampled = sum(outcome.tallies.sampled for outcome in outcomes)
+        with_structures = sum(outcome.tallies.sampled for outcome in outcomes)
         return cls(
             n_heavy=max(outcome.n_heavy for outcome in outcomes),
             log_share=max(
@@ -154,9 +158,9 @@ class SampleStatistics:
                 for outcome in outcomes
                 for one in outcome.structures
             ),
-            log_distinct=float(np.log(len(distinct) / sampled)),
-            log_samples=float(np.log(sampled)),
-            log_steps=float(np.log(model.steps)),
+            log_distinct=float(np.log(len(distinct) / with_structures)),
+            log_samples=log_samples,
+            log_steps=log_steps,
         )
 
 

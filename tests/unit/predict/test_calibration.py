@@ -9,10 +9,12 @@ from duallgd_cli.predict.calibration import (
     fit,
     fit_calibration,
     fit_ranking,
+    judge,
     logistic,
     part_of,
     scored_case,
 )
+from duallgd_cli.predict.fitting import record_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
@@ -295,3 +297,29 @@ def test_the_order_is_kept_where_that_is_asked_for():
 
     assert fitted.weights == pytest.approx(start.weights)
     assert fitted.present != start.present
+
+
+def test_accuracy_is_that_of_the_settings_that_most_spectra_have():
+    usual = [
+        replace(case, statistics=SampleStatistics(20, log_samples=4.6, log_steps=2.3))
+        for case in synthetic(60)
+    ]
+    hopeless = [
+        replace(case, statistics=SampleStatistics(20, log_samples=4.6))
+        for case in synthetic(50, present=0.0)
+    ]
+
+    both, alone = judge([*usual, *hopeless], [fit(usual)] * 110), judge(usual, [fit(usual)] * 60)
+
+    assert (both.top1, both.top10, both.n_spectra) == (alone.top1, alone.top10, 60)
+
+
+def test_an_order_that_is_kept_keeps_its_own_accuracy():
+    validation = judge(synthetic(30), [RankingModel()] * 30)
+    known = {"top1": 0.159, "top10": 0.264, "first": {"count": 522.0}}
+
+    kept, new = record_of(validation, known), record_of(validation, {})
+
+    assert (kept["top1"], kept["top10"], kept["n_spectra"]) == (0.159, 0.264, 522)
+    assert (new["top1"], new["n_spectra"]) == (pytest.approx(validation.top1), 30)
+    assert kept["first"] == new["first"]

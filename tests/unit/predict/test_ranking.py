@@ -256,3 +256,12 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     )
 
     assert one.log_share < fifty.log_share - 1
+
+
+def test_samples_that_became_no_molecule_are_counted_too():
+    nothing = Case(0, (), (outcome(sampled=30),))
+
+    statistics = SampleStatistics.of(nothing, RankingModel(steps=5))
+
+    assert statistics.log_samples == pytest.approx(np.log(30))
+    assert statistics.log_steps == pytest.approx(np.log(5))
