@@ -42,11 +42,13 @@ def compared(output: Path) -> list[dict[str, str]]:
     """
     with output.open(encoding="utf-8", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["rank"]]
-    seen = TrainingHashes.read(WEIGHTS / "duallgd.train.hashes")
+    blocks = [inchikey_block(parse_smiles(STRUCTURES[name])) for name in feature_ids(SPECTRA)]
+    seen = TrainingHashes.read(WEIGHTS / "duallgd.train.hashes").contains(blocks)
     formulas = {made.molecule: made.formula for made in SPECTRA}
     found = []
-    for name, feature in feature_ids(SPECTRA).items():
-        block = inchikey_block(parse_smiles(STRUCTURES[name]))
+    for (name, feature), block, known in zip(
+        feature_ids(SPECTRA).items(), blocks, seen, strict=True
+    ):
         mine = [row for row in rows if row["feature_id"] == str(feature)]
         first = mine[0] if mine else {"smiles": "none", "confidence": "0"}
         rank = next((row["rank"] for row in mine if row["inchikey14"] == block), "not found")
@@ -57,15 +59,14 @@ def compared(output: Path) -> list[dict[str, str]]:
                 "first candidate": first["smiles"],
                 "confidence": f"{float(first['confidence']):.2f}",
                 "true structure": {"1": "first", "not found": rank}.get(rank, f"rank {rank}"),
-                "trained on": "yes" if seen.contains([block])[0] else "no",
+                "trained on": "yes" if known else "no",
             }
         )
     return found
 
 
-def main(output: Path) -> None:
-    """Print the table of a run on ``examples/spectra.mgf``, and how many are right."""
-    rows = compared(output)
+def show(rows: list[dict[str, str]]) -> None:
+    """Print the table that `compared` gives, and how many first candidates are right."""
     table = Table(*rows[0])
     for row in rows:
         right = row["true structure"] == "first"
@@ -80,4 +81,4 @@ def main(output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    show(compared(Path(sys.argv[1])))

@@ -63,8 +63,9 @@ def test_the_demo_tells_right_from_wrong_and_known_from_new(tmp_path, capsys):
         "3,,,,,timeout\n"
     )
 
-    told = {row["molecule"]: row for row in demo.compared(tmp_path / "demo.csv")}
-    demo.main(tmp_path / "demo.csv")
+    rows = demo.compared(tmp_path / "demo.csv")
+    demo.show(rows)
+    told = {row["molecule"]: row for row in rows}
 
     assert set(told) == set(demo.STRUCTURES)
     assert told["caffeine"]["true structure"] == "first"
