@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
@@ -70,7 +71,7 @@ def show(rows: list[dict[str, str]]) -> None:
     table = Table(*rows[0])
     for row in rows:
         right = row["true structure"] == "first"
-        table.add_row(*row.values(), style="green" if right else "red")
+        table.add_row(*map(escape, row.values()), style="green" if right else "red")
     right = sum(row["true structure"] == "first" for row in rows)
     console = Console()
     console.print(table)

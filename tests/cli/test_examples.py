@@ -58,7 +58,7 @@ def test_the_demo_tells_right_from_wrong_and_known_from_new(tmp_path, capsys):
     (tmp_path / "demo.csv").write_text(
         "feature_id,rank,smiles,inchikey14,confidence,status\n"
         "1,1,Cn1c(=O)c2c(ncn2C)n(C)c1=O,RYYVLZVUVIJVGH,0.9,ok\n"
-        "2,1,C,AAAAAAAAAAAAAA,0.2,ok\n"
+        "2,1,c1cc[nH]c1,AAAAAAAAAAAAAA,0.2,ok\n"
         "2,2,NC(Cc1c[nH]c2ccccc12)C(=O)O,QIVBCDIJIAJPQS,0.1,ok\n"
         "3,,,,,timeout\n"
     )
@@ -72,4 +72,6 @@ def test_the_demo_tells_right_from_wrong_and_known_from_new(tmp_path, capsys):
     assert told["tryptophan"]["true structure"] == "rank 2"
     assert told["quercetin"]["true structure"] == "not found"
     assert {row["trained on"] for row in told.values()} == {"yes", "no"}
-    assert "1 of 11 first candidates are right" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1 of 11 first candidates are right" in shown
+    assert "c1cc[nH]c1" in shown
