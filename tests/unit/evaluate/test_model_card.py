@@ -6,7 +6,7 @@ from duallgd_cli.evaluate.model_card import write_model_card
 
 ESTIMATE = {"mean": 0.123456, "low": 0.1, "high": 0.2}
 FOUND = {
-    "duallgd": "0.2.0",
+    "duallgd": "0.1.0",
     "track": "formula known",
     "remarks": ["Nothing leaked."],
     "data": {"fold": "test", "spectra_per_molecule": "all", "limit": None},
