@@ -29,6 +29,7 @@ from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
 SUPPORTED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
+_MOST_PPM: Final = 1000.0
 _METAL: Final = {1: re.compile(r"Na1?(?![a-z\d])"), 2: re.compile(r"K1?(?![a-z\d])")}
 _RADICAL: Final = re.compile(r"\[?M[.*•]?\]?[+-]?[.*•]?[+-]?")
 
@@ -183,10 +184,13 @@ def _mismatch(
     if measured is None or _within(formula, adduct, measured, ppm):
         return _impossible(formula, adduct)
     expected = precursor_mz(formula, adduct)
-    error = (measured - expected) / measured * 1e6
+    error_da = measured - expected
+    error_ppm = error_da / measured * 1e6
+    # So far off it is another ion, not a poor measurement: the mass says which.
+    error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
     message = (
         f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is {measured:.4f} "
-        f"({error:+.1f} ppm, allowed {ppm:g}); check formula, adduct and precursor"
+        f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
     )
     return _RefusedError("formula_mismatch", message)
 

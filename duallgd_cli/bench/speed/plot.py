@@ -45,9 +45,8 @@ def write_plot(folder: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         folder: Exists.
         found: Contents of results.json.
     """
-    from duallgd_cli.evaluate.plots import (
-        save_drawings,
-    )  # loads rdkit, which measuring does not need
+    # Here, since it loads rdkit, which measuring does without.
+    from duallgd_cli.evaluate.plots import save_drawings
 
     return save_drawings(folder, {"scaling": lambda: _figure(found)})
 

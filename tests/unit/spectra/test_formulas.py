@@ -54,6 +54,13 @@ def test_disagreement_is_refused_with_both_masses():
     assert "allowed 10" in failure.message
 
 
+@pytest.mark.parametrize(
+    ("mz", "error"), [(ASPIRIN_H * (1 + 50e-6), "+50.0 ppm"), (ASPIRIN_H + 100, "+100.0000 Da")]
+)
+def test_an_error_is_in_ppm_where_that_says_something_else_in_da(mz, error):
+    assert f"({error}, allowed 10 ppm)" in propose("C9H8O4", mz).message
+
+
 @pytest.mark.parametrize(("ppm", "ok"), [(9, False), (11, True)])
 def test_the_tolerance_is_relative_to_the_precursor(ppm, ok):
     found = propose("C9H8O4", ASPIRIN_H * (1 + 10e-6), limits=FormulaLimits(precursor_ppm=ppm))
