@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError
+from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError, quote
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.calibration import (
     NUMBERS,
@@ -28,6 +28,8 @@ from duallgd_cli.predict.calibration import (
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel
+
+_BLOCK: Final = 14  # letters of an InChIKey that name the skeleton
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,9 @@ def fit_weights_file(
         keep_ranking: Leave the order of candidates as it is and fit probabilities alone.
 
     Raises:
-        UsageError: A run was made with other weights, or the truth lacks one of its spectra or
-            has a SMILES that cannot be read.
+        UsageError: A run was made with other weights or has no finished spectrum, or the truth
+            lacks one of its spectra or its structure, names two, or has a SMILES that cannot be
+            read.
         MissingInputError: A file does not exist.
     """
     checkpoint = load(weights)
@@ -71,6 +74,8 @@ def fit_weights_file(
     cases = [
         case for run in runs for case in _scored(_finished(run, weights, digest), truths, start)
     ]
+    if not cases:
+        raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
     ranking = fit(cases, start, keep_ranking=keep_ranking)
     validation = cross_validate(cases, start, keep_ranking=keep_ranking)
     known = checkpoint.record.get("ranking_validation", {}) if keep_ranking else {}
@@ -114,9 +119,13 @@ def _scored(
             continue
         name = case.members[0].spectrum_id
         if name not in truths:
-            raise UsageError(f"the truth has no row for spectrum {name!r}; add its identifier")
+            raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
         truth = truths[name]
-        alike = _alike(case, truth.get("smiles", ""))
+        if len(truth["inchikey"]) < _BLOCK:
+            raise UsageError(
+                f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
+            )
+        alike = _alike(case, truth["smiles"])
         yield scored_case(case, truth["inchikey"], model, alike)
         sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
         generator = np.random.default_rng(case.number)
@@ -141,7 +150,7 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
 
 
 def _truths(path: Path) -> dict[str, dict[str, str]]:
-    """Rows of the table by identifier."""
+    """InChIKey and SMILES of every row, "" where there is none, by identifier."""
     if not path.is_file():
         raise MissingInputError(f"truth {path} does not exist")
     with path.open(encoding="utf-8", newline="") as stream:
@@ -149,7 +158,16 @@ def _truths(path: Path) -> dict[str, dict[str, str]]:
         for column in ("identifier", "inchikey"):
             if column not in (rows.fieldnames or ()):
                 raise UsageError(f"truth {path} has no column {column}")
-        return {row["identifier"]: row for row in rows}
+        truths: dict[str, dict[str, str]] = {}
+        for row in rows:
+            name = row["identifier"] or ""
+            known = {column: row.get(column) or "" for column in ("inchikey", "smiles")}
+            if truths.setdefault(name, known) != known:
+                raise UsageError(
+                    f"{quote(name)} stands twice with different structures in truth {path}; "
+                    "remove one"
+                )
+        return truths
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duallgd_cli import config
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict import stages
@@ -23,7 +22,7 @@ from duallgd_cli.predict.prediction import (
     Prediction,
     sentences,
 )
-from duallgd_cli.predict.ranking import RankingModel, rank
+from duallgd_cli.predict.ranking import RankingModel, rank, recorded
 from duallgd_cli.predict.settings import STANDARD_STREAM
 from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write
 
@@ -227,7 +226,7 @@ def write_record(
 
 
 def _predictions(run: FinishedRun) -> Iterator[tuple[Case, int, Prediction]]:
-    model = config.parse(RankingModel, run.header.model["ranking"])
+    model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
     top_k = int(run.header.settings["top_k"])
     latest: Case | None = None
     ranked: list[Prediction] = []

@@ -8,14 +8,15 @@ molecule was drawn at all. C candidates of one spectrum, F features.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.config import require
+from duallgd_cli.config import SamplingSettings, parse, require
+from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
 
 logger = logging.getLogger(__name__)
@@ -164,14 +165,18 @@ class SampleStatistics:
         )
 
 
-def for_run(model: RankingModel, steps: int, samples: int) -> RankingModel:
-    """The model for samples of so many steps; warns where its confidence was not calibrated.
+def for_run(model: RankingModel, sampling: SamplingSettings) -> RankingModel:
+    """The model for samples of a run; warns where its confidence was not calibrated.
 
     Args:
         model: As fitted.
-        steps: Denoising steps of each sample.
-        samples: Of a spectrum.
+        sampling: Of the run.
     """
+    steps, samples = sampling.steps, sampling.samples
+    others = (
+        f"schedule {sampling.schedule}" if sampling.schedule is not None else "",
+        f"temperature {sampling.temperature:g}" if sampling.temperature != 1 else "",
+    )
     if not model.n_spectra:
         logger.warning("the ranking of these weights was never fitted: confidence means nothing")
     elif samples > model.most_samples or not model.least_steps <= steps <= model.most_steps:
@@ -180,7 +185,31 @@ def for_run(model: RankingModel, steps: int, samples: int) -> RankingModel:
             "and %d steps: take it as a rough guide",
             *(model.most_samples, model.least_steps, model.most_steps, samples, steps),
         )
+    elif any(others):
+        logger.warning(
+            "confidence was calibrated with the weights' own schedule at temperature 1, not with "
+            "%s: take it as a rough guide",
+            " and ".join(filter(None, others)),
+        )
     return replace(model, steps=steps)
+
+
+def recorded(values: Mapping[str, object], name: object) -> RankingModel:
+    """The model that ranked a finished run.
+
+    Args:
+        values: As its journal has them.
+        name: Of the run, for the message.
+
+    Raises:
+        UnreadableError: They are those of another version.
+    """
+    try:
+        return parse(RankingModel, values)
+    except ConfigError:
+        raise UnreadableError(
+            f"{name} was ranked by another version of duallgd; use that version, or predict again"
+        ) from None
 
 
 def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]:

@@ -75,8 +75,7 @@ def predict(
     kind = resolve_format(request.output, request.format)
     check_writable(request.output)
     _refuse_to_overwrite(request)
-    sampling = request.settings.sampling
-    model = replace(model, ranking=for_run(model.ranking, sampling.steps, sampling.samples))
+    model = replace(model, ranking=for_run(model.ranking, request.settings.sampling))
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()

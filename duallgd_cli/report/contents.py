@@ -19,7 +19,7 @@ from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.output import predictions_of, record_path
 from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.ranking import recorded
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
@@ -79,11 +79,12 @@ class ReportedRun:
 
         Raises:
             UsageError: A journal is missing, unfinished, or of another run.
+            UnreadableError: It was ranked by another version.
         """
         self._run = journal.read(names)
         self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
-        self._ranking = config.parse(RankingModel, self._header.model["ranking"])
+        self._ranking = recorded(self._header.model["ranking"], self._output)
         self._top_k = min(top_k, int(self._header.settings["top_k"]))
         self.missing_inputs: list[str] = []
 

@@ -101,3 +101,27 @@ def test_a_structure_of_the_truth_that_cannot_be_read_is_named(tmp_path, weights
 
     with pytest.raises(UsageError, match=r"C1CC\(.*mend or empty that cell"):
         fit_weights_file(weights, [run], path, tmp_path / "out.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("s:0\n", "no InChIKey for spectrum 's:0'"),
+        ("s:0\tx\n", "no InChIKey for spectrum 's:0'"),
+        (f"s:0\t{KEYS[0]}\ns:0\t{KEYS[1]}\n", "'s:0' stands twice with different structures"),
+    ],
+)
+def test_a_truth_that_does_not_name_one_structure_is_refused(tmp_path, weights, run, rows, said):
+    path = tmp_path / "odd.tsv"
+    path.write_text("identifier\tinchikey\n" + rows, "utf-8")
+
+    with pytest.raises(UsageError, match=said):
+        fit_weights_file(weights, [run], path, tmp_path / "out.safetensors")
+
+
+def test_runs_without_a_finished_spectrum_are_refused(tmp_path, weights, run):
+    journal = tmp_path / "out.csv.journal.jsonl"
+    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+
+    with pytest.raises(UsageError, match="no finished spectrum"):
+        fit_weights_file(weights, [run], truth(tmp_path), tmp_path / "out.safetensors")

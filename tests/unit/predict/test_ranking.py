@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli import config
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
 from duallgd_cli.predict.ranking import (
     FEATURES,
@@ -10,6 +12,7 @@ from duallgd_cli.predict.ranking import (
     candidate_confidence,
     for_run,
     rank,
+    recorded,
 )
 
 
@@ -230,21 +233,31 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
 
 
 @pytest.mark.parametrize(
-    ("model", "steps", "samples", "word"),
+    ("model", "sampling", "word"),
     [
-        (CALIBRATED, 10, 100, ""),
-        (CALIBRATED, 1, 1, ""),
-        (CALIBRATED, 10, 301, "calibrated for 1 to 300 samples and 1 to 50 steps, not for 301"),
-        (CALIBRATED, 51, 100, "rough guide"),
-        (RankingModel(), 10, 100, "never fitted"),
+        (CALIBRATED, {}, ""),
+        (CALIBRATED, {"steps": 1, "samples": 1}, ""),
+        (CALIBRATED, {"samples": 301}, "calibrated for 1 to 300 samples and 1 to 50 steps"),
+        (CALIBRATED, {"steps": 51}, "not for 100 samples and 51 steps"),
+        (CALIBRATED, {"schedule": "500,0"}, "not with schedule 500,0"),
+        (CALIBRATED, {"schedule": "uniform", "temperature": 0.5}, "uniform and temperature 0.5"),
+        (RankingModel(), {}, "never fitted"),
     ],
 )
-def test_confidence_outside_what_was_calibrated_is_warned_of(model, steps, samples, word, caplog):
-    ranking = for_run(model, steps, samples)
+def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, word, caplog):
+    settings = SamplingSettings(**sampling)
 
-    assert ranking.steps == steps
+    ranking = for_run(model, settings)
+
+    assert ranking.steps == settings.steps
     assert len(caplog.records) == bool(word)
     assert word in caplog.text
+
+
+def test_the_ranking_of_another_version_is_refused_in_a_sentence():
+    assert recorded(config.dump(CALIBRATED), "out.csv") == CALIBRATED
+    with pytest.raises(UnreadableError, match=r"out\.csv .* another version .* predict again"):
+        recorded({"present_lead": 0.2}, "out.csv")
 
 
 def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
