@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import (
     DuallgdError,
@@ -14,13 +15,13 @@ from duallgd_cli.errors import (
     FormulaError,
     MissingInputError,
     UnreadableError,
-    UnsupportedElementError,
     UsageError,
 )
 from duallgd_cli.files import require_input, sha256
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
+from duallgd_cli.spectra.hypotheses import ion_with_metal
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of
@@ -160,12 +161,16 @@ def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSour
 
 
 def _require_formula(text: str) -> None:
+    """The formula of a molecule, or of an ion that holds the metal of its adduct.
+
+    Raises:
+        UsageError: It can be neither, whatever the spectra are.
+    """
     try:
         Formula.parse(text)
-    except UnsupportedElementError:
-        pass  # the metal of an adduct may stand in an ion's formula: each feature says
     except FormulaError as error:
-        raise UsageError(f"--formula: {error}") from None
+        if all(ion_with_metal(text, adduct) is None for adduct in ADDUCTS):
+            raise UsageError(f"--formula: {error}") from None
 
 
 def table_identity(table: Path | None) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """From a formula text and a feature to a checked hypothesis: what the ion is taken to be."""
 
-import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -120,12 +119,21 @@ def _parse(text: str, adduct: Adduct | None) -> Formula:
         message = str(error)
     except FormulaError as error:
         raise _RefusedError("no_formula", str(error)) from None
-    if adduct is not None and adduct.carrier:
-        bare, n_metal = _METAL[adduct.carrier].subn("", text)
-        if n_metal == 1:
-            with contextlib.suppress(FormulaError):
-                return Formula(Formula.parse(bare).counts, 1)  # an ion's, for `_as_molecule`
-    raise _RefusedError("unsupported_element", message)
+    ion = None if adduct is None else ion_with_metal(text, adduct)
+    if ion is None:
+        raise _RefusedError("unsupported_element", message)
+    return ion
+
+
+def ion_with_metal(text: str, adduct: Adduct) -> Formula | None:
+    """An ion's formula that holds the metal of its adduct, the metal left out; None for others."""
+    if not adduct.carrier:
+        return None
+    bare, n_metal = _METAL[adduct.carrier].subn("", text)
+    try:
+        return Formula(Formula.parse(bare).counts, 1) if n_metal == 1 else None
+    except FormulaError:
+        return None
 
 
 def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:

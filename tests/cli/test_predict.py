@@ -159,6 +159,8 @@ def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spect
         (["{spectra}", "--formulas", "absent.csv"], 66, "absent.csv"),
         (["{spectra}", "--formula", "Foo"], 2, "--formula: 'Foo' is not a molecular formula"),
         (["{spectra}", "--formula", ""], 2, "--formula: "),
+        (["{spectra}", "--formula", "C11H12Xx"], 2, "--formula: formula 'C11H12Xx' holds Xx"),
+        (["{spectra}", "--formula", "C11H12Na2"], 2, "holds Na; supported elements"),
         (["{spectra}", "--steps", "501"], 2, "steps must be 1 to 500, not 501"),
         (["{spectra}", "--samples", "99999999999"], 2, "samples must be at most 100000"),
         (["{spectra}", "--workers", "5000"], 2, "workers must be at most 256"),
@@ -181,6 +183,11 @@ def test_a_mistake_is_one_sentence_and_its_exit_code(
     assert message in " ".join(done.err.split())
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+@pytest.mark.parametrize("formula", ["C9H8O4", "C9H8O4Na", "[C9H8O4K]+"])
+def test_a_formula_may_be_that_of_an_ion_with_its_metal(duallgd, spectra, formula):
+    assert duallgd("predict", spectra, "--formula", formula, "-o", "out.csv", *FEW).code == 0
 
 
 def test_settings_come_from_a_file_then_options_then_assignments(duallgd, spectra, tmp_path):
