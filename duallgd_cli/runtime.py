@@ -170,6 +170,15 @@ class Runtime:
 
         return replay
 
+    def synchronise(self) -> None:
+        """Wait until the device has done all that it was asked to do; a CPU always has."""
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+
     def lower_precision(self) -> torch.autocast:
         """Context in which matrix products run in `autocast`; does nothing in float32."""
         import torch

@@ -25,18 +25,39 @@ from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.predict.generation import OutOfTimeError
 
 
-def deadline(seconds: float | None) -> Callable[[], None]:
+def deadline(
+    seconds: float | None, finish: Callable[[], None] = lambda: None
+) -> Callable[[], None]:
     """A function that raises OutOfTimeError once these seconds, from now on, are over.
 
-    None are never over.
+    Args:
+        seconds: None are never over.
+        finish: Waits for what the device was asked to do; without it a GPU's steps would all be
+            begun before the clock has moved. Called before each look at the clock, if there is one.
     """
-    at = math.inf if seconds is None else time.monotonic() + seconds
+    if seconds is None:
+        return lambda: None
+    at = time.monotonic() + seconds
 
     def check() -> None:
+        finish()
         if time.monotonic() > at:
             raise OutOfTimeError
 
     return check
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it arose from, says that device memory was used up.
+
+    While a CUDA graph is captured that surfaces as a RuntimeError of the capture, which arose while
+    the first was dealt with.
+    """
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager
@@ -165,8 +186,8 @@ def draw_in_chunks(
         rows = slice(done, min(done + chunk, samples))
         try:
             parts.append(draw(rows))
-        except torch.OutOfMemoryError:
-            if chunk == 1:
+        except RuntimeError as error:
+            if chunk == 1 or not is_out_of_memory(error):
                 raise
             chunk //= 2
             notes.append(f"out of device memory: samples per chunk halved to {chunk}")

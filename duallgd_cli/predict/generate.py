@@ -79,7 +79,7 @@ class ModelGenerator:
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        check = deadline(settings.timeout_s)
+        check = deadline(settings.timeout_s, self.runtime.synchronise)
         formula = annotated.hypothesis.formula
         with on_one_thread():
             with stages.stage(stages.ENCODE):

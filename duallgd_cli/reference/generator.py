@@ -70,7 +70,7 @@ class ReferenceGenerator:
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        check = deadline(settings.timeout_s)
+        check = deadline(settings.timeout_s, self.runtime.synchronise)
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)
         known, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)

@@ -22,6 +22,7 @@ from duallgd_cli.predict.generate import (
     load_model,
 )
 from duallgd_cli.predict.generation import OutOfTimeError
+from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
@@ -149,6 +150,38 @@ def test_running_out_of_memory_halves_the_chunk_and_says_so(generator, model, mo
     )
 
 
+def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(
+    generator, model, monkeypatch
+):
+    whole = generator.generate(annotated(), SETTINGS, seed=1)
+    bound = ModelGenerator._denoiser
+
+    def capture(self, context, samples):
+        try:
+            if samples > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        finally:
+            if samples > 4:
+                raise RuntimeError("operation failed due to a previous error during capture")
+        return bound(self, context, samples)
+
+    monkeypatch.setattr(ModelGenerator, "_denoiser", capture)
+    drawn = generator.generate(annotated(), SETTINGS, seed=1)
+
+    np.testing.assert_array_equal(drawn.bond_class, whole.bond_class)
+    assert drawn.notes == ("out of device memory: samples per chunk halved to 3",)
+
+
+def test_another_error_of_a_capture_is_not_taken_for_want_of_memory(generator, model, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(model.denoiser, "forward", broken)
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        generator.generate(annotated(), SETTINGS, seed=1)
+
+
 def test_one_sample_that_does_not_fit_is_an_error(generator, model, monkeypatch):
     def no_memory(*_):
         raise torch.OutOfMemoryError
@@ -171,6 +204,32 @@ def test_without_a_limit_time_never_runs_out():
     deadline(1000)()
     with pytest.raises(OutOfTimeError):
         deadline(-1.0)()
+
+
+def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("duallgd_cli.predict.drawing.time.monotonic", lambda: now[0])
+
+    def finish():
+        now[0] += 2.0  # what was begun takes the device two seconds
+
+    check = deadline(3.0, finish)
+
+    check()
+    with pytest.raises(OutOfTimeError):
+        check()
+
+
+def test_a_generator_waits_for_its_device_only_under_a_time_limit(model, monkeypatch):
+    waits = []
+    monkeypatch.setattr(Runtime, "synchronise", lambda _: waits.append(1))
+    generator = ModelGenerator(model, cpu())
+
+    generator.generate(annotated(), SETTINGS, seed=1)
+    unlimited = len(waits)
+    generator.generate(annotated(), replace(SETTINGS, timeout_s=100.0), seed=1)
+
+    assert (unlimited, len(waits)) == (0, 4)  # one evaluation of one chunk a step
 
 
 def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):

@@ -53,19 +53,25 @@ def test_every_number_of_atoms_and_samples_has_its_own_graph(model):
         assert torch.equal(function(bonds, 40), plain(model, context, bonds, 40))
 
 
+@pytest.mark.parametrize(
+    ("room_for", "captures"), [(9, [1, 2, 3]), (2, [1, 2, 3, 2]), (0, [1, 2, 1, 3, 1, 2])]
+)
 @torch.inference_mode()
-def test_the_graphs_longest_unused_are_dropped(model, monkeypatch):
-    monkeypatch.setattr(graphs, "_KEPT", 2)
+def test_graphs_longest_unused_are_dropped_when_memory_is_full(
+    model, monkeypatch, room_for, captures
+):
+    context = model.denoiser.context(condition(["C6H12O6"]))
+    of_one = sum(tensor.nbytes for tensor in graphs._tensors(context))
+    monkeypatch.setattr(graphs, "_MOST_BYTES", room_for * of_one)
     made = []
     denoiser = CapturedDenoiser(model.denoiser, cpu())
-    record = denoiser._capture
-    monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or record(c, n))
-    context = model.denoiser.context(condition(["C6H12O6"]))
+    capture = denoiser._capture
+    monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or capture(c, n))
 
     for samples in (1, 2, 1, 3, 1, 2):
         denoiser.bound(context, samples)
 
-    assert made == [1, 2, 3, 2]
+    assert made == captures
 
 
 @torch.inference_mode()
