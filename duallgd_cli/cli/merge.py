@@ -57,9 +57,11 @@ def merge(
     result is the same, byte for byte, as that of one run without shards.
     """
     from duallgd_cli.cli import display, running
-    from duallgd_cli.predict.output import merge as join
 
     display.configure_logging(quiet, json_log=False)
+    with running.loading():
+        from duallgd_cli.predict.output import merge as join
     shown = options.rows_of(rows)
-    summary = join(runs, output, format or "", shown, partial=partial)
+    with running.interruptible("nothing was written; the same command starts again"):
+        summary = join(runs, output, format or "", shown, partial=partial)
     running.report(summary, strict)

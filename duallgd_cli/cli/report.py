@@ -48,11 +48,13 @@ def report(
     sorted and searched; pointing at a candidate marks its peaks, pointing at a peak marks its
     atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
     """
-    from duallgd_cli.cli import display
-    from duallgd_cli.report.page import write_report
+    from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log=False)
-    say(write_report(runs, output or beside(runs[0]), top_k))
+    with running.loading():
+        from duallgd_cli.report.page import write_report
+    with running.interruptible("nothing was written; the same command starts again"):
+        say(write_report(runs, output or beside(runs[0]), top_k))
 
 
 def beside(run: Path) -> Path:

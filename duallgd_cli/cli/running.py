@@ -1,4 +1,7 @@
-"""What `predict` and `merge` share: where output goes, what is said at the end, the exit code."""
+"""What commands that predict or write predictions share.
+
+Where output goes, what is said at the end or after Ctrl-C, and the exit code.
+"""
 
 import logging
 import os
@@ -40,6 +43,22 @@ def loading() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interruptible(kept: str) -> Iterator[None]:
+    """Ctrl-C inside ends the command with one sentence.
+
+    Args:
+        kept: What there is now and how to go on, for the end of that sentence.
+
+    Raises:
+        InterruptedRunError: Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError(f"stopped; {kept}") from None
 
 
 def default_output(inputs: list[str], format_name: str | None) -> str:
@@ -91,7 +110,8 @@ def write_page(summary: "RunSummary", page: Path) -> None:
     from duallgd_cli.report.page import write_report
 
     if summary.journal is not None:
-        say(write_report([summary.journal], page))
+        with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
+            say(write_report([summary.journal], page))
 
 
 def report(summary: "RunSummary", strict: bool) -> None:
@@ -142,7 +162,8 @@ def sentence(summary: "RunSummary") -> str:
     words += [f"({', '.join(others)})"] if others else []
     words.append(f"{summary.n_candidates} candidates")
     if summary.n_resumed:
-        words.append(f"{summary.n_resumed} features taken from the journal")
+        features = "feature" if summary.n_resumed == 1 else "features"
+        words.append(f"{summary.n_resumed} {features} taken from the journal")
     if summary.n_ms1:
         words.append(f"{summary.n_ms1} MS1 spectra passed over")
     if summary.seconds:

@@ -25,14 +25,18 @@ def selftest(
     Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry,
     not measured: this tests the installation, not the accuracy. Exits with 1 if a check fails.
     """
-    from duallgd_cli.predict import api
-    from duallgd_cli.predict import selftest as bundled
-    from duallgd_cli.runtime import Runtime
+    from duallgd_cli.cli import running
 
     started = time.perf_counter()
-    model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
+    with running.loading():
+        from duallgd_cli.predict import api
+        from duallgd_cli.predict import selftest as bundled
+        from duallgd_cli.runtime import Runtime
+
+        model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
-    checks = bundled.selftest(model)
+    with running.interruptible("no check was finished; nothing is kept"):
+        checks = bundled.selftest(model)
     for check in checks:
         typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name} ({check.found})")
     failed = sum(not check.passed for check in checks)

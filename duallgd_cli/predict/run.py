@@ -216,7 +216,9 @@ def _interrupted(request: PredictRequest, path: Path) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
     n_finished = scan(path).n_finished if path.is_file() else 0
+    features = "finished feature is" if n_finished == 1 else "finished features are"
+    again = "the same command" if request.resume else "the same command with --resume"
     return (
-        f"stopped; {n_finished} finished features are kept in {path}: the same command with "
-        "--resume goes on, duallgd merge --partial writes what is there"
+        f"stopped; {n_finished} {features} kept in {path}: {again} goes on, "
+        "duallgd merge --partial writes what is there"
     )

@@ -302,6 +302,45 @@ def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("merge", "a.csv", "-o", "b.csv"), "duallgd_cli.predict.output.write"),
+        (("report", "a.csv", "-o", "b.html"), "duallgd_cli.report.page.write_atomically"),
+        (("selftest",), "duallgd_cli.predict.selftest.predict_spectra"),
+    ],
+)
+def test_ctrl_c_in_what_keeps_nothing_is_one_sentence(
+    duallgd, spectra, tmp_path, monkeypatch, command, name
+):
+    duallgd("predict", spectra, "-o", "a.csv", *FEW)
+    before = sorted(tmp_path.iterdir())
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(name, stop)
+    done = duallgd(*command)
+
+    assert done.code == 130
+    assert done.err.splitlines()[-1].startswith("error: stopped; n")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_ctrl_c_while_the_page_is_written_leaves_the_output_and_says_so(
+    duallgd, spectra, tmp_path, monkeypatch
+):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("duallgd_cli.report.page.write_atomically", stop)
+    done = duallgd("predict", spectra, "-o", "a.csv", "--report", "a.html", *FEW)
+
+    assert done.code == 130
+    assert "a.csv is whole: duallgd report a.csv goes on" in " ".join(done.err.split())
+    assert (tmp_path / "a.csv").exists()
+
+
 def _children(pid):
     listed = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False

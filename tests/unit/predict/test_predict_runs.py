@@ -1,6 +1,7 @@
 """Runs that are interrupted, resumed, cut into shards or given helpers: the same bytes."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from duallgd_cli.errors import (
     InterruptedRunError,
     UsageError,
 )
+from duallgd_cli.predict import writers
 from duallgd_cli.predict.output import merge
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import Shard
@@ -31,6 +33,39 @@ def test_an_interrupted_and_resumed_run_writes_the_same_bytes(spectra, tmp_path,
 
     assert parts.read_bytes() == whole.read_bytes()
     assert summary.n_resumed >= after
+
+
+def test_stopped_once_more_while_resuming_names_the_command_as_it_is(spectra, tmp_path):
+    made = request(spectra, tmp_path / "out.csv")
+    with pytest.raises(InterruptedRunError, match="1 finished feature is kept"):
+        predict(made, model_with(Stopping(1, KeyboardInterrupt())))
+
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        predict(replace(made, resume=True), model_with(Stopping(1, KeyboardInterrupt())))
+
+
+def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, monkeypatch):
+    output = tmp_path / "out.csv"
+    first = request(spectra, output, journal=tmp_path / "first.jsonl")
+    second = request(spectra, output, journal=tmp_path / "second.jsonl")
+    written = writers._pieces
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+
+    def slowly(predictions, name):
+        pieces = list(written(predictions, name))
+        yield from pieces[:3]
+        monkeypatch.setattr(writers, "_pieces", written)
+        monkeypatch.setattr(os, "getpid", lambda: 2)
+        predict(second, stub_model())  # begins and ends while the first still writes
+        yield from pieces[3:]
+
+    monkeypatch.setattr(writers, "_pieces", slowly)
+    predict(first, stub_model())
+
+    again = tmp_path / "again.csv"
+    predict(request(spectra, again), stub_model())
+    assert output.read_bytes() == again.read_bytes()
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_resuming_does_not_compute_again(spectra, tmp_path):
