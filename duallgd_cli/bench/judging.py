@@ -22,7 +22,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.model.condition import Condition
-from duallgd_cli.predict.candidates import collect, distinct, read_matrices
+from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import Structure
@@ -116,17 +116,19 @@ def finish(
         seed: Of the noise, together with the molecule's name.
     """
     drawn, _ = generator.draw_given(known.condition, sampling, _noise_seed(seed, known.block))
-    log_prob = drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16)
+    log_prob = known.in_formula_order(
+        drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16)
+    ).astype(np.float16)
     generated = Generated(
         bond_class=known.in_formula_order(drawn.bond_class.numpy()).astype(np.int8),
         log_likelihood=drawn.log_likelihood.numpy(),
-        bond_log_prob=known.in_formula_order(log_prob).astype(np.float16),
+        bond_log_prob=log_prob,
     )
-    matrices, place = distinct(known.formula, generated)
-    readings = read_matrices(matrices)
-    structures, tallies = collect(generated, readings, place)
+    first, matrix = distinct(generated)
+    results = assemble_matrices(known.formula, generated.bond_class[first], log_prob[first])
+    structures, tallies = collect(generated, results, matrix)
     ranked = sorted(structures, key=_by_count)
-    bits = {molecule.block: molecule.bits for one in readings for molecule in one.molecules}
+    bits = {molecule.block: molecule.bits for one in results for molecule in one.molecules}
     like = [tanimoto(bits[structure.block], known.bits) for structure in ranked]
     right = [structure.block == known.block for structure in ranked]
     return Finished(

@@ -100,7 +100,7 @@ def true_fingerprint_predictions(
     knowing = replace(
         model,
         generator=TrueFingerprints(
-            generator.model, generator.runtime, generator.evidence, generator.templates, bits=bits
+            generator.model, generator.runtime, generator.reranker, generator.templates, bits=bits
         ),
         name=f"{model.name} with true fingerprints",
     )

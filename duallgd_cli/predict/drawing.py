@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 
@@ -22,7 +21,9 @@ from duallgd_cli.diffusion.sampler import (
     sample,
 )
 from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict.generation import OutOfTimeError
+from duallgd_cli.reference.settings import ReferenceSettings
 
 
 def deadline(
@@ -71,32 +72,8 @@ def on_one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Process(Protocol):
-    """A noise process, as far as sampling goes; ours and the authors' settings are such."""
-
-    @property
-    def n_steps(self) -> int:
-        """Number of noise steps T."""
-        ...
-
-    @property
-    def marginal(self) -> tuple[float, ...]:
-        """Share of each bond class."""
-        ...
-
-    @property
-    def schedule(self) -> str:
-        """How sampling jumps where nothing else is asked for."""
-        ...
-
-    @property
-    def time_shift(self) -> float:
-        """Likewise by how much more noise the network is told of."""
-        ...
-
-
 def sampling_task(
-    process: Process,
+    process: DiffusionSettings | ReferenceSettings,
     settings: SamplingSettings,
     seed: int,
     n_pairs: int,
@@ -107,7 +84,7 @@ def sampling_task(
 
     Args:
         process: Of the network that denoises.
-        settings: Schedule, steps, samples, temperature and time shift.
+        settings: Schedule, steps, samples, temperature and timestep offset.
         seed: Of the noise.
         n_pairs: M.
         device: Where they are drawn.
@@ -153,55 +130,55 @@ def samples_at_once(
 
 def draw_in_chunks(
     denoiser_of: Callable[[int], Denoise],
-    task: SamplingTask,
-    chunk: int,
+    tasks: Sequence[SamplingTask],
+    chunk_of: Callable[[int], int],
     check: Callable[[], None],
     at_once: int = 1,
 ) -> tuple[Samples, tuple[str, ...]]:
-    """Draw samples of a task; they come back on the CPU.
+    """Draw the samples of tasks, one task after the other; they come back on the CPU.
 
     When CUDA runs out of memory the chunk is halved, and the notes say so.
 
     Args:
         denoiser_of: A denoiser for so many samples.
-        task: What to draw.
-        chunk: Samples drawn together.
+        tasks: What to draw, at least one.
+        chunk_of: Samples drawn together, of so many.
         check: Called before every evaluation; may raise to stop.
         at_once: Chunks drawn side by side, each on a CPU thread of its own.
 
     Returns:
         The samples, and notes for the run record.
     """
-    done, samples = 0, task.noise.samples
-
-    def draw(rows: slice, check: Callable[[], None] = check) -> Samples:
-        return sample(denoiser_of(rows.stop - rows.start), task, rows, check).cpu()
-
-    if at_once > 1:
-        chunks = [slice(n, min(n + chunk, samples)) for n in range(done, samples, chunk)]
-        return _side_by_side(draw, chunks, check, at_once), ()
     parts: list[Samples] = []
     notes: list[str] = []
-    while done < samples:
-        rows = slice(done, min(done + chunk, samples))
-        try:
-            parts.append(draw(rows))
-        except RuntimeError as error:
-            if chunk == 1 or not is_out_of_memory(error):
-                raise
-            chunk //= 2
-            notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+    for task in tasks:
+        done, samples = 0, task.noise.samples
+        chunk = chunk_of(samples)
+        if at_once > 1:
+            parts += _side_by_side(denoiser_of, task, chunk, check, at_once)
             continue
-        done = rows.stop
+        while done < samples:
+            rows = slice(done, min(done + chunk, samples))
+            try:
+                drawn = sample(denoiser_of(rows.stop - rows.start), task, rows, check)
+            except RuntimeError as error:
+                if chunk == 1 or not is_out_of_memory(error):
+                    raise
+                chunk //= 2
+                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+                continue
+            parts.append(drawn.cpu())
+            done = rows.stop
     return Samples.join(parts), tuple(notes)
 
 
 def _side_by_side(
-    draw: Callable[[slice, Callable[[], None]], Samples],
-    chunks: Sequence[slice],
+    denoiser_of: Callable[[int], Denoise],
+    task: SamplingTask,
+    chunk: int,
     check: Callable[[], None],
     at_once: int,
-) -> Samples:
+) -> list[Samples]:
     """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
 
     Two threads on one product took longer than one; on two chunks they take half the time.
@@ -213,15 +190,16 @@ def _side_by_side(
             raise CancelledError
         check()
 
-    def draw_alone(rows: slice) -> Samples:
+    def draw_alone(start: int) -> Samples:
         torch.set_num_threads(1)  # holds for the products of this Python thread
+        rows = slice(start, min(start + chunk, task.noise.samples))
         with torch.inference_mode():
-            return draw(rows, check_all)
+            return sample(denoiser_of(rows.stop - start), task, rows, check_all)
 
     with ThreadPoolExecutor(at_once, "draw") as pool:
-        drawn = [pool.submit(draw_alone, rows) for rows in chunks]
+        drawn = [pool.submit(draw_alone, n) for n in range(0, task.noise.samples, chunk)]
         try:
-            return Samples.join([part.result() for part in drawn])
+            return [part.result() for part in drawn]
         finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)

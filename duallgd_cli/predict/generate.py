@@ -3,7 +3,7 @@
 S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,10 @@ from duallgd_cli.predict.drawing import (
     samples_at_once,
     sampling_task,
 )
-from duallgd_cli.predict.evidence import EvidenceModel, Witness
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.reranker import CandidateScorer, Reranker
 from duallgd_cli.predict.templates import Templates
 from duallgd_cli.reference.generator import load_reference_model
 from duallgd_cli.reference.weights_file import is_reference
@@ -61,13 +61,13 @@ class ModelGenerator:
     Attributes:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
-        evidence: What molecules are asked with, or None.
+        reranker: Scores candidates, or None.
         templates: Known molecules to start some samples from, or None.
     """
 
     model: DualLGD
     runtime: Runtime
-    evidence: EvidenceModel | None = None
+    reranker: Reranker | None = None
     templates: Templates | None = None
     _captured: CapturedDenoiser = field(init=False, repr=False)
 
@@ -80,7 +80,7 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
-        formula = annotated.hypothesis.formula
+        formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
             with stages.stage(stages.ENCODE):
                 fingerprint = self.fingerprint(annotated)
@@ -90,7 +90,7 @@ class ModelGenerator:
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
-            witness=None if self.evidence is None else Witness.of(self.evidence, annotated),
+            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated),
             notes=notes,
         )
 
@@ -116,41 +116,50 @@ class ModelGenerator:
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
         the weights hold templates, the last samples start from those.
         """
-        bits = self.model.settings.memory_bits
-        context = self._context(formula_condition(formula, fingerprint, bits))
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
         tasks = self._tasks(formula, fingerprint, settings, seed)
-        parts: list[Samples] = []
-        notes: list[str] = []
-        for task in tasks:
-            samples, said = self._drawn(context, task, settings, check)
-            parts.append(samples)
-            notes += said
-        return Samples.join(parts), tuple(notes)
+        return self.draw_given(condition, settings, seed, tasks, check)
 
     @torch.inference_mode()
     def draw_given(
-        self, condition: Condition, settings: SamplingSettings, seed: int
+        self,
+        condition: Condition,
+        settings: SamplingSettings,
+        seed: int,
+        tasks: Sequence[SamplingTask] = (),
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a condition of one hypothesis, its atoms in any order; see `draw`.
 
-        All of them start from pure noise.
+        Args:
+            condition: Of one hypothesis.
+            settings: Steps, samples and so on.
+            seed: Of the noise.
+            tasks: What to draw; none for all samples from pure noise.
+            check: Called before every evaluation; may raise to stop.
         """
-        task = self._task(condition.atom_class.shape[1], settings, seed)
-        return self._drawn(self._context(condition), task, settings)
-
-    def _context(self, condition: Condition) -> Context:
+        device, n_atoms = self.runtime.device, condition.atom_class.shape[1]
+        n_pairs = n_atoms * (n_atoms - 1) // 2
         with self.runtime.lower_precision():
-            return self.model.denoiser.context(condition.to(self.runtime.device))
+            context = self.model.denoiser.context(condition.to(device))
+        return draw_in_chunks(
+            partial(self._denoiser, context),
+            tasks or [self._task(n_pairs, settings, seed)],
+            lambda samples: chunk_size(n_pairs, replace(settings, samples=samples), device),
+            check,
+            self.runtime.chunks_at_once,
+        )
 
-    def _task(self, n_atoms: int, settings: SamplingSettings, seed: int) -> SamplingTask:
-        process, n_pairs = self.model.settings.diffusion, n_atoms * (n_atoms - 1) // 2
+    def _task(self, n_pairs: int, settings: SamplingSettings, seed: int) -> SamplingTask:
+        process = self.model.settings.diffusion
         return sampling_task(process, settings, seed, n_pairs, self.runtime.device)
 
     def _tasks(
         self, formula: Formula, fingerprint: Tensor, settings: SamplingSettings, seed: int
     ) -> list[SamplingTask]:
         """Samples from pure noise, and those from templates, by the noise that they start with."""
-        whole = self._task(len(formula.atom_class), settings, seed)
+        n_atoms = formula.n_heavy
+        whole = self._task(n_atoms * (n_atoms - 1) // 2, settings, seed)
         levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
@@ -165,18 +174,6 @@ class ModelGenerator:
             own = own.to(self.runtime.device)
             tasks.append(replace(whole, plan=plan, noise=noise, start=own))
         return tasks
-
-    def _drawn(
-        self,
-        context: Context,
-        task: SamplingTask,
-        settings: SamplingSettings,
-        check: Callable[[], None] = lambda: None,
-    ) -> tuple[Samples, tuple[str, ...]]:
-        asked = replace(settings, samples=task.noise.samples)
-        chunk = chunk_size(task.noise.n_pairs, asked, self.runtime.device)
-        denoiser_of = partial(self._denoiser, context)
-        return draw_in_chunks(denoiser_of, task, chunk, check, self.runtime.chunks_at_once)
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.records:
@@ -206,10 +203,10 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    network, evidence, templates, ranking = parts_of(checkpoint, path)
+    network, reranker, templates, ranking = parts_of(checkpoint, path)
     model = for_inference(network, runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, evidence, templates),
+        generator=ModelGenerator(model, runtime, reranker, templates),
         ranking=ranking,
         name=path.name,
         sha256=sha256(path),
@@ -222,7 +219,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
 
 def parts_of(
     checkpoint: Checkpoint, path: Path
-) -> tuple[DualLGD, EvidenceModel | None, Templates | None, RankingModel]:
+) -> tuple[DualLGD, Reranker | None, Templates | None, RankingModel]:
     """All that predicting takes from a weights file, each part checked.
 
     Args:
@@ -242,10 +239,11 @@ def parts_of(
         parse_schedule(process.schedule, process.n_steps, 1)
     except ConfigError as error:
         raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
+    arrays = {name: tensor.numpy() for name, tensor in checkpoint.evidence.items()}
     return (
         checkpoint.build(),
-        _evidence(checkpoint),
-        _templates(checkpoint),
+        Reranker.of(arrays) if arrays else None,
+        Templates.of(checkpoint.analogues) if checkpoint.analogues else None,
         _ranking(checkpoint, path),
     )
 
@@ -258,16 +256,6 @@ def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
             f"the ranking in weights {path} is of another version ({error}); take the weights that "
             "come with this one, or run 'duallgd weights evidence' and 'duallgd calibrate'"
         ) from None
-
-
-def _evidence(checkpoint: Checkpoint) -> EvidenceModel | None:
-    if not checkpoint.evidence:
-        return None
-    return EvidenceModel.of({name: t.numpy() for name, t in checkpoint.evidence.items()})
-
-
-def _templates(checkpoint: Checkpoint) -> Templates | None:
-    return Templates.of(checkpoint.analogues) if checkpoint.analogues else None
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:

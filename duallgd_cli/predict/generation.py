@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure
-from duallgd_cli.predict.evidence import Witness
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.reranker import CandidateScorer
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 _SEED_BYTES = 8
@@ -46,7 +46,7 @@ class Generated:
         bond_log_prob: Clean-bond log-probabilities of the last step, float16 (S, M, 5), for repair;
             None where the generator does not keep them.
         fingerprint: Predicted probability of each Morgan bit, float32 (4096,), or None.
-        witness: Asks molecules about the spectrum, or None.
+        scorer: Scores candidates for the spectrum, or None.
         notes: Sentences for the run record, such as a chunk halved after running out of memory.
         message: Sentence that must accompany the candidates, "" for none.
     """
@@ -55,7 +55,7 @@ class Generated:
     log_likelihood: NDArray[np.float32]
     bond_log_prob: NDArray[np.float16] | None = None
     fingerprint: NDArray[np.float32] | None = None
-    witness: Witness | None = None
+    scorer: CandidateScorer | None = None
     notes: tuple[str, ...] = ()
     message: str = ""
 

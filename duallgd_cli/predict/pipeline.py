@@ -7,9 +7,10 @@ with one spectrum becomes an `Outcome` with a status; whatever is not is a bug a
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,9 @@ from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
-_METALS = ("", "Na", "K")
+_METALS: Final = ("", "Na", "K")
 
-# What was drawn, each sample's position among the distinct matrices, and what waits for those.
+# What was drawn, the distinct matrix of each sample, and a function that waits for what those are.
 _Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[AssemblyResult]]]
 
 
@@ -63,18 +64,27 @@ def results(
     Yields:
         The feature with the outcome of one hypothesis; a feature without any has one failure.
     """
+    limit_s = settings.sampling.timeout_s
     waiting: deque[Callable[[], Case]] = deque()
     for number, item in features:
-        until = _deadline(settings)
+        until = None if limit_s is None else time.monotonic() + limit_s
         with stages.stage(stages.CLEAN):
             members, usable = _members(item, settings)
         tried = _hypotheses(members, usable, source)
         for position, hypothesis in enumerate(tried):
             if held(number, position):
                 continue
-            begun = _begin(hypothesis, generator, settings, workers, until)
-            case = Case(number, members, ())
-            waiting.append(partial(_settle, case, position, len(tried), begun))
+            started = time.perf_counter()
+            begun = _described(hypothesis, position, len(tried))
+            drawing = None
+            if isinstance(hypothesis, Hypothesis):
+                with stages.stage(stages.ANNOTATE):
+                    annotated = annotate(hypothesis, settings.annotation)
+                    begun = _annotated(begun, annotated)
+                work = partial(_draw, annotated, generator, settings, workers, until)
+                drawing = workers.draw(work)
+            case = Case(number, members, (begun,))
+            waiting.append(partial(_settled, case, drawing, settings, started))
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:
@@ -105,86 +115,59 @@ def _hypotheses(
     return [proposed] if isinstance(proposed, Failure) else proposed
 
 
-def _settle(case: Case, position: int, of: int, begun: Callable[[], Outcome]) -> Case:
-    """Wait for an outcome."""
-    return replace(case, outcomes=(replace(begun(), position=position, of=of),))
-
-
-def _begin(
-    hypothesis: Hypothesis | Failure,
-    generator: Generator,
-    settings: PredictSettings,
-    workers: Workers,
-    until: float | None,
-) -> Callable[[], Outcome]:
-    """Annotate now, and draw now or in the workers' drawing thread; assembly may go on later.
-
-    Returns:
-        A function that waits for the outcome.
-    """
-    if isinstance(hypothesis, Failure):
-        return partial(Outcome, status=hypothesis.status, message=hypothesis.message)
-    started = time.perf_counter()
-    with stages.stage(stages.ANNOTATE):
-        annotated = annotate(hypothesis, settings.annotation)
-        described = _described(annotated)
-    drawing = workers.draw(partial(_draw, annotated, generator, settings, workers, until))
-    return partial(_finish, described, drawing, settings, started)
-
-
 def _draw(
     annotated: AnnotatedSpectrum,
     generator: Generator,
     settings: PredictSettings,
     workers: Workers,
     until: float | None,
-) -> _Drawn | Failure:
+) -> _Drawn:
+    """Draw samples and begin to assemble them.
+
+    Raises:
+        OutOfTimeError: The feature's time is up.
+        RefusedError: The weights were not made for this hypothesis.
+    """
     hypothesis = annotated.hypothesis
     seed = noise_seed(settings.seed, hypothesis)
+    sampling = replace(settings.sampling, timeout_s=_left(until))
+    with stages.stage(stages.SAMPLE):
+        generated = generator.generate(annotated, sampling, seed)
+    with stages.stage(stages.ASSEMBLE):
+        chosen, matrix = distinct(generated)
+        results = workers.assemble(hypothesis.formula, generated, chosen, _left(until))
+    return generated, matrix, results
+
+
+def _settled(
+    case: Case, drawing: "Future[_Drawn] | None", settings: PredictSettings, started: float
+) -> Case:
+    """The case with its outcome, waited for."""
+    if drawing is None:
+        return case
+    (outcome,) = case.outcomes
     try:
-        sampling = replace(settings.sampling, timeout_s=_left(until))
-        with stages.stage(stages.SAMPLE):
-            generated = generator.generate(annotated, sampling, seed)
+        generated, matrix, results = drawing.result()
         with stages.stage(stages.ASSEMBLE):
-            matrices, place = distinct(hypothesis.formula, generated)
-            readings = workers.submit(replace(matrices, timeout_s=_left(until)))
+            structures, tallies = collect(generated, results(), matrix)
+        outcome = replace(
+            outcome,
+            message=sentences(generated.message, outcome.message),
+            structures=structures,
+            tallies=tallies,
+            notes=generated.notes,
+        )
+        if not structures:
+            outcome = _failed(outcome, _empty(outcome))
     except OutOfTimeError:
-        return _late(settings)
+        message = (
+            f"stopped after {settings.sampling.timeout_s:g} s; "
+            "raise --timeout-per-spectrum, or lower --steps or --samples"
+        )
+        outcome = _failed(outcome, Failure("timeout", message, "sample"))
     except RefusedError as refused:
-        return refused.failure
-    return generated, place, readings
-
-
-def _finish(
-    described: Outcome,
-    drawing: Callable[[], _Drawn | Failure],
-    settings: PredictSettings,
-    started: float,
-) -> Outcome:
-    drawn = drawing()
-    if isinstance(drawn, Failure):
-        return _failed(described, drawn, started)
-    generated, place, readings = drawn
-    try:
-        with stages.stage(stages.ASSEMBLE):
-            structures, tallies = collect(generated, readings(), place)
-    except OutOfTimeError:
-        return _failed(described, _late(settings), started)
-    outcome = replace(
-        described,
-        message=sentences(generated.message, described.message),
-        structures=structures,
-        tallies=tallies,
-        notes=generated.notes,
-        seconds=time.perf_counter() - started,
-    )
-    return outcome if structures else _empty(outcome)
-
-
-def _deadline(settings: PredictSettings) -> float | None:
-    """When a feature's time is up, on the monotonic clock."""
-    limit_s = settings.sampling.timeout_s
-    return None if limit_s is None else time.monotonic() + limit_s
+        outcome = _failed(outcome, refused.failure)
+    return replace(case, outcomes=(replace(outcome, seconds=time.perf_counter() - started),))
 
 
 def _left(until: float | None) -> float | None:
@@ -222,21 +205,32 @@ def _members(
     return tuple(members), tuple(usable)
 
 
-def _described(annotated: AnnotatedSpectrum) -> Outcome:
-    hypothesis = annotated.hypothesis
-    unexplained = ""
-    if not annotated.n_explained:
-        unexplained = (
-            f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
-            "predicted from the formula alone"
-        )
+def _described(hypothesis: Hypothesis | Failure, position: int, of: int) -> Outcome:
+    """What is known of a hypothesis before it is annotated."""
+    if isinstance(hypothesis, Failure):
+        return Outcome(hypothesis.status, hypothesis.message, position=position, of=of)
     return Outcome(
         status=OK,
-        message=sentences(*hypothesis.notes, unexplained),
+        message=sentences(*hypothesis.notes),
         formula=str(hypothesis.formula),
         adduct=hypothesis.adduct.name,
         n_heavy=hypothesis.formula.n_heavy,
         log_prior=hypothesis.log_prior,
+        position=position,
+        of=of,
+    )
+
+
+def _annotated(outcome: Outcome, annotated: AnnotatedSpectrum) -> Outcome:
+    unexplained = ""
+    if not annotated.n_explained:
+        unexplained = (
+            f"none of the {annotated.n_peaks} peaks is explained by {outcome.formula}; "
+            "predicted from the formula alone"
+        )
+    return replace(
+        outcome,
+        message=sentences(outcome.message, unexplained),
         n_peaks=annotated.n_peaks,
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),
@@ -268,28 +262,15 @@ def _short(value: np.float32) -> float:
     return float(np.format_float_positional(value, unique=True))
 
 
-def _failed(described: Outcome, failure: Failure, started: float) -> Outcome:
-    return replace(
-        described,
-        status=failure.status,
-        message=sentences(failure.message, described.message),
-        seconds=time.perf_counter() - started,
-    )
+def _failed(outcome: Outcome, failure: Failure) -> Outcome:
+    message = sentences(failure.message, outcome.message)
+    return replace(outcome, status=failure.status, message=message)
 
 
-def _late(settings: PredictSettings) -> Failure:
-    message = (
-        f"stopped after {settings.sampling.timeout_s:g} s; "
-        "raise --timeout-per-spectrum, or lower --steps or --samples"
-    )
-    return Failure("timeout", message, "sample")
-
-
-def _empty(outcome: Outcome) -> Outcome:
+def _empty(outcome: Outcome) -> Failure:
     reasons = ", ".join(f"{count} {why}" for why, count in outcome.tallies.rejected.items())
     message = (
         f"none of {outcome.tallies.sampled} samples is a molecule of {outcome.formula} "
-        f"({reasons}); "
-        "more --samples or --steps may help"
+        f"({reasons}); more --samples or --steps may help"
     )
-    return replace(outcome, status="no_candidate", message=sentences(message, outcome.message))
+    return Failure("no_candidate", message, "assemble")

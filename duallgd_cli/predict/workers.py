@@ -8,11 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.candidates import AssemblyResult, Matrices, read_matrices, split
+from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
+from duallgd_cli.predict.generation import Generated, OutOfTimeError, RefusedError
 from duallgd_cli.runtime import Runtime, available_cores
 
 T = TypeVar("T")
@@ -29,7 +35,7 @@ def default_count(runtime: Runtime) -> int:
 
 
 class Workers:
-    """Reads bond matrices with a number of processes; the result does not depend on how many."""
+    """Assembles molecules with a number of processes; the result does not depend on how many."""
 
     def __init__(self, count: int, *, draws_aside: bool = False) -> None:
         """Start `count` processes when there is work, or none if it is 1.
@@ -45,43 +51,66 @@ class Workers:
 
     @property
     def ahead(self) -> int:
-        """How many cases may be under way while the next is begun."""
+        """How many hypotheses may be under way while the next is begun."""
         return 2 * (self.count > 1) + (self._drawing is not None)
 
-    def draw(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Do the network's work on a spectrum now, or begin it in the drawing thread.
-
-        Returns:
-            A function that waits for the result, and raises what the work raised in the thread.
-        """
+    def draw(self, work: Callable[[], T]) -> "Future[T]":
+        """Do the network's work on a spectrum now, or begin it in the drawing thread."""
         if self._drawing is not None:
-            return self._drawing.submit(contextvars.copy_context().run, work).result
-        result = work()
-        return lambda: result
+            return self._drawing.submit(contextvars.copy_context().run, work)
+        done: Future[T] = Future()
+        try:
+            done.set_result(work())
+        except (OutOfTimeError, RefusedError) as error:
+            done.set_exception(error)
+        return done
 
-    def submit(self, matrices: Matrices) -> Callable[[], list[AssemblyResult]]:
-        """Begin reading the matrices.
+    def assemble(
+        self,
+        formula: Formula,
+        generated: Generated,
+        chosen: NDArray[np.int64],
+        timeout_s: float | None = None,
+    ) -> Callable[[], list[AssemblyResult]]:
+        """Begin to turn bond matrices into molecules.
+
+        Args:
+            formula: All molecules have it.
+            generated: What was drawn.
+            chosen: A sample of each distinct matrix, (U,).
+            timeout_s: Seconds each process may take, or None.
 
         Returns:
-            A function that waits for what each became. It raises `OutOfTimeError` where the
-            matrices' time is up, counted from when each process took up its share.
+            A function that waits for what each became. It raises `OutOfTimeError` where the time is
+            up, counted from when each process took up its share.
         """
+        log_prob = generated.bond_log_prob
+        shares = [
+            partial(
+                assemble_matrices,
+                formula,
+                generated.bond_class[rows],
+                None if log_prob is None else log_prob[rows],
+                generated.scorer,
+                timeout_s,
+            )
+            for rows in np.array_split(chosen, self.count)
+            if rows.size
+        ]
         if self.count == 1:
-            return lambda: read_matrices(matrices)
-        pool = self._started()
-        shares = [pool.submit(_timed, share) for share in split(matrices, self.count)]
-        return lambda: [reading for share in shares for reading in _result(share)]
+            (share,) = shares
+            return share
+        if self._pool is None:
+            # Forking a process that holds threads of torch can hang it.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
+        return partial(_joined, [self._pool.submit(_timed, share) for share in shares])
 
-    def close(self) -> None:
-        """Stop the processes; what they were doing is dropped."""
-        self._stop(wait=True)
-
-    def _stop(self, *, wait: bool) -> None:
-        if self._drawing is not None:
-            self._drawing.shutdown(wait=wait, cancel_futures=True)
-        if self._pool is not None:
-            self._pool.shutdown(wait=wait, cancel_futures=True)
-            self._pool = None
+    def close(self, *, wait: bool = True) -> None:
+        """Stop threads and processes; what they were doing is dropped."""
+        for pool in (self._drawing, self._pool):
+            if pool is not None:
+                pool.shutdown(wait=wait, cancel_futures=True)
 
     def __enter__(self) -> Self:
         return self
@@ -93,25 +122,23 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         # Whoever pressed Ctrl-C does not wait for work that is dropped.
-        self._stop(wait=kind is not KeyboardInterrupt)
-
-    def _started(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            # Forking a process that holds threads of torch can hang it.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
-        return self._pool
+        self.close(wait=kind is not KeyboardInterrupt)
 
 
-def _timed(matrices: Matrices) -> tuple[list[AssemblyResult], float]:
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
     started = time.perf_counter()
-    return read_matrices(matrices), time.perf_counter() - started
+    return work(), time.perf_counter() - started
 
 
-def _result(share: "Future[tuple[list[AssemblyResult], float]]") -> list[AssemblyResult]:
-    readings, seconds = share.result()
-    stages.add(stages.ELSEWHERE, seconds)
-    return readings
+def _joined(
+    shares: "list[Future[tuple[list[AssemblyResult], float]]]",
+) -> list[AssemblyResult]:
+    results: list[AssemblyResult] = []
+    for share in shares:
+        part, seconds = share.result()
+        results += part
+        stages.add(stages.ELSEWHERE, seconds)
+    return results
 
 
 def _begin() -> None:

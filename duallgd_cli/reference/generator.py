@@ -128,7 +128,7 @@ class ReferenceGenerator:
         chunk = samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)
         denoiser_of = partial(self._denoiser, known, condition.float())
         at_once = self.runtime.chunks_at_once
-        return draw_in_chunks(denoiser_of, task, chunk, check, at_once)
+        return draw_in_chunks(denoiser_of, [task], lambda _: chunk, check, at_once)
 
     def _denoiser(self, known: AtomsOfGraphs, condition: Tensor, samples: int) -> Denoise:
         del samples  # takes any number

@@ -100,7 +100,8 @@ class ReferenceJobs:
 
         def run() -> Tensor:
             beside = self.runtime.chunks_at_once
-            return draw_in_chunks(denoiser_of, task, at_once, lambda: None, beside)[0].bond_class
+            drawn, _ = draw_in_chunks(denoiser_of, [task], lambda _: at_once, lambda: None, beside)
+            return drawn.bond_class
 
         return Job(run, self.model, at_once)
 

@@ -4,7 +4,12 @@ import pytest
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.predict import candidates
-from duallgd_cli.predict.candidates import collect, distinct, fingerprint_agreement, read_matrices
+from duallgd_cli.predict.candidates import (
+    assemble_matrices,
+    collect,
+    distinct,
+    fingerprint_agreement,
+)
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.workers import Workers
 
@@ -25,8 +30,11 @@ def drawn(*smiles, log_likelihood=None, log_prob=None, fingerprint=None):
 
 
 def assembled(formula, generated):
-    matrices, place = distinct(formula, generated)
-    return collect(generated, read_matrices(matrices), place)
+    first, matrix = distinct(generated)
+    log_prob = generated.bond_log_prob
+    kept = None if log_prob is None else log_prob[first]
+    results = assemble_matrices(formula, generated.bond_class[first], kept)
+    return collect(generated, results, matrix)
 
 
 def key(smiles):
@@ -226,32 +234,28 @@ def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
 
 def test_assembly_stops_when_its_time_is_up():
     formula, generated = drawn(ASPIRIN, ISOMER)
-    matrices, _ = distinct(formula, generated)
-    hurried = candidates.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
 
     with pytest.raises(OutOfTimeError):
-        read_matrices(hurried)
+        assemble_matrices(formula, generated.bond_class, timeout_s=-1.0)
 
 
 @pytest.mark.slow
 def test_several_processes_read_what_one_reads():
     formula, generated = drawn(ASPIRIN, ISOMER, IMPOSSIBLE)
-    matrices, place = distinct(formula, generated)
+    first, matrix = distinct(generated)
 
     with Workers(2) as workers:
-        readings = workers.submit(matrices)()
+        results = workers.assemble(formula, generated, first)()
 
-    assert collect(generated, readings, place) == assembled(formula, generated)
+    assert collect(generated, results, matrix) == assembled(formula, generated)
 
 
 @pytest.mark.slow
 def test_time_that_is_up_in_another_process_is_seen_here():
     formula, generated = drawn(ASPIRIN, ISOMER)
-    matrices, _ = distinct(formula, generated)
-    hurried = candidates.Matrices(formula, matrices.bond_class, None, timeout_s=-1.0)
 
     with Workers(2) as workers, pytest.raises(OutOfTimeError):
-        workers.submit(hurried)()
+        workers.assemble(formula, generated, np.arange(2), timeout_s=-1.0)()
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.

@@ -1,9 +1,9 @@
-"""What speaks for a molecule besides the samples: familiar parts, and peaks that it explains.
+"""Scores of a candidate besides its samples: a substructure prior and a fragmentation score.
 
-A denoiser draws bonds and a fingerprint compares parts with what the encoder saw. Neither asks
-whether molecules have such parts at all, nor whether cutting this molecule gives these peaks. Both
-are asked here, of every molecule alike, by a table and a small network in plain arrays: processes
-that assemble need nothing else. C fragments, H hydrogen shifts, K peaks.
+A denoiser draws bonds and a fingerprint compares substructures with what the encoder predicts.
+Neither asks whether molecules have such substructures at all, nor whether cleaving this molecule
+gives these peaks. A table and a small network in plain arrays do, for every candidate alike;
+processes that assemble need nothing else. C fragments, H hydrogen shifts, K peaks.
 """
 
 from collections.abc import Mapping
@@ -33,43 +33,28 @@ if TYPE_CHECKING:  # it needs rdkit, which a network that only draws does withou
 
 Floats = NDArray[np.float32]
 
-# Log-chance of a peak at a place that nothing explains: what an explained one is measured against.
+# Log-probability of a peak that no fragment explains: what a matched one is measured against.
 _BY_CHANCE: Final = -4.0
 # Other orders of the same sums differ in later digits.
 _DIGITS: Final = 4
 _NAMES: Final = ("hidden.0", "hidden.2", "presence")
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Of one molecule under one spectrum.
-
-    Attributes:
-        familiarity: Mean log share, over its Morgan bits, of known molecules with that bit.
-        peaks_found: Log-likelihood of the peaks that its fragments explain, above that of peaks by
-            chance, summed; mean over collision energies.
-        peaks_missed: Log-likelihood that its other fragments give no peak, summed; likewise.
-    """
-
-    familiarity: float
-    peaks_found: float
-    peaks_missed: float
-
-
 @dataclass(frozen=True, eq=False)
-class EvidenceModel:
-    """A table of bits and the presence half of a fragment model.
+class Reranker:
+    """How common substructures are, and how likely fragments are to give a peak.
 
     Attributes:
-        log_prevalence: Of each Morgan bit among known molecules, (4096,).
-        layers: Weights (out, in) and biases of three linear maps, ReLU between them.
+        log_prevalence: Log share of known molecules with each Morgan bit, (4096,).
+        layers: Weights (out, in) and biases of three linear maps with ReLU between them: the
+            presence half of a fragment model.
     """
 
     log_prevalence: Floats
     layers: tuple[tuple[Floats, Floats], ...]
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Floats]) -> "EvidenceModel":
+    def of(cls, tensors: Mapping[str, Floats]) -> "Reranker":
         """From the arrays of a weights file.
 
         Raises:
@@ -107,64 +92,62 @@ class EvidenceModel:
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """Peaks of one collision energy: sub-formulas (K, N_ELEMENTS) and intensities (K,)."""
-
-    ion: Ion
-    subformula: NDArray[np.int16]
-    intensity: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Witness:
-    """Questions molecules about one spectrum; small enough to be sent to other processes.
+class CandidateScorer:
+    """Scores candidates for one spectrum; small enough to be sent to other processes.
 
     Attributes:
-        model: Table and network.
-        measured: By collision energy; none where the ion's fragments are not understood.
+        reranker: Table and network.
+        measured: Ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,) of the explained
+            peaks, by collision energy; none where the ion's fragments are not understood.
     """
 
-    model: EvidenceModel
-    measured: tuple[_Measured, ...]
+    reranker: Reranker
+    measured: tuple[tuple[Ion, NDArray[np.int16], Floats], ...]
 
     @classmethod
-    def of(cls, model: EvidenceModel, annotated: AnnotatedSpectrum) -> "Witness":
+    def of(cls, reranker: Reranker, annotated: AnnotatedSpectrum) -> "CandidateScorer":
         """For an annotated spectrum; peaks that kept a metal are left out."""
         adduct = annotated.hypothesis.adduct.index
         bare = annotated.carrier == 0
         if adduct not in CARRIED or not bare.any():
-            return cls(model, ())
+            return cls(reranker, ())
         instrument = instrument_index(annotated.hypothesis.feature.first.instrument)
-        energy = annotated.energy_ev[bare]
+        energy, intensity = annotated.energy_ev[bare], annotated.intensity[bare]
+        subformula = annotated.subformula[bare]
         measured = []
         for value in np.unique(energy):  # all that are not known count as one
             same = (energy == value) | (np.isnan(energy) & np.isnan(value))
             ion = Ion(adduct, instrument, float(value))
-            subformula, intensity = annotated.subformula[bare][same], annotated.intensity[bare]
-            measured.append(_Measured(ion, subformula, intensity[same]))
-        return cls(model, tuple(measured))
+            measured.append((ion, subformula[same], intensity[same]))
+        return cls(reranker, tuple(measured))
 
-    def ask(self, parts: "Disassembled", bits: NDArray[np.uint16]) -> Evidence:
-        """What speaks for a molecule.
+    def scores(self, parts: "Disassembled", bits: NDArray[np.uint16]) -> dict[str, float]:
+        """What speaks for a candidate.
 
         Args:
-            parts: The molecule.
+            parts: The candidate.
             bits: Its set Morgan bits.
+
+        Returns:
+            ``familiarity``, the substructure prior: mean log share of known molecules with each of
+            its Morgan bits. ``peaks_found``: log-likelihood of the matched peaks above that of
+            peaks by chance, summed, mean over collision energies. ``peaks_missed``: the same of
+            predicted fragments that are absent.
         """
-        known = self.model.log_prevalence[bits]
-        familiarity = round(float(known.mean()), _DIGITS) if known.size else 0.0
+        known = self.reranker.log_prevalence[bits]
+        scores = {"familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0}
         bonds = np.array(bonds_of(len(parts.atom_class), parts.bond_class)).reshape(-1, 3)
         if not self.measured or not len(bonds):
-            return Evidence(familiarity, 0.0, 0.0)
+            return scores | {"peaks_found": 0.0, "peaks_missed": 0.0}
         hydrogens = int(parts.formula.array[HYDROGEN])
         graph = MolecularGraph(parts.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
-        found = fragments(graph, np.random.default_rng(0))  # every molecule with the same luck
+        found = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
         sums = []
-        for one in self.measured:
-            log_odds = self.model.log_odds(fragment_features(found, one.ion))
-            there = measured_intensity(found, one.ion, one.subformula, one.intensity) > 0
+        for ion, subformula, intensity in self.measured:
+            log_odds = self.reranker.log_odds(fragment_features(found, ion))
+            there = measured_intensity(found, ion, subformula, intensity) > 0
             shown = -np.logaddexp(0, -log_odds[there]) - _BY_CHANCE
             hidden = -np.logaddexp(0, log_odds[~there])
             sums.append((shown.sum(dtype=np.float64), hidden.sum(dtype=np.float64)))
-        peaks_found, peaks_missed = np.mean(sums, axis=0).round(_DIGITS).tolist()
-        return Evidence(familiarity, peaks_found, peaks_missed)
+        matched, absent = np.mean(sums, axis=0).round(_DIGITS).tolist()
+        return scores | {"peaks_found": matched, "peaks_missed": absent}

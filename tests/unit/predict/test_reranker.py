@@ -1,4 +1,4 @@
-"""Evidence beside the samples: what a hand computes, on parts and peaks typed from chemistry."""
+"""Scores beside the samples: as computed by hand, on substructures and peaks from chemistry."""
 
 import pickle
 from dataclasses import replace
@@ -15,12 +15,13 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.fragment_model import FragmentModel
-from duallgd_cli.predict.evidence import Evidence, EvidenceModel, Witness
+from duallgd_cli.predict.reranker import CandidateScorer, Reranker
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 N_BITS = 4096
 NO_BITS = np.zeros(0, np.uint16)
 CHANCE = np.exp(-4)
+NOTHING = {"familiarity": 0.0, "peaks_found": 0.0, "peaks_missed": 0.0}
 
 
 def arrays_of(network, log_prevalence=None):
@@ -35,7 +36,7 @@ def even_model(log_odds):
     torch.manual_seed(1)
     network = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
     torch.nn.init.constant_(network.presence.bias, log_odds)
-    return EvidenceModel.of(arrays_of(network))
+    return Reranker.of(arrays_of(network))
 
 
 def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier=0):
@@ -58,9 +59,9 @@ def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier
     )
 
 
-def asked(model, seen, smiles="CCO"):
+def scored(model, seen, smiles="CCO"):
     mol = identity.parse_smiles(smiles)
-    return Witness.of(model, seen).ask(disassemble(mol), identity.fingerprint(mol))
+    return CandidateScorer.of(model, seen).scores(disassemble(mol), identity.fingerprint(mol))
 
 
 def test_the_network_in_plain_arrays_is_the_network():
@@ -69,43 +70,43 @@ def test_the_network_in_plain_arrays_is_the_network():
     torch.nn.init.normal_(network.presence.weight)
     features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
 
-    got = EvidenceModel.of(arrays_of(network)).log_odds(features)
+    got = Reranker.of(arrays_of(network)).log_odds(features)
 
     with torch.inference_mode():
         expected, _ = network(torch.from_numpy(features))
     np.testing.assert_allclose(got, expected.numpy(), atol=1e-5)
 
 
-def test_familiarity_is_the_mean_log_share_of_the_bits():
+def test_the_substructure_prior_is_the_mean_log_share_of_the_bits():
     bits = identity.fingerprint(identity.parse_smiles("CCO"))
     table = np.full(N_BITS, -9, np.float32)
     table[bits] = np.linspace(-3, -1, len(bits))
     network = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
 
-    got = asked(EvidenceModel.of(arrays_of(network, table)), annotated("C2H5"))
+    got = scored(Reranker.of(arrays_of(network, table)), annotated("C2H5"))
 
-    assert got.familiarity == pytest.approx(-2, abs=1e-4)
+    assert got["familiarity"] == pytest.approx(-2, abs=1e-4)
 
 
-def test_peaks_count_as_on_paper():
+def test_fragments_count_as_on_paper():
     """Ethanol has six fragments of eleven hydrogen counts each: 66 places, each of chance 1/2.
 
     C2H5+ is one of them, C2H3O+ none: it would need all atoms and has fewer hydrogens than a
     fragment may lack... but the whole molecule less four, which is in reach.
     """
-    got = asked(even_model(0.0), annotated("C2H5", "C2H3O"))
+    got = scored(even_model(0.0), annotated("C2H5", "C2H3O"))
 
     n_places, n_found = 6 * len(SHIFTS), 2
-    assert got.peaks_found == pytest.approx(n_found * (np.log(0.5) - np.log(CHANCE)), abs=1e-4)
-    assert got.peaks_missed == pytest.approx((n_places - n_found) * np.log(0.5), abs=1e-3)
+    assert got["peaks_found"] == pytest.approx(n_found * (np.log(0.5) - np.log(CHANCE)), abs=1e-4)
+    assert got["peaks_missed"] == pytest.approx((n_places - n_found) * np.log(0.5), abs=1e-3)
 
 
-def test_the_molecule_that_has_the_fragments_is_the_better_witnessed():
+def test_the_molecule_that_has_the_fragments_is_better_explained():
     seen = annotated("C2H5", "C2H3", formula="C2H6O")
 
-    ethanol, ether = (asked(even_model(-2.0), seen, smiles) for smiles in ("CCO", "COC"))
+    ethanol, ether = (scored(even_model(-2.0), seen, smiles) for smiles in ("CCO", "COC"))
 
-    assert ethanol.peaks_found > ether.peaks_found == 0
+    assert ethanol["peaks_found"] > ether["peaks_found"] == 0
 
 
 def test_collision_energies_count_alike_however_many_peaks_they_have():
@@ -113,20 +114,20 @@ def test_collision_energies_count_alike_however_many_peaks_they_have():
     names = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
     both = {name: np.concatenate([getattr(low, name), getattr(high, name)]) for name in names}
 
-    one, other = (asked(even_model(-1.0), seen) for seen in (low, high))
-    together = asked(even_model(-1.0), replace(low, **both))
+    one, other = (scored(even_model(-1.0), seen) for seen in (low, high))
+    together = scored(even_model(-1.0), replace(low, **both))
 
-    assert together.peaks_found == pytest.approx(
-        (one.peaks_found + other.peaks_found) / 2, abs=1e-3
+    assert together["peaks_found"] == pytest.approx(
+        (one["peaks_found"] + other["peaks_found"]) / 2, abs=1e-3
     )
 
 
 def test_unknown_energies_are_one_energy():
     seen = annotated("C2H5", "HO", energy=float("nan"))
 
-    got = asked(even_model(0.0), seen)
+    got = scored(even_model(0.0), seen)
 
-    assert got.peaks_found == pytest.approx(2 * (np.log(0.5) + 4), abs=1e-4)
+    assert got["peaks_found"] == pytest.approx(2 * (np.log(0.5) + 4), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -137,27 +138,29 @@ def test_unknown_energies_are_one_energy():
         annotated(),
     ],
 )
-def test_a_spectrum_that_says_nothing_leaves_familiarity(seen):
-    got = asked(even_model(0.0), seen)
+def test_a_spectrum_that_says_nothing_leaves_the_substructure_prior(seen):
+    got = scored(even_model(0.0), seen)
 
-    assert got == Evidence(familiarity=0.0, peaks_found=0.0, peaks_missed=0.0)
+    assert got == NOTHING
 
 
 def test_a_molecule_without_bonds_has_no_fragments():
     methane = disassemble(identity.parse_smiles("C"))
 
-    got = Witness.of(even_model(0.0), annotated("CH3", formula="CH4")).ask(methane, NO_BITS)
+    got = CandidateScorer.of(even_model(0.0), annotated("CH3", formula="CH4")).scores(
+        methane, NO_BITS
+    )
 
-    assert got == Evidence(0.0, 0.0, 0.0)
+    assert got == NOTHING
 
 
-def test_a_witness_says_the_same_in_another_process():
-    witness = Witness.of(even_model(-1.0), annotated("C2H5", "HO"))
+def test_a_scorer_gives_the_same_in_another_process():
+    scorer = CandidateScorer.of(even_model(-1.0), annotated("C2H5", "HO"))
     mol = identity.parse_smiles("CCO")
 
-    there = pickle.loads(pickle.dumps(witness)).ask(disassemble(mol), identity.fingerprint(mol))
+    there = pickle.loads(pickle.dumps(scorer)).scores(disassemble(mol), identity.fingerprint(mol))
 
-    assert there == witness.ask(disassemble(mol), identity.fingerprint(mol))
+    assert there == scorer.scores(disassemble(mol), identity.fingerprint(mol))
 
 
 def test_weights_with_half_of_the_evidence_are_refused():
@@ -165,7 +168,7 @@ def test_weights_with_half_of_the_evidence_are_refused():
     del arrays["log_prevalence"]
 
     with pytest.raises(WeightsError, match="log_prevalence"):
-        EvidenceModel.of(arrays)
+        Reranker.of(arrays)
 
 
 def test_evidence_of_other_features_is_refused_in_a_sentence():
@@ -173,7 +176,7 @@ def test_evidence_of_other_features_is_refused_in_a_sentence():
     arrays = arrays_of(FragmentModel(N_INPUTS - 2, len(SHIFTS), width=8))
 
     with pytest.raises(WeightsError, match=r"another version.*'duallgd weights evidence'"):
-        EvidenceModel.of(arrays)
+        Reranker.of(arrays)
 
 
 @pytest.mark.parametrize(
@@ -191,4 +194,4 @@ def test_arrays_that_do_not_fit_each_other_are_refused(name, value):
     arrays = arrays_of(FragmentModel(N_INPUTS, len(SHIFTS), width=8))
 
     with pytest.raises(WeightsError, match="the evidence in the weights is broken"):
-        EvidenceModel.of(arrays | {name: np.asarray(value)})
+        Reranker.of(arrays | {name: np.asarray(value)})
