@@ -143,7 +143,7 @@ def measure_throughput(
     assembles = importlib.util.find_spec(_NEEDED_TO_ASSEMBLE) is not None
     run = _predict if assembles else _draw_made
     times: list[float] = []
-    with stages.watched() as stopwatch:
+    with stages.watched() as seconds:
         memory_mib, memory_how = measure.peak_memory(
             lambda: times.append(_timed(lambda: run(model, request, sizes))), runtime.device
         )
@@ -166,7 +166,7 @@ def measure_throughput(
         steady_s=sizes.steady_s,
         load_s=load_s,
         warm_up_s=warm_up_s,
-        stages_s=_ordered(stopwatch.seconds, times[0]),
+        stages_s=_ordered(seconds, times[0]),
         memory_mib=memory_mib,
         memory_how=memory_how,
         gflop=_mean_gflop(model, runtime, sizes.atoms),

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -97,7 +97,15 @@ class Contents:
     @property
     def n_finished(self) -> int:
         """Cases of which every hypothesis is here."""
-        return sum(len(lines) == self.hypotheses[case] for case, lines in self.lines.items())
+        return sum(map(self.is_finished, self.lines))
+
+    def is_finished(self, case: int) -> bool:
+        """Whether every hypothesis of the case is here."""
+        return case in self.lines and len(self.lines[case]) == self.hypotheses[case]
+
+    def holds(self, case: int, hypothesis: int) -> bool:
+        """Whether this hypothesis of the case is here."""
+        return hypothesis in self.lines.get(case, {})
 
     @property
     def is_written_out(self) -> bool:
@@ -106,12 +114,17 @@ class Contents:
 
 
 class Journal:
-    """An open journal that a run appends to. Use as a context manager."""
+    """An open journal that a run appends to. Use as a context manager.
+
+    Attributes:
+        path: Of the file.
+        contents: What it holds so far.
+    """
 
     def __init__(self, path: Path, file: "BufferedRandom", contents: Contents) -> None:
         self.path = path
         self._file = file
-        self._contents = contents
+        self.contents = contents
         self._synced = time.monotonic()
 
     @classmethod
@@ -121,19 +134,18 @@ class Journal:
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
-        with ExitStack() as opened:
-            file = opened.enter_context(_open(path))
-            contents = scan(path)
+        with _opened(path) as (file, contents):
             if contents.lines and not contents.is_written_out:
                 old = path.with_name(path.name + ".old")
-                _copy(path, old)
+                try:
+                    old.write_bytes(path.read_bytes())
+                except OSError as error:
+                    raise _full(old, error) from None
                 logger.warning(
                     "the journal %s was kept as %s: it holds work that is in no output yet",
                     path, old,
                 )  # fmt: skip
-            journal = cls._start(path, file, header)
-            opened.pop_all()
-        return journal
+            return cls._start(path, file, header)
 
     @classmethod
     def resume(cls, path: Path, header: Header) -> "Journal":
@@ -143,18 +155,13 @@ class Journal:
             UsageError: The journal belongs to a run of other settings, weights or inputs; or it
                 cannot be written, is in use, or is some other file.
         """
-        with ExitStack() as opened:
-            file = opened.enter_context(_open(path))
-            contents = scan(path)
+        with _opened(path) as (file, contents):
             if contents.header is None:
-                journal = cls._start(path, file, header)
-            else:
-                _check(path, contents, header)
-                file.truncate(contents.good_bytes)
-                file.seek(0, os.SEEK_END)
-                journal = cls(path, file, contents)
-            opened.pop_all()
-        return journal
+                return cls._start(path, file, header)
+            _check(path, contents, header)
+            file.truncate(contents.good_bytes)
+            file.seek(0, os.SEEK_END)
+            return cls(path, file, contents)
 
     @classmethod
     def _start(cls, path: Path, file: "BufferedRandom", header: Header) -> "Journal":
@@ -165,36 +172,17 @@ class Journal:
         journal.sync()
         return journal
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run ended."""
-        return self._contents.end is not None
-
-    @property
-    def n_finished(self) -> int:
-        """Cases of which every hypothesis is here."""
-        return self._contents.n_finished
-
-    def is_finished(self, case: int) -> bool:
-        """Whether every hypothesis of the case is here."""
-        lines = self._contents.lines.get(case)
-        return lines is not None and len(lines) == self._contents.hypotheses[case]
-
-    def holds(self, case: int, hypothesis: int) -> bool:
-        """Whether this hypothesis of the case is here."""
-        return hypothesis in self._contents.lines.get(case, {})
-
     def append(self, case: Case) -> None:
         """Add the one outcome of a case."""
         (outcome,) = case.outcomes
         offset = self._write(plain_values(case))
-        self._contents.lines.setdefault(case.number, {})[outcome.position] = offset
-        self._contents.hypotheses[case.number] = outcome.of
+        self.contents.lines.setdefault(case.number, {})[outcome.position] = offset
+        self.contents.hypotheses[case.number] = outcome.of
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
         self._write({"end": dict(totals)})
-        self._contents.end = dict(totals)
+        self.contents.end = dict(totals)
         self.sync()
 
     def sync(self) -> None:
@@ -303,13 +291,6 @@ def _check(path: Path, contents: Contents, header: Header) -> None:
         )
 
 
-def _copy(path: Path, copy: Path) -> None:
-    try:
-        copy.write_bytes(path.read_bytes())
-    except OSError as error:
-        raise _full(copy, error) from None
-
-
 def _full(path: Path, error: OSError) -> UsageError:
     return UsageError(
         f"cannot write the journal {path}: {error.strerror}; make room, then the same command "
@@ -317,7 +298,9 @@ def _full(path: Path, error: OSError) -> UsageError:
     )
 
 
-def _open(path: Path) -> "BufferedRandom":
+@contextmanager
+def _opened(path: Path) -> "Iterator[tuple[BufferedRandom, Contents]]":
+    """A locked journal and what it holds; an error inside closes it."""
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -326,10 +309,13 @@ def _open(path: Path) -> "BufferedRandom":
         raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
     try:
         _lock(file)
+        yield file, scan(path)
     except BlockingIOError:
         file.close()
         raise UsageError(f"the journal {path} is being written by another run") from None
-    return file
+    except BaseException:
+        file.close()
+        raise
 
 
 def _lock(file: "BufferedRandom") -> None:
@@ -341,7 +327,7 @@ def _lock(file: "BufferedRandom") -> None:
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise
+        raise  # another run holds it
     except OSError as error:
         logger.debug("no locks on this file system: %s", error)
 
@@ -368,7 +354,7 @@ class FinishedRun:
             case: (place, [lines[hypothesis] for hypothesis in sorted(lines)])
             for place, journal in enumerate(contents)
             for case, lines in journal.lines.items()
-            if len(lines) == journal.hypotheses[case]
+            if journal.is_finished(case)
         }
         self._sources = [
             source for journal in contents for source in journal.sources if source[2] in self._where

@@ -4,7 +4,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from duallgd_cli.predict.prediction import (
     OK,
     Candidate,
     Case,
-    Member,
     Outcome,
     Prediction,
     sentences,
@@ -56,13 +55,12 @@ class RunSummary:
     def watch(self, run: FinishedRun) -> Iterator[Prediction]:
         """The predictions of a run, counted on their way to a writer."""
         self.n_ms1 = run.totals.get("ms1", 0)
-        for case, place, prediction in _predictions(run):
+        for prediction in predictions(run):
             self.counts[prediction.status] += 1
             if prediction.source == prediction.group[0]:
                 self.n_candidates += len(prediction.candidates)
-            if place == 0:
-                self.computing_s += prediction.seconds
-                self.notes.update(note for outcome in case.outcomes for note in outcome.notes)
+                self.computing_s += sum(one.seconds for one in prediction.hypotheses)
+                self.notes.update(note for one in prediction.hypotheses for note in one.notes)
             yield prediction
 
     @property
@@ -90,78 +88,72 @@ def predictions_of(case: Case, model: RankingModel, top_k: int) -> list[Predicti
     with stages.stage(stages.RANK):
         candidates, confidence_top10 = rank(case, model)
     return [
-        _prediction(case, place, candidates[:top_k], confidence_top10)
-        for place in range(len(case.members))
+        _prediction(case, position, candidates[:top_k], confidence_top10)
+        for position in range(len(case.members))
     ]
 
 
 def _prediction(
-    case: Case, place: int, candidates: tuple[Candidate, ...], confidence_top10: float
+    case: Case, position: int, candidates: tuple[Candidate, ...], confidence_top10: float
 ) -> Prediction:
-    member = case.members[place]
-    group = tuple(other.source for other in case.members if other.status == OK)
-    took_part = member.status == OK
-    status = member.status if not took_part else OK if candidates else _why(case.outcomes)
-    first = case.outcomes[0]
-    return Prediction(
+    member, first = case.members[position], case.outcomes[0]
+    adduct = parse_adduct(member.adduct_text)
+    unused = Prediction(
         source=member.source,
         spectrum_id=member.spectrum_id,
         feature_id=member.feature_id,
         scans=member.scans,
         precursor_mz=member.precursor_mz,
         formula=first.formula or member.formula_text,
-        adduct=first.adduct or _normalised(member.adduct_text),
-        status=status,
-        message=_message(case, place),
-        hypotheses=case.outcomes if took_part else (),
-        candidates=candidates if took_part else (),
-        confidence_top10=confidence_top10 if took_part else 0.0,
-        group=group if took_part else (member.source,),
+        adduct=first.adduct or (member.adduct_text if adduct is None else adduct.name),
+        status=member.status,
+        message=member.message,
+        hypotheses=(),
+        candidates=(),
+        confidence_top10=0.0,
+        group=(member.source,),
         seconds=sum(outcome.seconds for outcome in case.outcomes),
         name=member.name,
         rt_seconds=member.rt_seconds,
         collision_energy=member.collision_energy,
-        warnings=_warnings(case, member),
+        warnings=member.warnings,
+    )
+    if member.status != OK:
+        return unused
+    failures = (outcome.status for outcome in case.outcomes if outcome.status != OK)
+    group = tuple(other.source for other in case.members if other.status == OK)
+    others = [str(source.index) for source in group if source != member.source]
+    together = f"read together with index {', '.join(others)}" if others else ""
+    # What accompanies candidates is a warning; the message says it too.
+    remarks = (outcome.message for outcome in case.outcomes if outcome.status == OK)
+    return replace(
+        unused,
+        status=OK if candidates else next(failures),
+        message=sentences(member.message, *_remarks(case.outcomes), together),
+        hypotheses=case.outcomes,
+        candidates=candidates,
+        confidence_top10=confidence_top10,
+        group=group,
+        warnings=sentences(member.warnings, *remarks),
     )
 
 
-def _normalised(adduct: str) -> str:
-    known = parse_adduct(adduct)
-    return adduct if known is None else known.name
-
-
-def _warnings(case: Case, member: Member) -> str:
-    """Warnings from reading and what accompanies candidates; the message says them too."""
-    remarks = (outcome.message for outcome in case.outcomes if outcome.status == OK)
-    return sentences(member.warnings, *(remarks if member.status == OK else ()))
-
-
-def _why(outcomes: tuple[Outcome, ...]) -> str:
-    return next(outcome.status for outcome in outcomes if outcome.status != OK)
-
-
-def _message(case: Case, place: int) -> str:
-    member = case.members[place]
-    if member.status != OK:
-        return member.message
-    several = len(case.outcomes) > 1
-    remarks = [
-        f"{outcome.formula} {outcome.adduct}: {outcome.message}" if several else outcome.message
-        for outcome in case.outcomes
-        if outcome.message
-    ]
-    others = [
-        str(other.source.index)
-        for at, other in enumerate(case.members)
-        if at != place and other.status == OK
-    ]
-    together = f"read together with index {', '.join(others)}" if others else ""
-    return sentences(member.message, *remarks, together)
+def _remarks(outcomes: tuple[Outcome, ...]) -> list[str]:
+    """What is said of each hypothesis; of several it is said which."""
+    if len(outcomes) == 1:
+        return [outcomes[0].message]
+    return [f"{one.formula} {one.adduct}: {one.message}" for one in outcomes if one.message]
 
 
 def predictions(run: FinishedRun) -> Iterator[Prediction]:
     """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
-    return (prediction for _, _, prediction in _predictions(run))
+    model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
+    top_k = int(run.header.settings["top_k"])
+    latest: Case | None = None
+    for case, position in run.in_input_order():
+        if case is not latest:
+            latest, ranked = case, predictions_of(case, model, top_k)
+        yield ranked[position]
 
 
 def merge(
@@ -223,14 +215,3 @@ def write_record(
         "times": {"computing_s": round(summary.computing_s, 3), **times},
     }
     write_atomically(path, [json.dumps(record, indent=2, ensure_ascii=False) + "\n"])
-
-
-def _predictions(run: FinishedRun) -> Iterator[tuple[Case, int, Prediction]]:
-    model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
-    top_k = int(run.header.settings["top_k"])
-    latest: Case | None = None
-    ranked: list[Prediction] = []
-    for case, place in run.in_input_order():
-        if case is not latest:
-            latest, ranked = case, predictions_of(case, model, top_k)
-        yield case, place, ranked[place]

@@ -72,7 +72,7 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    kind = resolve_format(request.output, request.format)
+    output_format = resolve_format(request.output, request.format)
     check_writable(request.output)
     _refuse_to_overwrite(request)
     model = replace(model, ranking=for_run(model.ranking, request.settings.sampling))
@@ -81,7 +81,14 @@ def predict(
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         try:
-            summary.n_resumed = _compute(request, model, inputs, path, progress)
+            if progress is not None:
+                progress.started("reading")
+            source = formula_source_of(request.settings, request.formulas, model)
+            open_journal = Journal.resume if request.resume else Journal.create
+            with open_journal(path, run_header(request, model, inputs)) as journal:
+                summary.n_resumed = journal.contents.n_finished
+                if journal.contents.end is None:
+                    _fill(journal, request, model, inputs, source, progress)
             finished = FinishedRun([path])
             _require_spectra(finished)
             if progress is not None:
@@ -91,7 +98,7 @@ def predict(
                 if is_shard:
                     deque(watched, maxlen=0)  # counted: the output is written from all shards
                 else:
-                    write(watched, request.output, kind, request.rows)
+                    write(watched, request.output, output_format, request.rows)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock
@@ -121,37 +128,27 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     )
 
 
-def _compute(
+def _fill(
+    journal: Journal,
     request: PredictRequest,
     model: LoadedModel,
     inputs: Inputs,
-    path: Path,
+    source: FormulaSource,
     progress: Progress | None,
-) -> int:
-    """Fill the journal, in order; returns how many features were in it already."""
-    open_journal = Journal.resume if request.resume else Journal.create
-    source = formula_source_of(request.settings, request.formulas, model)
+) -> None:
+    """Compute what the journal does not hold yet, in order."""
     if progress is not None:
-        progress.started("reading")
-    with (
-        open_journal(path, run_header(request, model, inputs)) as journal,
-        Workers(request.workers, draws_aside=model.draws_aside) as workers,
-    ):
-        n_resumed = journal.n_finished
-        if journal.is_complete:
-            return n_resumed
-        if progress is not None:
-            progress.started("predicting")
-        features = _features(request, inputs, journal, progress)
-        settings, generator = request.settings, model.generator
-        for case in results(features, source, generator, settings, workers, journal.holds):
+        progress.started("predicting")
+    features = _features(request, inputs, journal, progress)
+    settings, held = request.settings, journal.contents.holds
+    with Workers(request.workers, draws_aside=model.draws_aside) as workers:
+        for case in results(features, source, model.generator, settings, workers, held):
             with stages.stage(stages.WRITE):
                 journal.append(case)
             if progress is not None:
                 is_first = case.outcomes[0].position == 0
                 progress.finished(case, len(case.members) if is_first else 0)
-        journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
-    return n_resumed
+    journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
 
 
 def _features(
@@ -162,7 +159,7 @@ def _features(
     for number, item in enumerate(features):
         if not request.shard.holds(number):
             continue
-        if not journal.is_finished(number):
+        if not journal.contents.is_finished(number):
             yield number, item
         elif progress is not None:
             progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))

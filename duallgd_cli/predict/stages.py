@@ -2,10 +2,9 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -17,57 +16,44 @@ ELSEWHERE: Final = "assemble in workers"
 STAGES: Final = (READ, CLEAN, ANNOTATE, ENCODE, SAMPLE, ASSEMBLE, RANK, WRITE)
 
 
-@dataclass(slots=True)
-class Stopwatch:
-    """Seconds by stage; a stage inside another counts for itself alone.
-
-    Attributes:
-        seconds: Of each stage that was entered.
-    """
-
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-
-@dataclass(slots=True)
-class _Open:
-    """A stage that is going on, and the time that stages inside it took."""
-
-    inside: float = 0.0
-
-
-_watch: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
-_open: ContextVar[_Open | None] = ContextVar("open_stage", default=None)
+_watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", default=None)
+# Seconds of the stages inside the one that is going on, as a list of one; none outside of all.
+_inside: ContextVar[list[float]] = ContextVar("inside")
 
 
 @contextmanager
-def watched() -> Iterator[Stopwatch]:
-    """Measure the stages that this thread, or a copy of its context, goes through inside."""
-    stopwatch = Stopwatch()
-    token = _watch.set(stopwatch)
+def watched() -> Iterator[Mapping[str, float]]:
+    """Measure the stages that this thread, or a copy of its context, goes through inside.
+
+    Yields:
+        Seconds of each stage that was entered; a stage inside another counts for itself alone.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    token = _watched.set(seconds)
     try:
-        yield stopwatch
+        yield seconds
     finally:
-        _watch.reset(token)
+        _watched.reset(token)
 
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """What happens inside belongs to this stage."""
-    stopwatch = _watch.get()
-    if stopwatch is None:
+    seconds = _watched.get()
+    if seconds is None:
         yield
         return
-    around, own = _open.get(), _Open()
-    token = _open.set(own)
+    around, own = _inside.get([]), [0.0]
+    token = _inside.set(own)
     started = time.perf_counter()
     try:
         yield
     finally:
-        seconds = time.perf_counter() - started
-        _open.reset(token)
-        stopwatch.seconds[name] += seconds - own.inside
-        if around is not None:
-            around.inside += seconds
+        passed = time.perf_counter() - started
+        _inside.reset(token)
+        seconds[name] += passed - own[0]
+        if around:
+            around[0] += passed
 
 
 def each(name: str, items: Iterable[T]) -> Iterator[T]:
@@ -84,6 +70,6 @@ def each(name: str, items: Iterable[T]) -> Iterator[T]:
 
 def add(name: str, seconds: float) -> None:
     """Count seconds that something else measured."""
-    stopwatch = _watch.get()
-    if stopwatch is not None:
-        stopwatch.seconds[name] += seconds
+    watch = _watched.get()
+    if watch is not None:
+        watch[name] += seconds

@@ -54,7 +54,7 @@ def case(number, n_hypotheses=1, text="ok"):
 def fill(journal, *cases):
     for one in cases:
         for place, outcome in enumerate(one.outcomes):
-            if not journal.holds(one.number, place):
+            if not journal.contents.holds(one.number, place):
                 journal.append(replace(one, outcomes=(outcome,)))
 
 
@@ -93,17 +93,17 @@ def test_resuming_knows_what_is_finished(tmp_path):
         journal.append(replace(case(1), outcomes=case(1, n_hypotheses=2).outcomes[:1]))
 
     with Journal.resume(path, HEADER) as journal:
-        assert journal.is_finished(0)
-        assert not journal.is_finished(1)
-        assert journal.holds(1, 0)
-        assert not journal.holds(1, 1)
-        assert journal.n_finished == 1
-        assert not journal.is_complete
+        assert journal.contents.is_finished(0)
+        assert not journal.contents.is_finished(1)
+        assert journal.contents.holds(1, 0)
+        assert not journal.contents.holds(1, 1)
+        assert journal.contents.n_finished == 1
+        assert not journal.contents.end
 
 
 def test_resuming_without_a_journal_starts_one(tmp_path):
     with Journal.resume(tmp_path / "j", HEADER) as journal:
-        assert journal.n_finished == 0
+        assert journal.contents.n_finished == 0
 
     assert scan(tmp_path / "j").header == HEADER
 
@@ -112,7 +112,7 @@ def test_a_finished_journal_says_so(tmp_path):
     path = finished(tmp_path / "j", case(0))
 
     with Journal.resume(path, HEADER) as journal:
-        assert journal.is_complete
+        assert journal.contents.end
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_the_same_weights_under_another_name_are_the_same_run(tmp_path):
     path = finished(tmp_path / "j", case(0))
 
     with Journal.resume(path, replace(HEADER, model={**HEADER.model, "name": "b"})) as journal:
-        assert journal.is_complete
+        assert journal.contents.end
 
 
 def test_starting_again_keeps_unfinished_work_aside(tmp_path):
@@ -235,9 +235,9 @@ def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
 
     assert path.stat().st_size == 3000
     with Journal.resume(path, HEADER) as journal:
-        assert 0 < journal.n_finished < 20
+        assert 0 < journal.contents.n_finished < 20
         fill(journal, *map(case, range(20)))
-        assert journal.n_finished == 20
+        assert journal.contents.n_finished == 20
 
 
 def test_a_number_that_is_not_finite_never_enters(tmp_path):

@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 
 def test_a_stage_inside_another_counts_for_itself_alone(clock):
-    with watched() as stopwatch:
+    with watched() as seconds:
         with stage("outer"):
             clock(2)
             with stage("inner"):
@@ -35,7 +35,7 @@ def test_a_stage_inside_another_counts_for_itself_alone(clock):
         with stage("inner"):
             clock(10)
 
-    assert stopwatch.seconds == {"outer": 3, "inner": 15}
+    assert seconds == {"outer": 3, "inner": 15}
 
 
 def test_a_stage_that_fails_counts_too(clock):
@@ -44,10 +44,10 @@ def test_a_stage_that_fails_counts_too(clock):
             clock(4)
             raise KeyError
 
-    with watched() as stopwatch, pytest.raises(KeyError):
+    with watched() as seconds, pytest.raises(KeyError):
         breaks()
 
-    assert stopwatch.seconds == {"broken": 4}
+    assert seconds == {"broken": 4}
 
 
 def test_making_an_item_counts_and_using_it_does_not(clock):
@@ -56,11 +56,11 @@ def test_making_an_item_counts_and_using_it_does_not(clock):
             clock(1)
             yield number
 
-    with watched() as stopwatch:
+    with watched() as seconds:
         for _ in each("read", items()):
             clock(50)
 
-    assert stopwatch.seconds == {"read": 3}
+    assert seconds == {"read": 3}
 
 
 def test_nobody_watching_measures_nothing(clock):
@@ -68,9 +68,9 @@ def test_nobody_watching_measures_nothing(clock):
         clock(1)
     add("alone", 5)
 
-    with watched() as stopwatch:
+    with watched() as seconds:
         pass
-    assert stopwatch.seconds == {}
+    assert seconds == {}
 
 
 def test_a_thread_with_a_copy_of_the_context_counts_along(clock):
@@ -78,19 +78,19 @@ def test_a_thread_with_a_copy_of_the_context_counts_along(clock):
         with stage("thread"):
             clock(3)
 
-    with watched() as stopwatch:
+    with watched() as seconds:
         thread = Thread(target=contextvars.copy_context().run, args=(work,))
         thread.start()
         thread.join()
 
-    assert stopwatch.seconds == {"thread": 3}
+    assert seconds == {"thread": 3}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_goes_through_all_stages(spectra, tmp_path, workers):
-    with watched() as stopwatch:
+    with watched() as seconds:
         predict(request(spectra, tmp_path / "out.csv", workers=workers), stub_model())
 
     expected = set(stages.STAGES) - {stages.ENCODE}  # the stand-in has no encoder
-    assert set(stopwatch.seconds) == expected | ({stages.ELSEWHERE} if workers > 1 else set())
-    assert all(seconds > 0 for seconds in stopwatch.seconds.values())
+    assert set(seconds) == expected | ({stages.ELSEWHERE} if workers > 1 else set())
+    assert all(one > 0 for one in seconds.values())
