@@ -72,6 +72,8 @@ def info(
 def _of_weights(
     weights: str | None, device: str, parameters: bool, lineage: bool
 ) -> dict[str, Any]:
+    from duallgd_cli.chem.adduct import ADDUCTS
+    from duallgd_cli.chem.elements import SYMBOLS
     from duallgd_cli.predict import about, api
     from duallgd_cli.runtime import Runtime
 
@@ -85,9 +87,9 @@ def _of_weights(
             "sha256": model.sha256,
             **_training(model.record, lineage),
         },
-        "elements": " ".join(about.elements()),
+        "elements": " ".join(SYMBOLS),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
-        "adducts": " ".join(about.adducts()),
+        "adducts": " ".join(adduct.name for adduct in ADDUCTS),
     }
     if parameters:
         facts["parameters"] = _with_total(model.parameters)
@@ -116,10 +118,12 @@ def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
 
 def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
+    from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
     from duallgd_cli.predict import about
     from duallgd_cli.reference import weights_file as reference
     from duallgd_cli.reference.parameter_counts import count_beside, count_by_module
+    from duallgd_cli.reference.subformula import knows_adduct
     from duallgd_cli.runtime import Runtime
 
     checkpoint = reference.load(path)
@@ -136,7 +140,7 @@ def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
         },
         "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
         "heavy atoms": f"up to {settings.max_atoms}",
-        "adducts": " ".join(about.reference_adducts()),
+        "adducts": " ".join(one.name for one in ADDUCTS if knows_adduct(one.name)),
     }
     if parameters:
         found = count_beside(settings)
@@ -153,7 +157,8 @@ def _of_preset(name: str) -> dict[str, Any]:
         ConfigError: No such preset.
     """
     from duallgd_cli.errors import ConfigError
-    from duallgd_cli.predict import about
+    from duallgd_cli.model.ablations import build
+    from duallgd_cli.predict.about import parameter_counts
     from duallgd_cli.reference.parameter_counts import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.train.presets import preset_names, run_settings
 
@@ -168,7 +173,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     if name not in known:
         raise ConfigError(f"no preset {name!r}; presets are {', '.join(known)}")
     settings = run_settings(None if name == _OURS else name, [])
-    return _with_total(about.preset_counts(settings.model))
+    return _with_total(parameter_counts(build(settings.model)))
 
 
 def _beside_paper(counts: Mapping[str, "PartCount"]) -> dict[str, Any]:

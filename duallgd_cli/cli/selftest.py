@@ -37,9 +37,9 @@ def selftest(
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
     with running.interruptible("no check was finished; nothing is kept"):
         checks = bundled.selftest(model)
-    for check in checks:
-        typer.echo(f"{'passed' if check.passed else 'FAILED'}  {check.name} ({check.found})")
-    failed = sum(not check.passed for check in checks)
+    for name, passed, found in checks:
+        typer.echo(f"{'passed' if passed else 'FAILED'}  {name} ({found})")
+    failed = sum(not passed for _, passed, _ in checks)
     seconds = time.perf_counter() - started
     typer.echo(f"{len(checks) - failed} of {len(checks)} checks passed in {seconds:.1f} s")
     if failed:

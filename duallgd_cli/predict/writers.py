@@ -16,18 +16,19 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from duallgd_cli.errors import UsageError, printable
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction, sentences
+from duallgd_cli.predict.settings import STANDARD_STREAM
 
 Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf")
-_STANDARD_STREAM: Final = "-"
 _ENDINGS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".sdf": "sdf"}
 COLUMNS: Final = (
     "spectrum_id",
@@ -84,7 +85,7 @@ def resolve_format(output: str, name: str = "") -> str:
         if name.lower() not in FORMATS:
             raise UsageError(f"format {name!r} is not known; choose {', '.join(FORMATS)}")
         return name.lower()
-    if output == _STANDARD_STREAM:
+    if output == STANDARD_STREAM:
         return "csv"
     found = _ENDINGS.get(Path(output).suffix.lower())
     if found is None:
@@ -102,7 +103,7 @@ def check_writable(output: str) -> None:
         UsageError: Its folder does not exist or cannot be written, it is a folder, a device or a
             pipe itself, or standard output is closed.
     """
-    if output == _STANDARD_STREAM:
+    if output == STANDARD_STREAM:
         if sys.stdout is None:
             raise UsageError("standard output is closed; name a file with -o")
         return
@@ -141,7 +142,7 @@ def write(
     if rows == "feature":
         predictions = (one for one in predictions if one.source == one.group[0])
     pieces = _pieces(predictions, name)
-    if output == _STANDARD_STREAM:
+    if output == STANDARD_STREAM:
         _write_to_standard_output(pieces)
     else:
         write_atomically(Path(output), pieces)
@@ -149,8 +150,8 @@ def write(
 
 def _write_to_standard_output(pieces: Iterable[str]) -> None:
     try:
-        for piece in pieces:
-            sys.stdout.buffer.write(_bytes(piece))
+        for piece in pieces:  # characters that are no text are escaped, as in files
+            sys.stdout.buffer.write(piece.encode("utf-8", errors="backslashreplace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise  # the reader has seen enough: no error
@@ -168,82 +169,58 @@ def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:
     return _table(predictions, "," if name == "csv" else "\t")
 
 
-def _bytes(piece: str) -> bytes:
-    # A title of bytes that were no text must not cost the whole file.
-    return piece.encode("utf-8", errors="backslashreplace")
-
-
 def _table(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
-    """The header and one line per row, line breaks included.
-
-    Args:
-        predictions: In order.
-        delimiter: Comma or tab; cells are quoted where needed.
-    """
-    yield _line(COLUMNS, delimiter)
-    for prediction in predictions:
-        for row in rows(prediction):
-            yield _line(row, delimiter)
+    """The header and one line per row, line breaks included; cells are quoted where needed."""
+    lines = (row.values() for prediction in predictions for row in rows(prediction))
+    for cells in chain([COLUMNS], lines):
+        text = io.StringIO()
+        line = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        line.writerow(map(printable, cells))
+        yield text.getvalue()
 
 
-def rows(prediction: Prediction) -> Iterator[list[str]]:
-    """Cells of the rows of one spectrum, in the order of `COLUMNS`."""
-    end = _end(prediction)
-    if not prediction.candidates:
-        start = _start(prediction, prediction.adduct, prediction.formula)
-        yield [*start, *[""] * 9, prediction.status, _inert(prediction.message), *end]
+def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
+    """Cells of the rows of one spectrum, by the names of `COLUMNS` and in their order."""
+    precursor, time = prediction.precursor_mz, prediction.rt_seconds
+    found = bool(prediction.candidates)
+    shared = dict.fromkeys(COLUMNS, "") | {
+        "spectrum_id": _inert(prediction.spectrum_id),
+        "file": _inert(prediction.source.file),
+        "index": str(prediction.source.index),
+        "feature_id": _inert(prediction.feature_id),
+        "scans": _inert(prediction.scans),
+        "precursor_mz": "" if precursor is None else repr(float(precursor)),
+        "adduct": _inert(prediction.adduct),
+        "formula": _inert(prediction.formula),
+        "status": prediction.status,
+        "message": _inert(prediction.message),
+        "confidence_top10": f"{prediction.confidence_top10:.4g}" if found else "",
+        "indices": " ".join(map(str, prediction.indices)),
+        "name": _inert(prediction.name),
+        "rt_seconds": "" if time is None else f"{time:.6g}",
+        "collision_energy": _inert(prediction.collision_energy),
+        "warnings": _inert(prediction.warnings),
+    }
+    if not found:
+        yield shared
     for candidate in prediction.candidates:
         message = prediction.message
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
-        start = _start(prediction, candidate.adduct, candidate.formula)
-        yield [*start, *_result(candidate), prediction.status, _inert(message), *end]
-
-
-def _start(prediction: Prediction, adduct: str, formula: str) -> list[str]:
-    precursor = prediction.precursor_mz
-    return [
-        _inert(prediction.spectrum_id),
-        _inert(prediction.source.file),
-        str(prediction.source.index),
-        _inert(prediction.feature_id),
-        _inert(prediction.scans),
-        "" if precursor is None else repr(float(precursor)),
-        _inert(adduct),
-        _inert(formula),
-    ]
-
-
-def _end(prediction: Prediction) -> list[str]:
-    time = prediction.rt_seconds
-    return [
-        f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
-        " ".join(map(str, prediction.indices)),
-        _inert(prediction.name),
-        "" if time is None else f"{time:.6g}",
-        _inert(prediction.collision_energy),
-        _inert(prediction.warnings),
-    ]
-
-
-def _result(candidate: Candidate) -> list[str]:
-    return [
-        str(candidate.rank),
-        candidate.smiles,
-        candidate.inchi,
-        candidate.inchikey,
-        candidate.inchikey14,
-        f"{candidate.score:.6g}",
-        f"{candidate.confidence:.4g}",
-        str(candidate.samples),
-        f"{candidate.log_likelihood:.6g}",
-    ]
-
-
-def _line(cells: Iterable[str], delimiter: str) -> str:
-    text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(map(printable, cells))
-    return text.getvalue()
+        yield shared | {
+            "adduct": _inert(candidate.adduct),
+            "formula": _inert(candidate.formula),
+            "rank": str(candidate.rank),
+            "smiles": candidate.smiles,
+            "inchi": candidate.inchi,
+            "inchikey": candidate.inchikey,
+            "inchikey14": candidate.inchikey14,
+            "score": f"{candidate.score:.6g}",
+            "confidence": f"{candidate.confidence:.4g}",
+            "samples": str(candidate.samples),
+            "log_likelihood": f"{candidate.log_likelihood:.6g}",
+            "message": _inert(message),
+        }
 
 
 def _inert(cell: str) -> str:
@@ -289,7 +266,7 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         "warnings": prediction.warnings,
         "group": [asdict(source) for source in prediction.group],
         "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
-        "candidates": [_candidate(candidate) for candidate in prediction.candidates],
+        "candidates": [{**asdict(c), "inchikey14": c.inchikey14} for c in prediction.candidates],
     }
 
 
@@ -308,33 +285,25 @@ def _hypothesis(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _candidate(candidate: Candidate) -> dict[str, Any]:
-    values = asdict(candidate)
-    values["inchikey14"] = candidate.inchikey14
-    return values
-
-
 def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:
     """SDF: a record with 2D coordinates for every candidate; others have none."""
     for prediction in predictions:
-        cells = rows(prediction)
-        for candidate, row in zip(prediction.candidates, cells, strict=prediction.status == "ok"):
-            yield _record(prediction, candidate, row)
+        for candidate, row in zip(prediction.candidates, rows(prediction), strict=False):
+            yield _record(prediction.spectrum_id, candidate, row)
 
 
-def _record(prediction: Prediction, candidate: Candidate, row: list[str]) -> str:
+def _record(spectrum_id: str, candidate: Candidate, row: Mapping[str, str]) -> str:
     from rdkit import Chem  # its drawing code loads only here
     from rdkit.Chem import rdDepictor
 
     mol = Chem.MolFromSmiles(candidate.smiles)
     rdDepictor.Compute2DCoords(mol)
-    mol.SetProp("_Name", _one_line(f"{prediction.spectrum_id}_{candidate.rank}"))
-    tags = {
-        name.upper(): value
-        for name, value in zip(COLUMNS, row, strict=True)
-        if name not in _LEFT_OUT
-    }
-    data = "".join(f">  <{tag}>\n{_one_line(value)}\n\n" for tag, value in tags.items() if value)
+    mol.SetProp("_Name", _one_line(f"{spectrum_id}_{candidate.rank}"))
+    data = "".join(
+        f">  <{name.upper()}>\n{_one_line(value)}\n\n"
+        for name, value in row.items()
+        if value and name not in _LEFT_OUT
+    )
     return f"{Chem.MolToMolBlock(mol)}{data}$$$$\n"
 
 

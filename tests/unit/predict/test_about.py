@@ -31,8 +31,3 @@ def test_versions_name_what_results_depend_on():
     assert found["duallgd"] == __version__
     assert found["torch"] == torch.__version__
     assert "absent" not in found.values()
-
-
-def test_what_is_supported_is_named():
-    assert about.elements()[0] == "C"
-    assert "[M+CH3COO]-" in about.adducts()
