@@ -1,8 +1,10 @@
 """Files: their digests, writing them whole or not at all, and opening compressed ones."""
 
+import bz2
 import errno
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import stat
@@ -10,15 +12,36 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TextIO, cast
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip
 
-# What reading a damaged archive raises, from opening it to its last line.
-DAMAGED: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
-_OPENERS: Final[dict[str, Callable[..., object]]] = {".gz": gzip.open, ".xz": lzma.open}
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# What reading a damaged archive raises, from its first byte to its last.
+DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error)
+PACKED_ENDINGS: Final = frozenset({".gz", ".xz", ".bz2"})
+_WRITERS: Final[dict[str, Callable[..., object]]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
+_MOST_DICTIONARY_BYTES: Final = 1 << 27  # xz -9 takes half of it
+_GZIP: Final = zlib.MAX_WBITS + 16
+# By the first bytes of a file.
+_UNPACKERS: Final[dict[bytes, Callable[[], Any]]] = {
+    b"\x1f\x8b": partial(zlib.decompressobj, _GZIP),
+    b"\xfd7zXZ": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _MOST_DICTIONARY_BYTES),
+    b"BZh": bz2.BZ2Decompressor,
+}
+# Spectra take a tenth of their size when packed; only what is no spectra takes much less.
+_LARGEST_RATIO: Final = 200
+_SURELY_FINE_BYTES: Final = 1 << 28
 _BLOCK_BYTES: Final = 1 << 20
+_PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
 
 
@@ -94,21 +117,118 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
+def unpacked(raw: BinaryIO) -> BinaryIO:
+    """The content of a stream of gzip, xz or bzip2, told by its first bytes; others as they are.
+
+    Args:
+        raw: Seekable, at its start.
+    """
+    start = raw.read(8)
+    raw.seek(0)
+    make = next((make for sign, make in _UNPACKERS.items() if start.startswith(sign)), None)
+    return raw if make is None else cast("BinaryIO", io.BufferedReader(_Unpacked(raw, make)))
+
+
+class _Unpacked(io.RawIOBase):
+    """What an archive of one file holds, up to where it grows beyond all measure."""
+
+    def __init__(self, packed: BinaryIO, make: Callable[[], Any]) -> None:
+        self._packed, self._make = packed, make
+        self.seek(0)
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes, to the start."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to the start.
+
+        Raises:
+            UnsupportedOperation: Another byte is asked for.
+        """
+        if offset or whence:
+            raise io.UnsupportedOperation("an archive is read from its start")
+        self._packed.seek(0)
+        self._unpacker, self._left, self._size = self._make(), b"", 0
+        return 0
+
+    def tell(self) -> int:
+        """Byte of the content."""
+        return self._size
+
+    def close(self) -> None:
+        """Release the file below."""
+        self._packed.close()
+        super().close()
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill a buffer as far as may be.
+
+        Raises:
+            EOFError: The archive is cut off.
+            OSError: What was read is too many times larger than its file.
+        """
+        view = memoryview(buffer).cast("B")
+        content = b""
+        while not content:
+            if self._unpacker.eof and not self._next_part():
+                return 0
+            content = self._unpacker.decompress(self._left, len(view))
+            self._left = self._unpacker.unused_data or getattr(
+                self._unpacker, "unconsumed_tail", b""
+            )
+            if not (content or self._left or self._unpacker.eof) and not self._read():
+                raise EOFError
+        view[: len(content)] = content
+        self._size += len(content)
+        if self._size > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
+            raise OSError(f"they unpack to more than {_LARGEST_RATIO} times their size")
+        return len(content)
+
+    def _next_part(self) -> bool:
+        """Whether another archive follows the one that ended; zeros between them are nothing."""
+        self._left = self._left.lstrip(b"\0")
+        while not self._left and self._read():
+            self._left = self._left.lstrip(b"\0")
+        if self._left:
+            self._unpacker = self._make()
+        return bool(self._left)
+
+    def _read(self) -> bool:
+        self._left = self._packed.read(_PACKED_BLOCK_BYTES)
+        return bool(self._left)
+
+
+def describe_damage(error: BaseException) -> str:
+    """Why a file ended early, in words."""
+    if isinstance(error, EOFError):
+        return "the compressed data are cut off"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"the compressed data are corrupt ({error})"
+
+
 def open_text(path: Path, mode: Literal["r", "w"] = "r", errors: str = "strict") -> TextIO:
-    """Open a text file in UTF-8; it is gzip or xz if its name ends in .gz or .xz.
+    """Open a text file in UTF-8, packed by gzip, xz or bzip2 or not.
 
     Line ends are left alone. A byte order mark, which spreadsheets write, is skipped.
 
     Args:
-        path: To open.
+        path: To open. Written files are packed if their names end in .gz, .xz or .bz2.
         mode: ``r`` to read, ``w`` to write.
         errors: What to do about bytes that are no text, as for `open`.
 
     Raises:
         MissingInputError: There is no such file to read.
     """
-    if mode == "r" and not path.is_file():
+    if mode == "w":
+        opener = _WRITERS.get(path.suffix, open)
+        return cast("TextIO", opener(path, "wt", encoding="utf-8", errors=errors, newline=""))
+    if not path.is_file():
         raise MissingInputError(f"{path} does not exist; check the path")
-    encoding = "utf-8-sig" if mode == "r" else "utf-8"
-    opener = _OPENERS.get(path.suffix, open)
-    return cast("TextIO", opener(path, f"{mode}t", encoding=encoding, errors=errors, newline=""))
+    content = unpacked(path.open("rb"))
+    return io.TextIOWrapper(content, encoding="utf-8-sig", errors=errors, newline="")

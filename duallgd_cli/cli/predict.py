@@ -32,8 +32,8 @@ def predict(
     spectra: Annotated[
         list[str],
         typer.Argument(
-            help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz; "
-            "- reads standard input.",
+            help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz, .xz or "
+            ".bz2; - reads standard input.",
             show_default=False,
         ),
     ],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.files import PACKED_ENDINGS
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.output import RunSummary
@@ -69,7 +70,8 @@ def default_output(inputs: list[str], format_name: str | None) -> str:
     """
     if STANDARD_STREAM in inputs:
         return STANDARD_STREAM
-    stem = Path(inputs[0].removesuffix(".gz")).stem
+    name = Path(inputs[0])
+    stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
     return f"{stem}.structures.{format_name or 'csv'}"
 
 

@@ -70,9 +70,11 @@ def verify(
     """Check that a weights file is whole and that everything in it fits; print its SHA-256.
 
     The file's own digest is compared where it has one. Weights of which only one part was trained
-    pass, although 'duallgd predict' refuses them.
+    pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.checkpoint.lineage import require_trained
+    from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
     from duallgd_cli.predict.generate import parts_of
     from duallgd_cli.reference import weights_file as reference
@@ -85,6 +87,10 @@ def verify(
         own = weights_format.load(weights)
         parts_of(own, weights)
         parts, count = ("encoder", "denoiser"), len(own.tensors)
+        try:
+            require_trained(own.record, weights)
+        except WeightsError as untrained:
+            typer.echo(f"warning: {untrained}", err=True)
     typer.echo(f"{sha256(weights)}  {weights}  {_described(parts, count)}")
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import UnreadableError, UsageError, clip, quote
-from duallgd_cli.files import require_input
+from duallgd_cli.files import DAMAGED, describe_damage, open_text, require_input
 from duallgd_cli.spectra.reading.fields import finite, is_missing
 
 # Names of columns in lower case without anything but letters and digits, the likelier first.
@@ -119,7 +119,7 @@ def _records(path: str) -> Iterator[list[str]]:
     """Cells of every line; tabs, semicolons or commas, whichever the header has most of."""
     require_input(path)
     try:
-        with Path(path).open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        with open_text(Path(path), errors="replace") as stream:
             lines = iter(partial(stream.readline, _LONGEST_LINE), "")
             header = next((line for line in lines if line.strip()), "")
             if "\0" in header:
@@ -127,10 +127,10 @@ def _records(path: str) -> Iterator[list[str]]:
             delimiter = max("\t;,", key=header.count)
             reader = csv.reader(chain([header], lines), delimiter=delimiter)
             yield from (row for row in reader if any(cell.strip() for cell in row))
-    except OSError as error:
-        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
     except csv.Error as error:
         raise UnreadableError(f"{path} is no table: {error}") from None
+    except DAMAGED as error:
+        raise UnreadableError(f"{path} cannot be read: {describe_damage(error)}") from None
 
 
 def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> _Score | None:

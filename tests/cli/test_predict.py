@@ -14,6 +14,7 @@ from rich.console import Console
 
 from duallgd_cli.cli import display
 from duallgd_cli.cli.app import app
+from duallgd_cli.cli.running import default_output
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import ASPIRIN, block, mgf
 
@@ -71,6 +72,11 @@ def test_the_output_is_named_after_the_first_input_in_the_working_folder(
     lines = (tmp_path / "spectra.structures.jsonl").read_text().splitlines()
     assert len(lines) == 11
     assert all(json.loads(line)["status"] for line in lines)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
+def test_the_output_is_named_without_the_endings_of_the_input(ending):
+    assert default_output([f"data/plant.1.mgf{ending}"], None) == "plant.1.structures.csv"
 
 
 def test_quiet_says_nothing(duallgd, spectra):

@@ -1,15 +1,19 @@
 """`duallgd weights` on a checkpoint of the authors' structure."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import MissingInputError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.reference.mist import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
 from duallgd_cli.reference.tensor_names import ENCODER, theirs_of
+from tests.fuzz.weights import sound_weights
 from tests.made_prepared import structures_folder
 
 
@@ -56,6 +60,19 @@ def test_a_damaged_weights_file_does_not_pass(encoder_file, tmp_path):
     target.write_bytes(target.read_bytes()[:-10])
 
     assert isinstance(run("verify", target).exception, WeightsError)
+
+
+def test_weights_of_which_a_part_was_never_trained_are_whole_and_said_to_be_of_no_use(tmp_path):
+    path = sound_weights(tmp_path / "w.safetensors")
+    record = {"training": {"stage": "decoder"}, "init": {}}
+    save(path, replace(load(path), record=record))
+
+    verified = run("verify", path)
+
+    assert verified.exit_code == 0
+    assert "the encoder of weights" in verified.stderr
+    assert "was never trained" in verified.stderr
+    assert "duallgd train --stage encoder" in verified.stderr
 
 
 def test_the_molecules_of_fold_train_are_listed_as_hashes(tmp_path):

@@ -1,7 +1,9 @@
 """Files are written whole or not at all, whatever happens on the way."""
 
+import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import time
@@ -9,7 +11,16 @@ import time
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.files import DAMAGED, open_text, replaced, sha256, write_atomically
+from duallgd_cli.files import (
+    DAMAGED,
+    open_text,
+    replaced,
+    sha256,
+    unpacked,
+    write_atomically,
+)
+
+PACKERS = (gzip.compress, lzma.compress, bz2.compress)
 
 
 def test_a_digest_is_that_of_the_content(tmp_path):
@@ -71,7 +82,7 @@ def test_text_that_utf_8_cannot_hold_is_escaped(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"caf\\udce9"
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
 def test_text_is_read_as_it_was_written(tmp_path, ending):
     path = tmp_path / f"a.txt{ending}"
 
@@ -82,10 +93,10 @@ def test_text_is_read_as_it_was_written(tmp_path, ending):
         assert stream.read() == "é\r\n"
 
 
-@pytest.mark.parametrize(("ending", "packed"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_a_damaged_archive_raises_what_is_listed(tmp_path, ending, packed):
-    path = tmp_path / f"a{ending}"
-    path.write_bytes(packed(b"text" * 999)[:-9])
+@pytest.mark.parametrize("pack", PACKERS)
+def test_a_damaged_archive_raises_what_is_listed(tmp_path, pack):
+    path = tmp_path / "a"
+    path.write_bytes(pack(b"text" * 999)[:-9])
 
     with pytest.raises(DAMAGED), open_text(path) as stream:
         stream.read()
@@ -94,3 +105,33 @@ def test_a_damaged_archive_raises_what_is_listed(tmp_path, ending, packed):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(MissingInputError, match=r"none\.txt does not exist"):
         open_text(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+@pytest.mark.parametrize("between", [b"", b"\0" * 99_999])
+def test_archives_in_a_row_are_one_text(tmp_path, pack, between):
+    path = tmp_path / "a"
+    path.write_bytes(pack(b"one\n" * 9999) + between + pack(b"") + pack(b"two") + between)
+
+    with open_text(path) as stream:
+        assert stream.read() == "one\n" * 9999 + "two"
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+def test_an_archive_is_read_again_from_its_start(pack):
+    content = unpacked(io.BytesIO(pack(bytes(range(256)) * 999)))
+
+    first = content.read()
+    assert content.read() == b""
+    content.seek(0)
+
+    assert content.read() == first == bytes(range(256)) * 999
+    with pytest.raises(io.UnsupportedOperation):
+        content.seek(1 << 20)
+
+
+def test_an_archive_that_asks_for_gigabytes_is_damaged():
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 28}]
+
+    with pytest.raises(DAMAGED):
+        unpacked(io.BytesIO(lzma.compress(b"a", filters=filters))).read()

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from duallgd_cli.errors import Failure, UnreadableError
+from duallgd_cli.files import describe_damage
 from duallgd_cli.spectra.reading import mgf, msp, sirius, table
-from duallgd_cli.spectra.reading.opening import FORMATS, Opened, describe_damage, open_input
+from duallgd_cli.spectra.reading.opening import FORMATS, Opened, open_input
 from duallgd_cli.spectra.reading.record import Record, Unreadable, build, name_of
 from duallgd_cli.spectra.types import Source, Spectrum
 
@@ -20,8 +21,9 @@ def read(
     """Spectra of a file or of standard input (``-``), in the file's order.
 
     The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms`` or a table in the
-    MassSpecGym layout, plain or gzip-compressed. Every record gives exactly one item, MS1 blocks
-    (``ms_level`` 1) included; a file that breaks off ends with one `Unreadable` that says where.
+    MassSpecGym layout, plain or packed by gzip, xz or bzip2. Every record gives exactly one item,
+    MS1 blocks (``ms_level`` 1) included; a file that breaks off ends with one `Unreadable` that
+    says where.
 
     Args:
         path: File, or ``-``.

@@ -6,7 +6,6 @@ that an accent in a title never costs a spectrum.
 
 import codecs
 import contextlib
-import gzip
 import io
 import os
 import re
@@ -14,30 +13,26 @@ import shutil
 import stat
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.files import require_input
+from duallgd_cli.files import (
+    DAMAGED,
+    PACKED_ENDINGS,
+    describe_damage,
+    require_input,
+    unpacked,
+)
 from duallgd_cli.spectra.reading.record import LONGEST_LINE
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms or a MassSpecGym TSV"
-DAMAGE: Final = (EOFError, zlib.error, OSError)  # what a torn or corrupt gzip stream raises
 _HEAD_BYTES: Final = 1 << 16
 _SPOOL_BYTES: Final = 1 << 26
-# Spectra take a tenth of their size when packed; only what is no spectra takes much less.
-_LARGEST_RATIO: Final = 200
-_SURELY_FINE_BYTES: Final = 1 << 28
-
-_COMPRESSED: Final = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip"}
-_COMPRESSED[b"\x28\xb5\x2f\xfd"] = "zstd"
+_ARCHIVES: Final = {b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd"}
 # Tried in this order on the first 64 KiB; the first that is found names the format.
 _SIGNS: Final = (
     ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
@@ -91,7 +86,7 @@ class Opened:
                 yield line.rstrip("\r\n")
                 while len(line) > LONGEST_LINE and not line.endswith("\n"):
                     line = read_line()
-        except DAMAGE as error:
+        except DAMAGED as error:
             self.damage = describe_damage(error)
         finally:
             if not self.stream.closed:
@@ -101,13 +96,6 @@ class Opened:
         """Release the file."""
         self.stream.close()
         self.raw.close()
-
-
-def describe_damage(error: BaseException) -> str:
-    """Why a stream ended early, in words."""
-    if isinstance(error, EOFError):
-        return "the compressed data are cut off"
-    return f"the compressed data are corrupt ({error})"
 
 
 def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
@@ -162,50 +150,10 @@ def spool(pipe: BinaryIO) -> BinaryIO:
 def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
     start = raw.read(8)
     raw.seek(0)
-    for magic, kind in _COMPRESSED.items():
+    for magic, kind in _ARCHIVES.items():
         if start.startswith(magic):
             raise UnreadableError(f"{name} is {kind}-compressed; unpack it, or use gzip")
-    if not start.startswith(b"\x1f\x8b"):
-        return raw
-    return cast("BinaryIO", io.BufferedReader(_Unpacked(raw)))
-
-
-class _Unpacked(io.RawIOBase):
-    """What a gzip file holds, up to where it grows beyond all measure."""
-
-    def __init__(self, packed: BinaryIO) -> None:
-        self._packed = packed
-        self._stream = gzip.GzipFile(fileobj=packed, mode="rb")
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes, to the start."""
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a byte of the content."""
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Byte of the content."""
-        return self._stream.tell()
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill a buffer as far as may be.
-
-        Raises:
-            OSError: What was read is too many times larger than its file.
-        """
-        view = memoryview(buffer).cast("B")
-        content = self._stream.read1(len(view))
-        view[: len(content)] = content
-        size = self._stream.tell()
-        if size > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
-            raise OSError(f"they unpack to more than {_LARGEST_RATIO} times their size")
-        return len(content)
+    return unpacked(raw)
 
 
 def _head(stream: BinaryIO) -> tuple[bytes, str]:
@@ -214,11 +162,11 @@ def _head(stream: BinaryIO) -> tuple[bytes, str]:
     The stream stands at its start again.
     """
     head, damage = bytearray(), ""
-    read1 = getattr(stream, "read1", stream.read)  # a torn gzip still gives what came before
+    read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
     try:
         while len(head) < _HEAD_BYTES and (chunk := read1(_HEAD_BYTES)):
             head += chunk
-    except DAMAGE as error:
+    except DAMAGED as error:
         damage = describe_damage(error)  # reported again when the records are read
     stream.seek(0)
     return bytes(head), damage
@@ -240,8 +188,9 @@ def _format(text: str, path: str, damage: str) -> str:
     for kind, sign in _SIGNS:
         if sign.search(text):
             return kind
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes if suffix.lower() != ".gz"]
-    kind = _SUFFIXES.get(suffixes[-1] if suffixes else "", "")
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    plain = [suffix for suffix in suffixes if suffix not in PACKED_ENDINGS]
+    kind = _SUFFIXES.get(plain[-1] if plain else "", "")
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
     if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
         return kind

@@ -1,5 +1,8 @@
 """Formula sources and the checks that a hypothesis passes."""
 
+import bz2
+import gzip
+import lzma
 import math
 
 import numpy as np
@@ -323,6 +326,19 @@ def test_the_column_whose_values_match_names_the_spectra(tmp_path, text, named):
     failure = source.propose(feature_of(feature_id="404"))
     assert failure.status == "no_formula"
     assert "(columns tried: " in failure.message
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_table_may_be_packed(tmp_path, pack):
+    path = tmp_path / "table.csv"
+    path.write_bytes(pack(b"id,formula\na:0,C9H8O4\n"))
+
+    (found,) = TableFormulas(str(path)).propose(feature_of())
+
+    assert str(found.formula) == "C9H8O4"
+    path.write_bytes(pack(b"id,formula\na:0,C9H8O4\n")[:-3])
+    with pytest.raises(UnreadableError, match="cut off"):
+        TableFormulas(str(path))
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):

@@ -1,7 +1,9 @@
 """A file that would fill the memory costs a record or its own end, and says so."""
 
 import base64
+import bz2
 import gzip
+import lzma
 import subprocess
 import sys
 import zlib
@@ -62,6 +64,8 @@ BOMBS = {
     "fields.mgf": lambda: HEAD + b"".join(b"K%d=v\n" % n for n in range(400_000)) + TAIL,
     "peaks.mgf": lambda: HEAD + b"100.5 1\n" * 1_000_001 + TAIL,
     "packed.mgf.gz": lambda: gzip.compress(HEAD) + gzip.compress(b"1" * BLOCK) * 32,
+    "packed.mgf.xz": lambda: lzma.compress(HEAD) + lzma.compress(b"1" * BLOCK) * 32,
+    "packed.mgf.bz2": lambda: bz2.compress(HEAD) + bz2.compress(b"1" * BLOCK) * 32,
     "peaks.msp": lambda: b"Name: bomb\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n",
     "blocks.ms": lambda: b">compound bomb\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n",
     "row.tsv": lambda: b"identifier\tmzs\tintensities\nbomb\t" + b"1," * BLOCK + b"\t1\ns\t9\t9\n",
@@ -71,8 +75,10 @@ BOMBS = {
     "many.mzML": lambda: mzml(b">" + b'<cvParam name="a"/>' * 900_000 + b"</spectrum>"),
     "deep.mzML": lambda: mzml(b">" + b"<a>" * 50_000 + b"</a>" * 50_000 + b"</spectrum>"),
 }
-SAID = {
-    "packed.mgf.gz": "unpack to more than 200 times their size",
+SAID = dict.fromkeys(
+    ("packed.mgf.gz", "packed.mgf.xz", "packed.mgf.bz2"),
+    "unpack to more than 200 times their size",
+) | {
     "zeros.mzML": "an array of more than 32 MiB",
     "text.mzML": "an array of more than 32 MiB",
     "attribute.mzML": "its XML is broken",

@@ -1,16 +1,22 @@
 """Inputs as files: missing, empty, binary, compressed, torn, unknown, from standard input."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import sys
 import threading
 import zipfile
+from functools import partial
 
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.files import open_text
 from duallgd_cli.spectra.reading import Unreadable, read
+
+PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
 
 RECORD = "BEGIN IONS\nTITLE={0}\nPEPMASS=181.0495\n121.0284 {0}\n163.0390 250.5\nEND IONS\n"
 
@@ -41,8 +47,9 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path, content):
         (gzip.compress(bytes(range(256))), "is a binary file"),
         (b"dear diary, today nothing happened\n", "is not recognised"),
         (b"<html><body>login</body></html>", "is not recognised"),
-        (b"BZh91AY", "bzip2-compressed"),
-        (b"\xfd7zXZ\0", "xz-compressed"),
+        (b"BZh91AY", "nothing readable: the compressed data are cut off"),
+        (b"\xfd7zXZ\0", "nothing readable: the compressed data are cut off"),
+        (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path, content, message):
@@ -88,9 +95,10 @@ def test_a_long_text_without_a_record_is_unreadable(tmp_path):
         list(read(str(path)))
 
 
-def test_gzip_is_unpacked_whatever_the_name(tmp_path):
+@pytest.mark.parametrize("pack", PACKERS)
+def test_an_archive_of_one_file_is_unpacked_whatever_its_name(tmp_path, pack):
     path = tmp_path / "a.mgf"
-    path.write_bytes(gzip.compress(mgf_of(3)))
+    path.write_bytes(pack(mgf_of(3)))
 
     spectra = list(read(str(path)))
 
@@ -98,10 +106,24 @@ def test_gzip_is_unpacked_whatever_the_name(tmp_path):
     assert spectra[0].source.file == str(path)
 
 
+@pytest.mark.parametrize("ending", ["gz", "xz", "bz2"])
+def test_the_ending_below_that_of_the_archive_names_a_format_of_which_no_sign_comes(
+    tmp_path, ending
+):
+    path = tmp_path / f"a.mgf.{ending}"
+    with open_text(path, "w") as stream:
+        stream.write("# preamble\n" * 7000 + mgf_of(1).decode())
+
+    assert len(list(read(str(path)))) == 1
+
+
+@pytest.mark.parametrize("pack", PACKERS)
 @pytest.mark.parametrize("n_missing", [4, 9, 500, 5000])
-def test_a_truncated_gzip_gives_what_was_readable_and_says_where_it_ends(tmp_path, n_missing):
-    path = tmp_path / "a.mgf.gz"
-    path.write_bytes(gzip.compress(mgf_of(3000))[:-n_missing])
+def test_a_truncated_archive_gives_what_was_readable_and_says_where_it_ends(
+    tmp_path, pack, n_missing
+):
+    path = tmp_path / "a.mgf"
+    path.write_bytes(pack(mgf_of(6_000))[:-n_missing])
 
     *spectra, last = list(read(str(path)))
 
@@ -110,14 +132,15 @@ def test_a_truncated_gzip_gives_what_was_readable_and_says_where_it_ends(tmp_pat
         last.failure.message
     )
     assert last.source.index == len(spectra)
-    assert 1000 < len(spectra) <= 3000
+    assert 1_000 < len(spectra) <= 6_000
     assert all(s.mz.size == 2 for s in spectra[:-1])
 
 
-def test_a_corrupt_gzip_ends_with_a_row(tmp_path):
-    packed = bytearray(gzip.compress(mgf_of(3000)))
-    packed[len(packed) // 2] ^= 0xFF
-    path = tmp_path / "a.mgf.gz"
+@pytest.mark.parametrize("pack", PACKERS)
+def test_a_corrupt_archive_ends_with_a_row(tmp_path, pack):
+    packed = bytearray(pack(mgf_of(6_000)))
+    packed[-len(packed) // 4] ^= 0xFF
+    path = tmp_path / "a.mgf"
     path.write_bytes(bytes(packed))
 
     *_, last = list(read(str(path)))
