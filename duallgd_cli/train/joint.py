@@ -23,7 +23,7 @@ from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.train.decoder import (
     DecoderStage,
     GraphBatch,

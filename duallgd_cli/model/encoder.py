@@ -4,7 +4,9 @@ Padding is masked with -inf, so a spectrum's result does not depend on its batch
 spectra, K peak rows, F fingerprint bits.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -14,7 +16,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
-from duallgd_cli.model.encoders.peaks import PeakBatch
 from duallgd_cli.model.settings import EncoderSettings
 
 _N_ADDUCTS: Final = 16
@@ -25,6 +26,63 @@ N_COUNT_FEATURES: Final = len(_STEPS) + 1
 _ENERGY_SCALE_EV: Final = 50.0
 # Spectra computed together on a CPU: fewer carry less padding, more fill its caches.
 _AT_ONCE: Final = 16
+# Attributes of a batch that have a row for each peak.
+_BY_ROW: Final = (
+    *("subformula", "intensity", "ppm", "mz"),
+    *("share", "carrier", "energy_ev", "mask"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PeakBatch:
+    """Peaks, padded; see `spectra.types.AnnotatedSpectrum`. B spectra, K rows.
+
+    Attributes:
+        subformula: Counts of the fragment ions, float (B, K, N_ELEMENTS).
+        intensity: Relative to the base peak, float (B, K).
+        ppm: Signed mass error, float (B, K).
+        mz: Measured, float (B, K).
+        share: 1 / alternatives of the peak, float (B, K).
+        carrier: 0 none, 1 sodium, 2 potassium, int64 (B, K).
+        energy_ev: Collision energy, NaN if missing, float (B, K).
+        mask: Real rows, which come first, bool (B, K).
+        parent: Counts of the whole ion, float (B, N_ELEMENTS).
+        adduct: Index of the adduct, int64 (B,).
+        instrument: 0 unknown, 1 orbitrap, 2 qtof, int64 (B,).
+    """
+
+    subformula: Tensor
+    intensity: Tensor
+    ppm: Tensor
+    mz: Tensor
+    share: Tensor
+    carrier: Tensor
+    energy_ev: Tensor
+    mask: Tensor
+    parent: Tensor
+    adduct: Tensor
+    instrument: Tensor
+
+    def to(self, device: torch.device) -> "PeakBatch":
+        """The same on another device."""
+        moved = {name: getattr(self, name).to(device) for name in self.__dataclass_fields__}
+        return replace(self, **moved)
+
+    def by_length(self, n_spectra: int) -> Iterator[tuple[Tensor, "PeakBatch"]]:
+        """Batches of spectra of like numbers of rows, with hardly any padding left.
+
+        Args:
+            n_spectra: Of a batch, at most.
+
+        Yields:
+            Places of its spectra in this one, int64, and the batch.
+        """
+        lengths = self.mask.sum(1)
+        for places in lengths.argsort().split(n_spectra):
+            n_rows = int(lengths[places[-1]])
+            own = {name: getattr(self, name)[places] for name in self.__dataclass_fields__}
+            cut = {name: own[name][:, :n_rows] for name in _BY_ROW}
+            yield places, replace(self, **(own | cut))
 
 
 class FormulaTransformer(nn.Module):
@@ -59,7 +117,7 @@ class FormulaTransformer(nn.Module):
             summary = self._summary_by_length(peaks)
         else:
             summary = self._summary(peaks)
-        return self.fingerprint(self.dropout(relu(self.hidden(summary))))  # type: ignore[no-any-return]
+        return self.fingerprint(self.dropout(relu(self.hidden(summary))))
 
     def _summary_by_length(self, peaks: PeakBatch) -> Tensor:
         """The same as `_summary` without computing padding, most of a batch of real spectra."""
@@ -113,7 +171,7 @@ class _Layer(nn.Module):
             )
         tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         hidden = relu(self.up(self.feed_norm(tokens)))
-        return tokens + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
+        return tokens + self.dropout(self.down(hidden))
 
     def _kernel(self, tokens: Tensor) -> AbstractContextManager[None]:
         # On a CPU the fused kernel's backward pass alone took two fifths of a training step.

@@ -9,7 +9,7 @@ import torch
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.peaks import PeakRows, peak_batch
-from duallgd_cli.model.encoders.formula_transformer import FormulaTransformer
+from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.spectra.types import INSTRUMENTS
 
