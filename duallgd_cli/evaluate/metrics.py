@@ -7,21 +7,21 @@ or repeats an earlier one keeps its rank, and a spectrum with none scores 0, 0 a
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.evaluate import mces as mces_distance
+from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.bootstrap import Estimate, independent, per_molecule, per_spectrum
-from duallgd_cli.evaluate.mces import CAP, LIMIT_S, THRESHOLD, Interval, Pair, Search
+from duallgd_cli.evaluate.mces import Interval, Pair, Search
 from duallgd_cli.evaluate.molecules import Molecule, canonical_tautomer, molecule
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.runtime import available_cores
 
-TOP_K: Final = (1, 10)
 # The reference bounds the search by 100 too, and by twice the number of bonds of the truth.
 _REFERENCE_THRESHOLD: Final = 100.0
 
@@ -42,56 +42,6 @@ class Entry(NamedTuple):
     candidates: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Scorer:
-    """What to compute and with which means.
-
-    Attributes:
-        top_k: Ranks to report, ascending.
-        mces: Compute MCES distances, in both rule sets: the slow part.
-        reference: Add the columns of the reference's rules.
-        mces_limit_s: Time limit of one pair, s.
-        workers: Processes; 1 computes in this one.
-        cache: File of solved pairs, or None.
-    """
-
-    top_k: tuple[int, ...] = TOP_K
-    mces: bool = False
-    reference: bool = False
-    mces_limit_s: float = LIMIT_S
-    workers: int = 1
-    cache: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MCESWork:
-    """Pairs that had to be solved, and those whose time limit ran out.
-
-    A pair out of time counts as the worst that it could score.
-    """
-
-    needed: frozenset[Pair] = frozenset()
-    timeouts: frozenset[Pair] = frozenset()
-
-    def __or__(self, other: "MCESWork") -> "MCESWork":
-        return MCESWork(self.needed | other.needed, self.timeouts | other.timeouts)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """One column over all spectra, with 95 % intervals.
-
-    Attributes:
-        per_spectrum: Mean over spectra; molecules resampled.
-        per_molecule: Mean over molecules of their spectra's mean; molecules resampled.
-        independent: Mean over spectra; spectra resampled, as MassSpecGym does.
-    """
-
-    per_spectrum: Estimate
-    per_molecule: Estimate
-    independent: Estimate
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """Scores of every spectrum.
@@ -100,29 +50,41 @@ class Scores:
         spectrum_id: B names.
         molecule: Cluster of each spectrum, B names.
         columns: By name, such as ``accuracy@1``, float64 (B,).
-        mces_work: Pairs solved for each of the columns ``mces`` and ``reference_mces``.
+        mces_work: For each of the columns ``mces`` and ``reference_mces``, how many ``pairs`` had
+            to be solved, and ``timeouts``: those whose time limit ran out, each counted as the
+            worst that it could score.
     """
 
     spectrum_id: tuple[str, ...]
     molecule: tuple[str, ...]
     columns: Mapping[str, NDArray[np.float64]]
-    mces_work: Mapping[str, MCESWork] = field(default_factory=dict)
+    mces_work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.spectrum_id)
 
-    def summary(self, seed: int = 0) -> dict[str, Summary]:
-        """Means and intervals of every column."""
-        names = list(self.columns)
+    def summary(self, seed: int = 0) -> dict[str, dict[str, Any]]:
+        """Mean of every column with its 95 % interval, in three ways.
+
+        ``per_spectrum`` is the mean over spectra with molecules resampled, ``per_molecule`` the
+        mean over molecules of their spectra's mean, and ``independent`` resamples spectra, as
+        MassSpecGym does.
+        """
+        values = np.column_stack(list(self.columns.values()))
+        ways = {
+            "per_spectrum": per_spectrum(values, self.molecule, seed=seed),
+            "per_molecule": per_molecule(values, self.molecule, seed=seed),
+            "independent": independent(values, seed=seed),
+        }
+        return {
+            name: {way: asdict(estimates[place]) for way, estimates in ways.items()}
+            for place, name in enumerate(self.columns)
+        }
+
+    def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
+        """Means over spectra of some columns; the intervals resample molecules."""
         values = np.column_stack([self.columns[name] for name in names])
-        estimates = zip(
-            names,
-            per_spectrum(values, self.molecule, seed=seed),
-            per_molecule(values, self.molecule, seed=seed),
-            independent(values, seed=seed),
-            strict=True,
-        )
-        return {name: Summary(*rest) for name, *rest in estimates}
+        return dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
 
     def minus(self, other: "Scores", names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
         """Mean differences to the scores of the same spectra by another method.
@@ -132,8 +94,8 @@ class Scores:
             names: Columns to compare.
             seed: Of the bootstrap, which resamples molecules.
         """
-        values = np.column_stack([self.columns[name] - other.columns[name] for name in names])
-        return dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        differences = {name: self.columns[name] - other.columns[name] for name in names}
+        return replace(self, columns=differences).means(names, seed)
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra.
@@ -152,77 +114,73 @@ class Scores:
 
 def score(
     entries: Iterable[Entry | tuple[str, str, str, Sequence[str]]],
-    scorer: Scorer | None = None,
+    settings: EvaluateSettings,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Scores:
     """Score ranked candidates.
 
     Columns: ``accuracy@k`` (first block of the InChIKey), ``tanimoto@k`` (largest), ``mces@k``
-    (smallest; with `Scorer.mces`), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates
-    given), ``candidates``, ``valid``, ``formula_exact`` and ``distinct`` (counts), and
-    ``reference_...`` with `Scorer.reference`.
+    (smallest), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates given),
+    ``candidates``, ``valid``, ``formula_exact`` and ``distinct`` (counts), and ``reference_...``
+    where the settings ask for the authors' rules.
 
     Args:
         entries: Spectra with their truth and candidates.
-        scorer: Settings; top 1 and 10 without MCES by default.
+        settings: Ranks, MCES distances and processes.
         advance: Called with the number of spectra done.
 
     Raises:
         UnreadableError: A truth is no molecule.
         UsageError: MCES was asked for and cannot be computed here.
     """
-    scorer = scorer or Scorer()
-    if scorer.mces:
-        mces_distance.require()
+    if settings.mces:
+        mces.require()
     listed = [Entry(*entry) for entry in entries]
     rows: list[dict[str, float]] = [{} for _ in listed]
-    work: dict[str, MCESWork] = {}
-    for done, (index, result) in enumerate(_run(listed, scorer), start=1):
-        rows[index] = result.row
-        for name, done_here in result.work.items():
-            work[name] = work.get(name, MCESWork()) | done_here
+    searches: dict[str, Search] = {}
+    for done, (index, (row, made)) in enumerate(_run(listed, settings), start=1):
+        rows[index] = row
+        for name, search in made.items():
+            if settings.mces_cache is not None:
+                mces.save_pairs(settings.mces_cache, search.solved)
+            total = searches.setdefault(name, Search())
+            total.needed |= search.needed
+            total.timeouts |= search.timeouts
         advance(done)
-    names = list(rows[0]) if rows else []
     return Scores(
         spectrum_id=tuple(entry.spectrum_id for entry in listed),
         molecule=tuple(entry.molecule for entry in listed),
-        columns={name: np.array([row[name] for row in rows], dtype=np.float64) for name in names},
-        mces_work=work,
+        columns={name: np.array([row[name] for row in rows]) for name in (rows or [{}])[0]},
+        mces_work={
+            name: {"pairs": len(search.needed), "timeouts": len(search.timeouts)}
+            for name, search in searches.items()
+        },
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    row: dict[str, float]
-    solved: dict[Pair, Interval]
-    work: dict[str, MCESWork]
+# Scores of one spectrum, and the searches for MCES distances behind them.
+_Result = tuple[dict[str, float], dict[str, Search]]
 
 
-def _run(entries: list[Entry], scorer: Scorer) -> Iterator[tuple[int, _Result]]:
-    if scorer.workers == 1:
-        for index, entry in enumerate(entries):
-            yield index, _kept(_score_one(entry, scorer), scorer.cache)
+def _run(entries: list[Entry], settings: EvaluateSettings) -> Iterator[tuple[int, _Result]]:
+    workers = settings.workers or available_cores()
+    if workers == 1:
+        yield from ((index, _score_one(entry, settings)) for index, entry in enumerate(entries))
         return
     # Spawned, not forked: the parent may hold threads of torch or a GPU.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(scorer.workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting: dict[Future[_Result], int] = {
-            pool.submit(_score_one, entry, scorer): index for index, entry in enumerate(entries)
+            pool.submit(_score_one, entry, settings): index for index, entry in enumerate(entries)
         }
         try:
             for future in as_completed(waiting):
-                yield waiting[future], _kept(future.result(), scorer.cache)
+                yield waiting[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _kept(result: _Result, cache: Path | None) -> _Result:
-    if cache is not None:
-        mces_distance.save_pairs(cache, result.solved)
-    return result
-
-
-def _score_one(entry: Entry, scorer: Scorer) -> _Result:
+def _score_one(entry: Entry, settings: EvaluateSettings) -> _Result:
     truth = molecule(entry.truth)
     if truth is None:
         raise UnreadableError(
@@ -230,36 +188,36 @@ def _score_one(entry: Entry, scorer: Scorer) -> _Result:
             "correct it or leave the spectrum out"
         )
     candidates = [molecule(smiles) for smiles in entry.candidates]
-    row = _plain(truth, candidates, scorer.top_k) | _counts(truth, candidates)
-    parts: dict[str, tuple[list[float], Search]] = {}
-    if scorer.mces:
-        known = _known(scorer.cache, truth, candidates)
-        parts["mces"] = _minima(truth, candidates, (THRESHOLD, CAP), scorer, known)
-    if scorer.reference:
+    row = _plain(truth, candidates, settings.top_k) | _counts(truth, candidates)
+    searches: dict[str, Search] = {}
+    distances: dict[str, float] = {}
+    if settings.mces:
+        searches["mces"] = search = _search(settings, truth, candidates, {})
+        smiles = [found.smiles if found else None for found in candidates]
+        distances = _ranked("mces", search.minima(truth.smiles, smiles, settings.top_k), settings)
+    if settings.by_reference:
         kept = _reference_order(candidates)
         canonical = canonical_tautomer(truth.smiles) or truth
         tautomers = [canonical_tautomer(found.smiles) or found for found in kept]
-        row |= _reference(truth, kept, canonical, tautomers, scorer.top_k)
-        if scorer.mces:
-            # Reference: the search starts from twice the number of bonds of the truth.
-            limits = (_REFERENCE_THRESHOLD, 2.0 * truth.n_bonds)
-            known |= _known(scorer.cache, canonical, tautomers) | parts["mces"][1].solved
-            parts["reference_mces"] = _minima(canonical, tautomers, limits, scorer, known)
-    return _with_distances(row, parts, scorer.top_k)
+        row |= _reference(truth, kept, canonical, tautomers, settings.top_k)
+        if settings.mces:
+            known = searches["mces"].known | searches["mces"].solved
+            search = _search(settings, canonical, tautomers, known)
+            searches["reference_mces"] = search
+            minima = search.minima(
+                canonical.smiles,
+                [found.smiles for found in tautomers],
+                settings.top_k,
+                threshold=_REFERENCE_THRESHOLD,
+                # Reference: the search starts from twice the number of bonds of the truth.
+                ceiling=2.0 * truth.n_bonds,
+            )
+            distances |= _ranked("reference_mces", minima, settings)
+    return row | distances, searches
 
 
-def _with_distances(
-    row: dict[str, float], parts: Mapping[str, tuple[list[float], Search]], top_k: Sequence[int]
-) -> _Result:
-    solved: dict[Pair, Interval] = {}
-    for name, (distances, search) in parts.items():
-        row |= {f"{name}@{k}": d for k, d in zip(top_k, distances, strict=True)}
-        solved |= search.solved
-    work = {
-        name: MCESWork(frozenset(search.needed), frozenset(search.timeouts))
-        for name, (_, search) in parts.items()
-    }
-    return _Result(row, solved, work)
+def _ranked(name: str, values: Iterable[float], settings: EvaluateSettings) -> dict[str, float]:
+    return {f"{name}@{k}": value for k, value in zip(settings.top_k, values, strict=True)}
 
 
 def _plain(
@@ -308,28 +266,19 @@ def _reference(
     return row | {f"reference_tanimoto@{k}": max(similar[:k], default=0.0) for k in top_k}
 
 
-def _minima(
+def _search(
+    settings: EvaluateSettings,
     truth: Molecule,
     candidates: Sequence[Molecule | None],
-    limits: tuple[float, float],
-    scorer: Scorer,
-    known: dict[Pair, Interval],
-) -> tuple[list[float], Search]:
-    search = Search(scorer.mces_limit_s, known=known)
-    smiles = [found.smiles if found else None for found in candidates]
-    threshold, ceiling = limits
-    minima = search.minima(truth.smiles, smiles, scorer.top_k, threshold=threshold, ceiling=ceiling)
-    return minima, search
-
-
-def _known(
-    cache: Path | None, truth: Molecule, candidates: Sequence[Molecule | None]
-) -> dict[Pair, Interval]:
-    if cache is None:
-        return {}
-    others = {found.smiles for found in candidates if found is not None}
-    pairs = sorted((min(truth.smiles, s), max(truth.smiles, s)) for s in others)
-    return mces_distance.load_pairs(cache, pairs)
+    known: Mapping[Pair, Interval],
+) -> Search:
+    """A search that knows what the file of solved pairs holds about the candidates."""
+    cached: Mapping[Pair, Interval] = {}
+    if settings.mces_cache is not None:
+        others = {found.smiles for found in candidates if found is not None}
+        pairs = sorted((min(truth.smiles, s), max(truth.smiles, s)) for s in others)
+        cached = mces.load_pairs(settings.mces_cache, pairs)
+    return Search(settings.mces_limit, known={**cached, **known})
 
 
 def _same(first: str, second: str) -> float:

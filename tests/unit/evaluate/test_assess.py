@@ -1,7 +1,20 @@
 import pytest
 
-from duallgd_cli.evaluate import score
-from duallgd_cli.evaluate.decomposition import assembly_recovers, decompose
+from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate.assess import assembly_recovers, assess, decompose
+from duallgd_cli.evaluate.tables import Predicted, Truth
+
+SETTINGS = EvaluateSettings(mces=False, workers=1)
+SMILES = ("CCO", "CCN", "CCC", "CC(=O)O")
+
+
+def assessed(ranked):
+    truths = [Truth(smiles, smiles, smiles) for smiles in SMILES]
+    predicted = {
+        smiles: Predicted(tuple(one), (0.5,) * len(one))
+        for smiles, one in zip(SMILES, ranked, strict=True)
+    }
+    return assess(truths, predicted, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -19,13 +32,10 @@ def test_a_perfect_matrix_is_worth_the_molecule_wherever_it_can_express_it(smile
 
 
 def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
-    truths = ["CCO", "CCN", "CCC", "CC(=O)O"]
-    entries = [(s, s, s) for s in truths]
-    ranked = [["CCO"], ["C"] * 4 + ["CCN"], ["C"] * 20 + ["CCC"], []]
-    scores = score([(*e, r) for e, r in zip(entries, ranked, strict=True)])
-    knowing = score([(*e, [e[2]]) for e in entries])
+    ours = assessed([["CCO"], ["C"] * 4 + ["CCN"], ["C"] * 20 + ["CCC"], []])
+    knowing = assessed([[smiles] for smiles in SMILES]).scores
 
-    shares = decompose(truths, scores, knowing)
+    shares = decompose(ours, knowing)
 
     assert {name: share.mean for name, share in shares.items()} == {
         "perfect bond matrix, assembled": 1.0,
@@ -35,9 +45,4 @@ def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
         "predicted fingerprint, first 10": 0.5,
         "predicted fingerprint, first 1": 0.25,
     }
-
-
-def test_without_the_second_run_its_steps_are_left_out():
-    scores = score([("a", "a", "CCO", ["CCO"])])
-
-    assert not any("true" in name for name in decompose(["CCO"], scores, None))
+    assert not any("true" in name for name in decompose(ours, None))
