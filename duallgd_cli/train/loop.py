@@ -116,7 +116,7 @@ def train(
             run.save()
             raise InterruptedRunError(
                 f"stopped at step {run.progress.step} of {settings.steps}; "
-                "run the same command to go on"
+                f"run the same command to go on, weights so far are {out / 'model.safetensors'}"
             ) from None
         finally:
             made.close()

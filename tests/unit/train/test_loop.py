@@ -160,7 +160,10 @@ def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
         if step == 7:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="stopped at step 7 of 12; run the same command"):
+    told = (
+        r"stopped at step 7 of 12; run the same command to go on, weights so far are \S+/model.saf"
+    )
+    with pytest.raises(InterruptedRunError, match=told):
         run(tmp_path, on_step=on_step)
 
     assert load(tmp_path / MODEL).record["step"] == 7
