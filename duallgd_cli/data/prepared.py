@@ -7,8 +7,9 @@ which reason. Ragged values are stored flat beside an ``*_offset`` array of leng
 Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K peak rows.
 """
 
+import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -165,6 +166,20 @@ def write(
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """List rows that did not become data, each with its reason, so that none is lost in silence.
+
+    Args:
+        path: Table to write, tab-separated.
+        columns: Their names.
+        rows: Cells of each.
+    """
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
 def origin(source: Path, **settings: object) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Labelled spectra to a prepared folder: annotated peaks and their molecules; needs rdkit once."""
 
-import csv
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,24 +16,24 @@ from duallgd_cli.chem.adduct import ADDUCTS, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.data.labelled_spectra import (
+    REPORT_COLUMNS,
     Labelled,
     LabelledSpectrum,
+    RefusedError,
     RejectedSpectrum,
     read_labelled_file,
     read_nplib1,
 )
-from duallgd_cli.data.massbank_records import is_release
-from duallgd_cli.data.pool import pool
-from duallgd_cli.data.prepare_massbank import read_massbank
-from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.data.prepared import FOLDS, offsets, write
+from duallgd_cli.data.massbank import is_release, read_massbank
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
+from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
-ON_HOLDOUT: Final = "on the hold-out list"
 _CHUNK: Final = 500  # records a process takes at a time
 _PRECURSOR_DA: Final = 0.02
 _PRECURSOR_PPM: Final = 20.0
@@ -118,7 +117,9 @@ def prepare_spectra(
     """
     spectra: list[PreparedSpectrum] = []
     rejected: list[RejectedSpectrum] = []
-    for results in _work(read_labelled(source, split), settings, workers):
+    records = read_labelled(source, split)
+    prepare = partial(_prepare_chunk, settings=settings)
+    for results in in_order(prepare, iter(lambda: list(islice(records, _CHUNK)), []), workers):
         for result in results:
             kept = _unless_held_out(result, holdout)
             if isinstance(kept, RejectedSpectrum):
@@ -145,7 +146,8 @@ def prepare_spectra(
         "explained": _explained(spectra),
     }
     manifest = write(out, arrays, record)
-    _write_report(out / "report.tsv", rejected)
+    report = ((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
+    write_report(out / "report.tsv", REPORT_COLUMNS, report)
     return manifest
 
 
@@ -176,7 +178,7 @@ def prepare_record(
     try:
         molecule = _molecule_of(record)
         hypothesis = _hypothesis_of(record, molecule, settings)
-    except _RefusedError as refusal:
+    except RefusedError as refusal:
         reason, detail = refusal.args
         return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
     return _prepared(record, molecule, annotate(hypothesis, settings.annotation))
@@ -193,19 +195,15 @@ def source_sha256(source: Path) -> str:
     return digest.hexdigest()
 
 
-class _RefusedError(Exception):
-    """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
-
-
 def _molecule_of(record: LabelledSpectrum) -> PreparedMolecule:
     try:
         return _molecule(record.smiles)
     except FormulaError as error:
-        raise _RefusedError("unsupported element", str(error)) from None
+        raise RefusedError("unsupported element", str(error)) from None
     except MoleculeError as error:
-        raise _RefusedError("unusable structure", str(error)) from None
+        raise RefusedError("unusable structure", str(error)) from None
     except UnreadableError as error:
-        raise _RefusedError("too few or too many atoms", str(error)) from None
+        raise RefusedError("too few or too many atoms", str(error)) from None
 
 
 # A data set measures the same molecule many times in a row.
@@ -221,18 +219,18 @@ def _hypothesis_of(
     formula = Formula(tuple(int(n) for n in molecule.atom_counts), molecule.charge)
     adduct = parse_adduct(record.adduct_text)
     if adduct is None:
-        raise _RefusedError("unsupported adduct", record.adduct_text)
+        raise RefusedError("unsupported adduct", record.adduct_text)
     if not fits(formula, adduct):
-        raise _RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
+        raise RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
     expected = precursor_mz(formula, adduct)
     found = record.feature.first.precursor_mz
     if found and abs(found - expected) > max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected):
-        raise _RefusedError("precursor m/z differs", f"{found:.4f}, expected {expected:.4f}")
+        raise RefusedError("precursor m/z differs", f"{found:.4f}, expected {expected:.4f}")
     spectra = [clean(spectrum, settings.cleaning) for spectrum in record.feature.spectra]
     usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
     if not usable:
         messages = {s.message for s in spectra if isinstance(s, Failure)}
-        raise _RefusedError("no usable peaks", "; ".join(sorted(messages)))
+        raise RefusedError("no usable peaks", "; ".join(sorted(messages)))
     return Hypothesis(Feature(usable), formula, adduct)
 
 
@@ -329,25 +327,6 @@ def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
         }
         for (adduct, instrument), group in sorted(groups.items())
     ]
-
-
-def _write_report(path: Path, rejected: Sequence[RejectedSpectrum]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(["number", "spectrum_id", "reason", "detail"])
-        writer.writerows((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
-
-
-def _work(
-    records: Iterator[Labelled], settings: PreparationSettings, workers: int
-) -> Iterator[list[PreparedSpectrum | RejectedSpectrum]]:
-    chunks = iter(lambda: list(islice(records, _CHUNK)), [])
-    prepare = partial(_prepare_chunk, settings=settings)
-    if workers <= 1:
-        yield from map(prepare, chunks)
-        return
-    with pool(workers) as processes:
-        yield from processes.imap(prepare, chunks)
 
 
 def _prepare_chunk(

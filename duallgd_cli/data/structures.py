@@ -1,9 +1,12 @@
-"""Structures as text (SMILES files, tables, SDF) to a prepared folder; needs rdkit, once."""
+"""Structures as text (SMILES files, tables, SDF) to a prepared folder; needs rdkit, once.
+
+Hold-out lists name molecules, by InChIKey first block, that never reach training.
+"""
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,19 +18,22 @@ from rdkit import Chem, rdBase
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.pool import pool
-from duallgd_cli.data.prepared import FOLDS, offsets, write
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
+    MissingInputError,
     MoleculeError,
     UnreadableError,
 )
 from duallgd_cli.files import DAMAGED, open_text, sha256
 
 MAX_HEAVY_ATOMS: Final = 100
+ON_HOLDOUT: Final = "on the hold-out list"
 _CHUNK: Final = 2_000
 _REPORT_LIMIT: Final = 100_000
+_BLOCK_LETTERS: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +55,6 @@ class PreparedMolecule:
     bond_type: NDArray[np.uint8]
     bits: NDArray[np.uint16]
     inchikey: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A row that did not become a molecule, and why."""
-
-    line: int
-    smiles: str
-    reason: str
 
 
 def prepare_structures(
@@ -89,33 +86,51 @@ def prepare_structures(
     """
     rows = islice(read_rows(source), limit)
     done: dict[str, tuple[PreparedMolecule, int]] = {}
-    rejected: list[Rejected] = []
-    for results in _work(_chunks(rows), workers):
+    rejected: list[tuple[int, str, str]] = []
+    for results in in_order(_prepare_chunk, iter(lambda: list(islice(rows, _CHUNK)), []), workers):
         for row, result in results:
-            if isinstance(result, Rejected):
-                rejected.append(result)
-            elif result.inchikey in holdout:
-                rejected.append(Rejected(row.line, row.smiles, "on the hold-out list"))
-            elif result.inchikey in done:
-                rejected.append(Rejected(row.line, row.smiles, "InChIKey block seen above"))
+            kept = _unless_known(result, holdout, done)
+            if isinstance(kept, str):
+                rejected.append((row.line, row.smiles, kept))
             else:
-                done[result.inchikey] = (result, FOLDS.index(row.fold))
+                done[kept.inchikey] = (kept, FOLDS.index(row.fold))
         advance(len(results))
     if not done:
         raise UnreadableError(f"{source} holds no structure that can be used; see its columns")
-    reasons = Counter(r.reason for r in rejected)
+    reasons = Counter(reason for _, _, reason in rejected)
     record = {
         "kind": "structures",
         "source": {"file": source.name, "sha256": sha256(source)},
         "molecules": len(done),
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),
-        "holdout_removed": reasons.get("on the hold-out list", 0),
+        "holdout_removed": reasons.get(ON_HOLDOUT, 0),
     }
     molecules, folds = zip(*done.values(), strict=True)
     manifest = write(out, pack(molecules, np.asarray(folds, np.uint8)), record)
-    write_report(out / "report.tsv", rejected)
+    write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected[:_REPORT_LIMIT])
     return manifest
+
+
+def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
+    """Read lists with one InChIKey, or its first block, a line; ``#`` starts a comment.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: A line that is not an InChIKey.
+    """
+    keys: set[str] = set()
+    for path in paths:
+        if not path.is_file():
+            raise MissingInputError(f"hold-out list {path} does not exist")
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+            key = line.partition("#")[0].strip()
+            block = key[:_BLOCK_LETTERS]
+            if key and not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
+                raise UnreadableError(f"{path}:{number} is not an InChIKey: {key!r}")
+            if key:
+                keys.add(block)
+    return frozenset(keys)
 
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
@@ -156,14 +171,6 @@ def pack(
         "fold": fold,
         "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
     }
-
-
-def write_report(path: Path, rejected: Sequence[Rejected]) -> None:
-    """List rejected rows with their reasons, so that none is lost in silence."""
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(["line", "smiles", "reason"])
-        writer.writerows((r.line, r.smiles, r.reason) for r in rejected[:_REPORT_LIMIT])
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:
@@ -224,38 +231,31 @@ def _sdf_row(record: str, line: int) -> StructureRow:
     return StructureRow(Chem.MolToSmiles(mol) if mol else "", "train", line)
 
 
-def _prepare_row(row: StructureRow) -> PreparedMolecule | Rejected:
-    if row.fold not in FOLDS:
-        return Rejected(row.line, row.smiles, "unknown fold")
-    try:
-        return prepare_molecule(parse_smiles(row.smiles))
-    except FormulaError:
-        return Rejected(row.line, row.smiles, "unsupported element")
-    except MoleculeError as error:
-        message = str(error)
-        # What does not parse is counted under one reason, whatever RDKit says of it.
-        reason = "not a molecule" if "is not a molecule" in message else message
-        return Rejected(row.line, row.smiles, reason)
-    except DuallgdError as error:
-        return Rejected(row.line, row.smiles, str(error))
-
-
 def _prepare_chunk(
     rows: list[StructureRow],
-) -> list[tuple[StructureRow, PreparedMolecule | Rejected]]:
+) -> list[tuple[StructureRow, PreparedMolecule | str]]:
+    """Each row with its molecule, or with the reason why it is none."""
     return [(row, _prepare_row(row)) for row in rows]
 
 
-def _chunks(rows: Iterator[StructureRow]) -> Iterator[list[StructureRow]]:
-    while chunk := list(islice(rows, _CHUNK)):
-        yield chunk
+def _prepare_row(row: StructureRow) -> PreparedMolecule | str:
+    if row.fold not in FOLDS:
+        return "unknown fold"
+    try:
+        return prepare_molecule(parse_smiles(row.smiles))
+    except FormulaError:
+        return "unsupported element"
+    except (MoleculeError, DuallgdError) as error:
+        message = str(error)
+        # What does not parse is counted under one reason, whatever RDKit says of it.
+        return "not a molecule" if "is not a molecule" in message else message
 
 
-def _work(
-    chunks: Iterator[list[StructureRow]], workers: int
-) -> Iterator[list[tuple[StructureRow, PreparedMolecule | Rejected]]]:
-    if workers <= 1:
-        yield from map(_prepare_chunk, chunks)
-        return
-    with pool(workers) as processes:
-        yield from processes.imap(_prepare_chunk, chunks)
+def _unless_known(
+    result: PreparedMolecule | str, holdout: Container[str], done: Container[str]
+) -> PreparedMolecule | str:
+    if isinstance(result, str):
+        return result
+    if result.inchikey in holdout:
+        return ON_HOLDOUT
+    return "InChIKey block seen above" if result.inchikey in done else result

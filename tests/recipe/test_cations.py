@@ -7,20 +7,20 @@ from rdkit import Chem
 
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.prepare_cations import KINDS, cations
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from weights.recipe.cations import CATION_TYPES, cations, main
 
 CYANIDIN_GLUCOSIDE = "OCC1OC(Oc2cc3c(O)cc(O)cc3[o+]c2-c2ccc(O)c(O)c2)C(O)C(O)C1O"
 ISOQUERCITRIN = "OCC1OC(Oc2c(-c3ccc(O)c(O)c3)oc3cc(O)cc(O)c3c2=O)C(O)C(O)C1O"
 
 
 def made(tmp_path, *smiles, limit=100, seed=1, fold="train"):
-    """Pairs of SMILES and kind, in order, and the counts."""
+    """Pairs of SMILES and type, in order, and the counts."""
     source = tmp_path / "neutral.tsv"
     rows = "".join(f"{text}\t{fold}\n" for text in smiles)
     source.write_text("smiles\tfold\n" + rows)
     found = cations(source, limit, seed)
-    return [(text, kind) for kind, text in found], Counter(kind for kind, _ in found)
+    return found, Counter(kind for _, kind in found)
 
 
 def test_a_flavonol_glycoside_becomes_the_anthocyanin(tmp_path):
@@ -68,7 +68,7 @@ def test_what_has_no_such_site_is_left_alone(tmp_path, smiles):
 def test_no_kind_is_more_than_its_share(tmp_path):
     amines = [f"CN(C){'C' * n}O" for n in range(1, 9)]
 
-    _, counts = made(tmp_path, *amines, ISOQUERCITRIN, limit=3 * len(KINDS))
+    _, counts = made(tmp_path, *amines, ISOQUERCITRIN, limit=3 * len(CATION_TYPES))
 
     assert counts == {"ammonium": 3, "flavylium": 1}
 
@@ -95,3 +95,23 @@ def test_the_same_seed_makes_the_same_cations(tmp_path):
 
     assert one == other != third
     assert len({inchikey_block(parse_smiles(text)) for text, _ in one}) == len(one)
+
+
+def test_a_file_of_them_is_written_whole_or_not_at_all(tmp_path, capsys):
+    (tmp_path / "neutral.smi").write_text("CCO\n")
+    (tmp_path / "amine.smi").write_text("CN(C)CCO\nCCCCBr\n")
+
+    for source, out, error, message in (
+        ("neutral.smi", "x.smi", UnreadableError, "no structure that a cation could be made of"),
+        ("none.smi", "x.smi", MissingInputError, "none.smi does not exist"),
+        ("neutral.smi", "neutral.smi", UsageError, "give another output"),
+        ("amine.smi", "none/x.smi", UsageError, "cannot write"),
+    ):
+        with pytest.raises(error, match=message):
+            main(tmp_path / source, tmp_path / out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["amine.smi", "neutral.smi"]
+    main(tmp_path / "amine.smi", tmp_path / "made.smi")
+
+    assert "1 ammonium, 1 phosphonium in" in capsys.readouterr().err
+    lines = (tmp_path / "made.smi").read_text().splitlines()
+    assert [line.split()[1] for line in lines] == ["ammonium", "phosphonium"]

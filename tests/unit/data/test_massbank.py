@@ -7,8 +7,14 @@ import zipfile
 
 import pytest
 
-from duallgd_cli.data.massbank_records import is_release, parse_record, read_release
-from duallgd_cli.data.prepare_massbank import read_folds, rebuild_massbank, screen
+from duallgd_cli.data.massbank import (
+    is_release,
+    parse_record,
+    read_folds,
+    read_release,
+    rebuild_massbank,
+    screen,
+)
 from duallgd_cli.errors import MissingInputError, UnreadableError
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"

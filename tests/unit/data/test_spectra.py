@@ -10,7 +10,8 @@ import pytest
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.prepare_spectra import (
+from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest, verify
+from duallgd_cli.data.spectra import (
     INSTRUMENTS,
     PreparationSettings,
     PreparedSpectrum,
@@ -18,7 +19,6 @@ from duallgd_cli.data.prepare_spectra import (
     prepare_spectra,
     read_labelled,
 )
-from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest, verify
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 
