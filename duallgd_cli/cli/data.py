@@ -125,8 +125,7 @@ def simulate(
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.data.simulation import Selection, prepare_simulated
     from duallgd_cli.runtime import available_cores
-    from duallgd_cli.train.fragment_model import fit_simulator
-    from duallgd_cli.train.resemblance import compare
+    from duallgd_cli.train.simulator import compare, fit_simulator
 
     if output.resolve() in {structures.resolve(), like.resolve()}:
         raise UsageError(f"{output} holds what the output is made of; give another output")

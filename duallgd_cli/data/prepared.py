@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.skeleton import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256
 
@@ -124,11 +125,6 @@ class PreparedSpectra:
 
     def __len__(self) -> int:
         return len(self.molecule)
-
-
-def pair_index(i: NDArray[np.int64], j: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Position of pairs i < j among the M = n(n-1)/2 pairs in row-major order."""
-    return i * (2 * n - i - 1) // 2 + j - i - 1
 
 
 def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
 from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.settings import DenoiserSettings
+from duallgd_cli.model.tensors import map_tensors
 
 _TIME_WAVES: Final = 32
 _RELATIVE_WAVES: Final = 8
@@ -56,10 +57,7 @@ class Context:
 
         The fingerprint bits stay those of one spectrum, which all candidates look up together.
         """
-        known = self.condition
-        repeated = Condition(
-            *(_repeat(getattr(known, name), samples) for name in known.__dataclass_fields__)
-        )
+        repeated = map_tensors(self.condition, lambda tensor: _repeat(tensor, samples))
         parts = (self.atoms, self.position, self.relative, self.y)
         atoms, position, relative, y = (_repeat(part, samples) for part in parts)
         return Context(repeated, atoms, position, relative, y, self.memory, self.bit_log_prob)

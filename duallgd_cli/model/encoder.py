@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn.functional import relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.model.settings import EncoderSettings
+from duallgd_cli.model.tensors import map_tensors
 
 _N_ADDUCTS: Final = 16
 N_INSTRUMENTS: Final = 3
@@ -65,8 +67,7 @@ class PeakBatch:
 
     def to(self, device: torch.device) -> "PeakBatch":
         """The same on another device."""
-        moved = {name: getattr(self, name).to(device) for name in self.__dataclass_fields__}
-        return replace(self, **moved)
+        return map_tensors(self, lambda tensor: tensor.to(device))
 
     def by_length(self, n_spectra: int) -> Iterator[tuple[Tensor, "PeakBatch"]]:
         """Batches of spectra of like numbers of rows, with hardly any padding left.
@@ -80,9 +81,9 @@ class PeakBatch:
         lengths = self.mask.sum(1)
         for places in lengths.argsort().split(n_spectra):
             n_rows = int(lengths[places[-1]])
-            own = {name: getattr(self, name)[places] for name in self.__dataclass_fields__}
-            cut = {name: own[name][:, :n_rows] for name in _BY_ROW}
-            yield places, replace(self, **(own | cut))
+            own = map_tensors(self, itemgetter(places))
+            cut = {name: getattr(own, name)[:, :n_rows] for name in _BY_ROW}
+            yield places, replace(own, **cut)
 
 
 class FormulaTransformer(nn.Module):
