@@ -84,6 +84,25 @@ def test_a_release_becomes_a_table_in_the_published_layout(tmp_path):
     assert (totals["spectra"], totals["molecules"], totals["rejected"]) == (1, 1, {})
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_table_appears_only_when_it_is_whole(tmp_path, error):
+    def stop(_):
+        raise error
+
+    source = release(tmp_path / "release", record(), record(SMILES="CCOC(=O)C"))
+    out = tmp_path / "made" / "massbank.tsv.xz"
+
+    with pytest.raises(error):
+        rebuild_massbank(source, out, advance=stop)
+
+    assert list(out.parent.iterdir()) == []
+    out.write_text("of an earlier run")
+    with pytest.raises(error):
+        rebuild_massbank(source, out, advance=stop)
+    assert out.read_text() == "of an earlier run"
+    assert list(out.parent.iterdir()) == [out]
+
+
 def test_a_zip_and_a_folder_hold_the_same_release(tmp_path):
     folder = release(tmp_path / "release", record(), record(SMILES="CCOC(=O)C"))
     with zipfile.ZipFile(tmp_path / "release.zip", "w") as archive:
