@@ -24,6 +24,7 @@ ALLOWED = {
     "runtime": set(),
     "chem": set(),
     "spectra": {"chem"},
+    "formulas": {"spectra", "chem"},
     "model": {"config", "reference"},
     "diffusion": {"config"},
     # The types of the network's input are the network's; data/ builds them.
@@ -31,11 +32,11 @@ ALLOWED = {
     "checkpoint": {"model", "config", "runtime", "reference"},
     "reference": _CORE | {"predict"},
     "train": _CORE,
-    "predict": _CORE | {"reference"},
+    "predict": _CORE | {"reference", "formulas"},
     "evaluate": _CORE | {"predict", "reference", "bench"},
     "bench": _CORE | {"predict", "train", "evaluate", "reference"},
     "report": _CORE | {"predict"},
-    "cli": _CORE | {"predict", "train", "evaluate", "bench", "reference", "report"},
+    "cli": _CORE | {"predict", "formulas", "train", "evaluate", "bench", "reference", "report"},
     "__main__": {"cli", "runtime"},
     "__init__": {"predict"},
 }
@@ -47,8 +48,8 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|predict|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/(molecule|identity|parts)\.py|data/(structures|prepare_orders)\.py"
-    r"|predict/writers(/|\.py)|report/depiction\.py",
+    "rdkit": r"chem/(molecule|identity|parts)\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
+    r"|report/depiction\.py",
     "matchms": r"(?!)",  # its spectra are taken as they are, without the library
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",

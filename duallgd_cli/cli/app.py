@@ -15,6 +15,7 @@ from duallgd_cli.cli import (
     config,
     data,
     evaluate,
+    formulas,
     info,
     merge,
     predict,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
+app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("train", epilog=train.EPILOG)(train.train)

@@ -13,11 +13,48 @@ S = TypeVar("S")
 # Panels of the help, the one that most need first.
 COMMON: Final = "Common options"
 OUTPUT: Final = "Output"
+INPUT: Final = "Checks and peaks"
 SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
+Spectra = Annotated[
+    list[str],
+    typer.Argument(
+        help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz, .xz or "
+        ".bz2; - reads standard input.",
+        show_default=False,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Replace an output that exists.", rich_help_panel=OUTPUT),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with 1 if a spectrum was skipped.", rich_help_panel=MESSAGES
+    ),
+]
+GroupBy = Annotated[
+    str | None,
+    typer.Option(
+        help="feature: spectra with the same feature id and precursor (collision energies) are "
+        "read together; none: each alone.",
+        show_default="feature",
+        rich_help_panel=INPUT,
+    ),
+]
+Elements = Annotated[
+    str | None,
+    typer.Option(
+        help="Elements of the formulas that are looked for, each with its largest number if one "
+        "follows, such as CHNOPS or CHNOCl2.",
+        show_default="CHNOPSFClBrIBSiSe",
+        rich_help_panel=INPUT,
+    ),
+]
 Samples = Annotated[
     int | None,
     typer.Option(help="Molecules drawn per spectrum.", show_default="100", rich_help_panel=COMMON),

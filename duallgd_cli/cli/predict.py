@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import Runtime, loading
 
 EPILOG = """
 **Examples**
@@ -26,18 +25,9 @@ skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or b
 interrupted.
 """
 
-_INPUT = "Checks and peaks"
-
 
 def predict(
-    spectra: Annotated[
-        list[str],
-        typer.Argument(
-            help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz, .xz or "
-            ".bz2; - reads standard input.",
-            show_default=False,
-        ),
-    ],
+    spectra: options.Spectra,
     output: Annotated[
         str | None,
         typer.Option(
@@ -72,12 +62,7 @@ def predict(
         ),
     ] = None,
     rows: options.Rows = "feature",
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Replace an output that exists.", rich_help_panel=options.OUTPUT
-        ),
-    ] = False,
+    force: options.Force = False,
     formula_col: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +90,7 @@ def predict(
         typer.Option(
             help="Largest difference between precursor m/z and formula, ppm.",
             show_default="10.0",
-            rich_help_panel=_INPUT,
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
     ppm: Annotated[
@@ -113,18 +98,10 @@ def predict(
         typer.Option(
             help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument: "
             "7 for Orbitraps, 20 for Q-TOF instruments, else 10.",
-            rich_help_panel=_INPUT,
+            rich_help_panel=options.INPUT,
         ),
     ] = None,
-    group_by: Annotated[
-        str | None,
-        typer.Option(
-            help="feature: spectra with the same feature id and precursor (collision energies) are "
-            "read together; none: each alone.",
-            show_default="feature",
-            rich_help_panel=_INPUT,
-        ),
-    ] = None,
+    group_by: options.GroupBy = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -154,14 +131,7 @@ def predict(
             rich_help_panel=options.LONG,
         ),
     ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Exit with 1 if a spectrum was skipped.",
-            rich_help_panel=options.MESSAGES,
-        ),
-    ] = False,
+    strict: options.Strict = False,
     quiet: options.Quiet = False,
     json_log: options.JsonLog = False,
     config: options.Config = None,
@@ -178,12 +148,13 @@ def predict(
     running.refuse_page(report, output, shard)
     place = output or running.default_output(spectra, format)
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
-    with loading():
+    with running.loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
         from duallgd_cli.predict.workers import default_count
+        from duallgd_cli.runtime import Runtime
 
         given = {
             "top_k": top_k,

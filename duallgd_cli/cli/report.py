@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import loading
 
 if TYPE_CHECKING:
     from duallgd_cli.report.page import ReportSummary
@@ -52,7 +51,7 @@ def report(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log=False)
-    with loading():
+    with running.loading():
         from duallgd_cli.report.page import write_report
     with running.interruptible("nothing was written; the same command starts again"):
         say(write_report(runs, output or beside(runs[0]), top_k))

@@ -4,6 +4,9 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 """
 
 import logging
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STANDARD_STREAM = "-"
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Ctrl-C inside ends the process at once and says so: nothing is kept that could be lost.
+
+    Libraries that are interrupted while they load end in errors of their own.
+    """
+
+    def stop(*_: object) -> None:
+        os.write(2, b"error: stopped before anything was computed\n")
+        os._exit(InterruptedRunError.exit_code)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -51,16 +75,23 @@ def default_output(inputs: list[str], format_name: str | None) -> str:
     return f"{stem}.structures.{format_name or 'csv'}"
 
 
-def refuse_to_replace(output: str, *, allowed: bool) -> None:
+def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> None:
     """Do not lose finished results without being asked to.
+
+    Args:
+        output: To be written.
+        allowed: Whether the user has asked to replace or to continue it.
+        resumable: Whether the command could continue it.
 
     Raises:
         UsageError: The output exists.
     """
     if not allowed and output != STANDARD_STREAM and Path(output).is_file():
+        ways = "add --force to replace it"
+        if resumable:
+            ways = f"{ways}, or --resume to continue its run"
         raise UsageError(
-            f"{output} exists; name another output, add --force to replace it, or --resume to "
-            "continue its run"
+            f"{output} exists; name another output, {'' if resumable else 'or '}{ways}"
         )
 
 

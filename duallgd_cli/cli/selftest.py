@@ -5,7 +5,6 @@ import time
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import Runtime, loading
 
 EPILOG = """
 **Examples**
@@ -29,9 +28,10 @@ def selftest(
     from duallgd_cli.cli import running
 
     started = time.perf_counter()
-    with loading():
+    with running.loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict import selftest as bundled
+        from duallgd_cli.runtime import Runtime
 
         model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")

@@ -141,7 +141,15 @@ def write(
     """
     if rows == "feature":
         predictions = (one for one in predictions if one.source == one.group[0])
-    pieces = _pieces(predictions, name)
+    write_pieces(_pieces(predictions, name), output)
+
+
+def write_pieces(pieces: Iterable[str], output: str) -> None:
+    """Write text to a file, whole or not at all, or to standard output as it comes.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
     if output == STANDARD_STREAM:
         _write_to_standard_output(pieces)
     else:
@@ -165,16 +173,25 @@ def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:
     if name == "sdf":
         return _structures(predictions)
     if name == "jsonl":
-        return _json_lines(predictions)
-    return _table(predictions, "," if name == "csv" else "\t")
-
-
-def _table(predictions: Iterable[Prediction], delimiter: str) -> Iterator[str]:
-    """The header and one line per row, line breaks included; cells are quoted where needed."""
+        return map(json_line, map(values_of, predictions))
     lines = (row.values() for prediction in predictions for row in rows(prediction))
-    for cells in chain([COLUMNS], lines):
+    return table(COLUMNS, lines, name)
+
+
+def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> Iterator[str]:
+    """A table as text.
+
+    Args:
+        columns: Of the header.
+        lines: Cells of each row.
+        name: csv or tsv.
+
+    Yields:
+        The header and each row, line breaks included; cells are quoted where needed.
+    """
+    for cells in chain([columns], lines):
         text = io.StringIO()
-        line = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        line = csv.writer(text, delimiter="," if name == "csv" else "\t", lineterminator="\n")
         line.writerow(map(printable, cells))
         yield text.getvalue()
 
@@ -184,22 +201,22 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     precursor, time = prediction.precursor_mz, prediction.rt_seconds
     found = bool(prediction.candidates)
     shared = dict.fromkeys(COLUMNS, "") | {
-        "spectrum_id": _inert(prediction.spectrum_id),
-        "file": _inert(prediction.source.file),
+        "spectrum_id": inert(prediction.spectrum_id),
+        "file": inert(prediction.source.file),
         "index": str(prediction.source.index),
-        "feature_id": _inert(prediction.feature_id),
-        "scans": _inert(prediction.scans),
+        "feature_id": inert(prediction.feature_id),
+        "scans": inert(prediction.scans),
         "precursor_mz": "" if precursor is None else repr(float(precursor)),
-        "adduct": _inert(prediction.adduct),
-        "formula": _inert(prediction.formula),
+        "adduct": inert(prediction.adduct),
+        "formula": inert(prediction.formula),
         "status": prediction.status,
-        "message": _inert(prediction.message),
+        "message": inert(prediction.message),
         "confidence_top10": f"{prediction.confidence_top10:.4g}" if found else "",
         "indices": " ".join(map(str, prediction.indices)),
-        "name": _inert(prediction.name),
+        "name": inert(prediction.name),
         "rt_seconds": "" if time is None else f"{time:.6g}",
-        "collision_energy": _inert(prediction.collision_energy),
-        "warnings": _inert(prediction.warnings),
+        "collision_energy": inert(prediction.collision_energy),
+        "warnings": inert(prediction.warnings),
     }
     if not found:
         yield shared
@@ -208,8 +225,8 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
         yield shared | {
-            "adduct": _inert(candidate.adduct),
-            "formula": _inert(candidate.formula),
+            "adduct": inert(candidate.adduct),
+            "formula": inert(candidate.formula),
             "rank": str(candidate.rank),
             "smiles": candidate.smiles,
             "inchi": candidate.inchi,
@@ -219,11 +236,11 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
             "confidence": f"{candidate.confidence:.4g}",
             "samples": str(candidate.samples),
             "log_likelihood": f"{candidate.log_likelihood:.6g}",
-            "message": _inert(message),
+            "message": inert(message),
         }
 
 
-def _inert(cell: str) -> str:
+def inert(cell: str) -> str:
     """Text that came from a file, so that no spreadsheet runs it."""
     text = printable(cell).lstrip()
     if len(text) < 2 or not text.startswith(_FORMULA_STARTS) or _is_number(text):
@@ -239,15 +256,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _json_lines(predictions: Iterable[Prediction]) -> Iterator[str]:
-    """JSON lines: one object per spectrum, with all that was tried and the explained peaks."""
-    for prediction in predictions:
-        line = json.dumps(values_of(prediction), ensure_ascii=False, allow_nan=False)
-        yield line.translate(_ESCAPES) + "\n"
+def json_line(values: Mapping[str, Any]) -> str:
+    """A line of JSON, its line break included."""
+    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    return line.translate(_ESCAPES) + "\n"
 
 
 def values_of(prediction: Prediction) -> dict[str, Any]:
-    """Plain values of a prediction, without its wall time."""
+    """Plain values of a prediction, with all that was tried and without its wall time."""
     return {
         "spectrum_id": prediction.spectrum_id,
         "file": prediction.source.file,

@@ -105,10 +105,16 @@ def _check(
     return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
 
 
-def _unsupported(text: str) -> _RefusedError:
+def unsupported_adduct(text: str) -> Failure:
+    """What to say of an adduct as written that is none of those supported."""
     radical = "a radical ion is not supported; " if _RADICAL.fullmatch(text.strip()) else ""
     message = f"adduct {quote(text)} is not supported: {radical}supported are {SUPPORTED}"
-    return _RefusedError("unsupported_adduct", message)
+    return Failure("unsupported_adduct", message, "formula")
+
+
+def _unsupported(text: str) -> _RefusedError:
+    failure = unsupported_adduct(text)
+    return _RefusedError(failure.status, failure.message)
 
 
 def _parse(text: str, adduct: Adduct | None) -> Formula:

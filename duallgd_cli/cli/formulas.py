@@ -1,0 +1,82 @@
+"""`duallgd formulas`: molecular formulas for unlabelled spectra."""
+
+from typing import Annotated
+
+import typer
+
+from duallgd_cli.cli import options
+
+EPILOG = """
+**Examples**
+
+- `duallgd formulas spectra.mgf -o formulas.csv`
+
+- `duallgd formulas spectra.mgf --elements CHNOPS --top-k 3`
+
+- `cat spectra.mgf | duallgd formulas - --format jsonl`
+
+Exit codes: as for duallgd predict.
+"""
+
+
+def formulas(
+    spectra: options.Spectra,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write, its ending decides the format; - is standard output.",
+            rich_help_panel=options.COMMON,
+        ),
+    ] = "-",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="csv, tsv or jsonl; by default from the output's ending.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    top_k: Annotated[
+        int,
+        typer.Option(help="Formulas written per spectrum.", rich_help_panel=options.COMMON),
+    ] = 10,
+    elements: options.Elements = None,
+    precursor_ppm: Annotated[
+        float | None,
+        typer.Option(
+            help="Largest difference between precursor m/z and formula, ppm. By default it "
+            "follows the instrument: 5 for Orbitraps, else 10.",
+            rich_help_panel=options.COMMON,
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    force: options.Force = False,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    json_log: options.JsonLog = False,
+) -> None:
+    """Rank the molecular formulas that each precursor allows, with probabilities.
+
+    Weighs the mass error, how often a formula occurs among known structures, how likely its
+    composition is, and which fragments and losses it explains. Formulas in the file are not read.
+    Without an adduct all that the polarity allows are tried. Uses no network and no GPU.
+    """
+    from duallgd_cli.cli import display, running
+
+    display.configure_logging(quiet, json_log)
+    running.refuse_to_replace(output, allowed=force, resumable=False)
+    with running.loading():
+        from duallgd_cli.predict.formula_rows import FormulaRequest, write_formulas
+
+    asked = {
+        "inputs": spectra,
+        "output": output,
+        "format": format,
+        "top_k": top_k,
+        "group_by": group_by,
+        "settings.precursor_ppm": precursor_ppm,
+        "settings.elements": elements,
+    }
+    summary = write_formulas(options.settings_of(FormulaRequest, None, asked, []))
+    running.report(summary, strict)

@@ -1,0 +1,1 @@
+"""Formulas of an unknown: every one its precursor allows, ranked with probabilities."""

@@ -1,0 +1,194 @@
+"""The formulas that a feature may have, ranked with calibrated probabilities."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.formulas.fragments import peaks_of
+from duallgd_cli.formulas.known import known_formulas
+from duallgd_cli.formulas.model import formula_model
+from duallgd_cli.formulas.scoring import (
+    Candidates,
+    candidates,
+    evidence,
+    log_probabilities,
+    scorer_features,
+)
+from duallgd_cli.spectra.formula_candidates import HEAVIEST_DA, FormulaSpace, parse_elements
+from duallgd_cli.spectra.hypotheses import MIN_HEAVY_ATOMS, unsupported_adduct
+from duallgd_cli.spectra.types import Feature, Spectrum
+
+ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
+_ORBITRAP_PPM: Final = 5.0
+_OTHER_PPM: Final = 10.0
+_MOST_PPM: Final = 100.0
+_MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
+
+Found: TypeAlias = list[tuple[Adduct, NDArray[np.int16]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaSettings:
+    """Which formulas are looked for where a spectrum has none.
+
+    Attributes:
+        precursor_ppm: Largest difference between theoretical and measured precursor m/z, ppm; None
+            for 5 with Orbitraps and 10 with other instruments.
+        elements: That a molecule may hold, each with its largest number if one follows, such as
+            CHNOPS or CHNOCl2.
+    """
+
+    precursor_ppm: float | None = None
+    elements: str = ALL_ELEMENTS
+
+    def __post_init__(self) -> None:
+        if self.precursor_ppm is not None and not 0 < self.precursor_ppm <= _MOST_PPM:
+            raise ConfigError(
+                f"precursor_ppm must be above 0 and at most {_MOST_PPM:g} to look for formulas, "
+                f"not {self.precursor_ppm}"
+            )
+        parse_elements(self.elements)
+
+    def tolerance_ppm(self, instrument: str) -> float:
+        """Largest difference for ``orbitrap``, ``qtof`` or an unknown instrument."""
+        if self.precursor_ppm is not None:
+            return self.precursor_ppm
+        return _ORBITRAP_PPM if instrument == "orbitrap" else _OTHER_PPM
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFormula:
+    """A formula with an adduct that a feature may have.
+
+    Attributes:
+        formula: Of the molecule, or of the permanent cation.
+        adduct: How it was ionised.
+        log_probability: Calibrated, natural logarithm.
+        ppm: Measured minus theoretical precursor m/z.
+        explained_intensity: Share of the intensity of the strongest 40 peaks, 0 to 1.
+        explained_peaks: How many of them have an explanation.
+        known_structures: With this formula, in the table that comes with duallgd; at most 765.
+    """
+
+    formula: Formula
+    adduct: Adduct
+    log_probability: float
+    ppm: float
+    explained_intensity: float
+    explained_peaks: int
+    known_structures: int
+
+    @property
+    def probability(self) -> float:
+        """That the molecule has this formula and this adduct."""
+        return float(np.exp(self.log_probability))
+
+
+def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFormula] | Failure:
+    """Every formula of a feature that is not out of the question, the most probable first.
+
+    An adduct that the file names is taken as it is; otherwise all that the polarity allows are
+    tried, each formula with each.
+
+    Args:
+        feature: Cleaned spectra; one without any peak is ranked by mass and prior alone.
+        settings: What is looked for.
+
+    Returns:
+        At most 200, or why there are none.
+    """
+    spectrum = feature.first
+    adducts = _possible_adducts(spectrum)
+    if isinstance(adducts, Failure):
+        return adducts
+    mz = spectrum.precursor_mz
+    if mz is None:
+        message = "no precursor m/z is given, so no formula can be looked for; add it to the file"
+        return Failure("no_precursor", message, "formula")
+    known, model = known_formulas(), formula_model()
+    found = possible_formulas(mz, spectrum.instrument, adducts, settings)
+    if not any(len(formulas) for _, formulas in found):
+        return _nothing_fits(mz, spectrum, adducts, settings)
+    best = candidates(found, mz, spectrum.instrument, known, model)
+    peaks = peaks_of(feature.spectra, mz)
+    seen = evidence(best, peaks, model)
+    features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
+    log_probability = log_probabilities(model.scorer(features), model)
+    share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
+    return [
+        RankedFormula(
+            _formula(best, row),
+            ADDUCTS[best.adduct[row]],
+            float(log_probability[row]),
+            float(best.ppm[row]),
+            float(share[row]),
+            int(seen.explained[row].sum()),
+            int(best.structures[row].sum()),
+        )
+        for row in np.argsort(-log_probability, kind="stable")
+    ]
+
+
+def possible_formulas(
+    mz: float, instrument: str, adducts: Sequence[Adduct], settings: FormulaSettings
+) -> Found:
+    """Formulas of molecules that give an ion at this m/z, for each adduct.
+
+    Args:
+        mz: Of the precursor.
+        instrument: ``orbitrap``, ``qtof`` or "".
+        adducts: To try.
+        settings: Tolerance, elements and size.
+    """
+    space = _space(settings.elements)
+    tolerance_da = settings.tolerance_ppm(instrument) * 1e-6 * mz
+    found: Found = []
+    for adduct in adducts:
+        mass = mz - adduct.mass_shift
+        if not 0 < mass <= HEAVIEST_DA - tolerance_da:
+            continue
+        formulas = space.find(mass, tolerance_da, int(adduct is PERMANENT_CATION))
+        heavy = formulas[:, :-1].sum(axis=1)
+        fits = (heavy >= MIN_HEAVY_ATOMS) & (heavy <= _MOST_HEAVY_ATOMS)
+        fits &= (formulas + np.array(adduct.change) >= 0).all(axis=1)
+        found.append((adduct, formulas[fits]))
+    return found
+
+
+@cache
+def _space(elements: str) -> FormulaSpace:
+    return FormulaSpace(known_formulas().rarer, parse_elements(elements))
+
+
+def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
+    if spectrum.adduct_text:
+        adduct = parse_adduct(spectrum.adduct_text)
+        return unsupported_adduct(spectrum.adduct_text) if adduct is None else (adduct,)
+    if abs(spectrum.charge) > 1:
+        return unsupported_adduct(f"charge {spectrum.charge:+d}")
+    return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
+
+
+def _formula(found: Candidates, row: int) -> Formula:
+    charge = int(ADDUCTS[found.adduct[row]] is PERMANENT_CATION)
+    return Formula(tuple(found.formula[row].tolist()), charge)
+
+
+def _nothing_fits(
+    mz: float, spectrum: Spectrum, adducts: Sequence[Adduct], settings: FormulaSettings
+) -> Failure:
+    names = " ".join(adduct.name for adduct in adducts)
+    ppm = settings.tolerance_ppm(spectrum.instrument)
+    limits = f"{_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most"
+    message = (
+        f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "
+        f"({limits}); check precursor and adduct, raise --precursor-ppm or allow more --elements"
+    )
+    return Failure("no_formula", message, "formula")

@@ -1,0 +1,242 @@
+"""Scores of formulas that a precursor allows: prior, mass error, and what the peaks say.
+
+Letters: K candidates, P peaks, M explanations (see `fragments`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, Adduct
+from duallgd_cli.chem.elements import INDEX, MASSES_DA
+from duallgd_cli.formulas.fragments import (
+    Peaks,
+    explain,
+    explanation_features,
+    fragment_codes,
+    keep_best,
+    loss_codes,
+)
+from duallgd_cli.formulas.known import KnownFormulas, composition
+from duallgd_cli.formulas.model import FormulaModel
+from duallgd_cli.spectra.subformula import excess
+
+# Standard deviation of measured precursor m/z, ppm; fitted scores were fitted with it.
+PRECURSOR_SD_PPM: Final[Mapping[str, float]] = {"orbitrap": 1.5, "qtof": 3.0, "": 3.0}
+# How often molecules are measured as each adduct, of those of one polarity; by `Adduct.index`.
+ADDUCT_SHARES: Final = (0.80, 0.06, 0.01, 0.05, 0.04, 0.04, 0.85, 0.08, 0.03, 0.04)
+# Candidates whose peaks are looked at, and those whose composition is.
+_MOST: Final = 200
+_MOST_COMPOSITIONS: Final = 20_000
+_BLOCK: Final = 4096
+_KNOWN_BONUS: Final = 3.0  # log weight of a formula that any known structure has
+_MASSES: Final = np.array(MASSES_DA)
+
+
+class Candidates(NamedTuple):
+    """Formulas that may be that of a precursor, each with one adduct; arrays of K rows.
+
+    Attributes:
+        formula: Of the molecules, int16 (K, N_ELEMENTS).
+        adduct: `Adduct.index` of each.
+        ppm: Measured minus theoretical m/z.
+        structures: Known structures of the formula by group, (K, G).
+        prior: Log weight that the composition alone gives.
+        weight: Log weight by all that is known without peaks, roughly; falling.
+    """
+
+    formula: NDArray[np.int16]
+    adduct: NDArray[np.int64]
+    ppm: NDArray[np.float64]
+    structures: NDArray[np.int64]
+    prior: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
+class Evidence(NamedTuple):
+    """The best explanation of each peak by each candidate.
+
+    Attributes:
+        log_odds: That it is a true one, 0 where there is none, float32 (K, P).
+        explained: Whether there is one, (K, P).
+        error: Mass error relative to the tolerance, -1 to 1, (K, P).
+        whole_error: Absolute error where the whole ion is seen, else 0, (K,).
+        whole: Whether the whole ion is seen, (K,).
+    """
+
+    log_odds: NDArray[np.float32]
+    explained: NDArray[np.bool_]
+    error: NDArray[np.float64]
+    whole_error: NDArray[np.float64]
+    whole: NDArray[np.bool_]
+
+
+def candidates(
+    found: Sequence[tuple[Adduct, NDArray[np.int16]]],
+    precursor_mz: float,
+    instrument: str,
+    known: KnownFormulas,
+    model: FormulaModel,
+) -> Candidates:
+    """The likeliest formulas of those found, by prior and mass error.
+
+    Args:
+        found: Adducts that are possible, each with its formulas (K, N_ELEMENTS).
+        precursor_mz: Measured.
+        instrument: ``orbitrap``, ``qtof`` or "".
+        known: Table of known formulas.
+        model: Gives the prior.
+    """
+    formula = np.concatenate([formulas for _, formulas in found])
+    shift = np.concatenate([np.full(len(f), adduct.mass_shift) for adduct, f in found])
+    adduct = np.concatenate([np.full(len(f), adduct.index) for adduct, f in found])
+    ppm = (precursor_mz - formula @ _MASSES - shift) / precursor_mz * 1e6
+    structures = known.counts(formula)
+    total = structures.sum(axis=1)
+    weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0) - _squared_error(
+        ppm, instrument
+    )
+    weight += np.log(np.array(ADDUCT_SHARES))[adduct]
+    cheap = weight + known.log_share(formula)
+    kept = np.sort(np.argsort(-cheap, kind="stable")[:_MOST_COMPOSITIONS])
+    blocks = (kept[i : i + _BLOCK] for i in range(0, kept.size, _BLOCK))
+    prior = [model.prior(composition(known, formula[block])) for block in blocks]
+    log_prior = np.concatenate([*prior, np.zeros(0)])
+    weight = weight[kept] + log_prior
+    best = np.argsort(-weight, kind="stable")[:_MOST]
+    rows = kept[best]
+    return Candidates(
+        formula[rows],
+        adduct[rows],
+        ppm[rows],
+        structures[rows],
+        log_prior[best],
+        weight[best],
+    )
+
+
+def evidence(found: Candidates, peaks: Peaks, model: FormulaModel) -> Evidence:
+    """Explain the peaks by each candidate."""
+    shape = (len(found.formula), peaks.mz.size)
+    log_odds, error = np.zeros(shape, np.float32), np.zeros(shape)
+    explained = np.zeros(shape, bool)
+    whole, whole_error = np.zeros(shape[0], bool), np.zeros(shape[0])
+    for index in np.unique(found.adduct) if peaks.mz.size else ():
+        rows = np.flatnonzero(found.adduct == index)
+        explanations = explain(peaks, found.formula[rows], ADDUCTS[index])
+        inputs = explanation_features(explanations, peaks, ADDUCTS[index].charge)
+        tables = [
+            model.losses.columns(loss_codes(explanations)),
+            model.fragments.columns(fragment_codes(explanations)),
+        ]
+        score = model.explanation(np.concatenate([inputs, *tables], axis=1))
+        best = keep_best(explanations, score)
+        row, peak = rows[explanations.candidate[best]], explanations.peak[best]
+        log_odds[row, peak], explained[row, peak] = score[best], True
+        error[row, peak] = explanations.error[best]
+        seen = explanations.loss[best].sum(axis=1) == 0
+        whole[row[seen]] = True
+        whole_error[row[seen]] = np.abs(error[row[seen], peak[seen]])
+    return Evidence(log_odds, explained, error, whole_error, whole)
+
+
+def scorer_features(
+    found: Candidates, seen: Evidence, peaks: Peaks, precursor_mz: float, instrument: str
+) -> NDArray[np.float32]:
+    """What the score of a candidate is made of, shape (K, D)."""
+    is_orbitrap = instrument == "orbitrap"
+    mean_error, fragment = _fragment_columns(seen, peaks, precursor_mz)
+    known = np.log1p(found.structures)
+    total = np.log1p(found.structures.sum(axis=1))
+    squared = _squared_error(found.ppm, instrument)
+    prior = np.stack(
+        [
+            *known.T,
+            total > 0,
+            total,
+            found.prior,
+            found.prior * (total == 0),
+            squared * is_orbitrap,
+            squared * (not is_orbitrap),
+            found.ppm * mean_error,
+            np.log(np.array(ADDUCT_SHARES))[found.adduct],
+        ],
+        axis=1,
+    )
+    # What counts is the lead over the others.
+    lead = [part - part.max(axis=0) for part in (fragment, prior[:, 4:6]) if len(part)]
+    of_adduct = found.adduct[:, None] == np.arange(len(ADDUCTS))
+    log_peaks = np.log1p(peaks.mz.size)
+    by_adduct = (
+        of_adduct * np.stack([np.ones(len(known)), fragment[:, 3], fragment[:, 7]])[..., None]
+    )
+    formula = found.formula.astype(np.float64)
+    shape = [
+        formula[:, INDEX["N"]] / 10,
+        formula[:, INDEX["O"]] / 10,
+        formula[:, INDEX["N"]] > 0,
+        formula[:, INDEX["N"]] / formula[:, 0],
+        formula[:, INDEX["S"]] / formula[:, 0],
+        excess(formula) / 2 / formula[:, :-1].sum(axis=1),
+        prior[:, 3] * log_peaks,
+        found.prior * log_peaks,
+        prior[:, 3] * precursor_mz / 500,
+        found.prior * precursor_mz / 500,
+    ]
+    return np.concatenate(
+        [prior, fragment, *lead, *by_adduct, np.stack(shape, axis=1)], axis=1
+    ).astype(np.float32)
+
+
+def _fragment_columns(
+    seen: Evidence, peaks: Peaks, precursor_mz: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean mass error (K,), and what the explained peaks say (K, columns)."""
+    n = max(peaks.mz.size, 1)
+    root = np.sqrt(peaks.intensity)
+    by_intensity = peaks.intensity / max(peaks.intensity.sum(), 1e-12)
+    by_root = root / max(root.sum(), 1e-12)
+    log_odds, explained = seen.log_odds.astype(np.float64), seen.explained
+    n_explained = explained.sum(axis=1)
+    upper = peaks.mz > precursor_mz / 2
+    weight = explained * by_root
+    weight = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-9)
+    mean_error = (seen.error * weight).sum(axis=1)
+    columns = [
+        log_odds.sum(axis=1) / 10,
+        log_odds.sum(axis=1) / np.sqrt(n),
+        log_odds @ by_intensity,
+        log_odds @ by_root,
+        np.maximum(log_odds, 0).sum(axis=1) / np.sqrt(n),
+        np.minimum(log_odds, 0).sum(axis=1) / np.sqrt(n),
+        log_odds @ root / np.sqrt(n),
+        n_explained / n,
+        explained @ by_intensity,
+        explained @ by_root,
+        np.log1p(n_explained),
+        (np.abs(seen.error) * weight).sum(axis=1),
+        (np.abs(seen.error - mean_error[:, None]) * weight).sum(axis=1),
+        mean_error,
+        seen.whole,
+        seen.whole_error,
+        explained[:, upper].sum(axis=1) / max(upper.sum(), 1),
+        log_odds.max(axis=1, initial=0),
+        log_odds.min(axis=1, initial=0),
+    ]
+    return mean_error, np.stack(columns, axis=1)
+
+
+def _squared_error(ppm: NDArray[np.float64], instrument: str) -> NDArray[np.float64]:
+    """Minus the log-density of a precursor's error, but for a constant."""
+    return (ppm / PRECURSOR_SD_PPM[instrument]) ** 2 / 2
+
+
+def log_probabilities(scores: NDArray[np.float64], model: FormulaModel) -> NDArray[np.float64]:
+    """Calibrated log-probabilities of candidates with these scores, shape (K,).
+
+    They add up to less than 1: the formula may be none of the candidates.
+    """
+    lead = model.sharpness * (scores - scores.max(initial=-np.inf))
+    return np.asarray(lead - np.log(np.exp(lead).sum() + model.unlisted))

@@ -1,0 +1,1 @@
+"""Spectrum encoders: annotated peaks to fingerprint logits."""

@@ -1,0 +1,176 @@
+"""`duallgd formulas`: the ranked formulas of each feature as rows, without any network."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from duallgd_cli.config import require
+from duallgd_cli.errors import Failure, UsageError
+from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_formulas
+from duallgd_cli.predict.inputs import Inputs
+from duallgd_cli.predict.output import RunSummary
+from duallgd_cli.predict.prediction import OK, sentences
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.writers import (
+    check_writable,
+    inert,
+    json_line,
+    resolve_format,
+    table,
+    write_pieces,
+)
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.reading import Unreadable
+from duallgd_cli.spectra.types import Feature, Spectrum
+
+COLUMNS: Final = (
+    "spectrum_id",
+    "file",
+    "index",
+    "feature_id",
+    "scans",
+    "precursor_mz",
+    "adduct",
+    "rank",
+    "formula",
+    "probability",
+    "ppm",
+    "explained_intensity",
+    "explained_peaks",
+    "known_structures",
+    "isotope_score",
+    "status",
+    "message",
+)
+_NO_PEAKS: Final = "no peaks to explain: ranked by mass and by known structures alone"
+
+# Values of one row by column; an absent one is None.
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaRequest:
+    """A run of `duallgd formulas`.
+
+    Attributes:
+        inputs: Spectrum files as the user named them; ``-`` is standard input.
+        output: File to write, or ``-`` for standard output.
+        format: csv, tsv or jsonl; empty decides by the output's ending.
+        top_k: Formulas written per feature.
+        group_by: See `spectra.features.group`.
+        settings: Which formulas are looked for.
+    """
+
+    inputs: tuple[str, ...]
+    output: str = "-"
+    format: str = ""
+    top_k: int = 10
+    group_by: Literal["feature", "none"] = "feature"
+    settings: FormulaSettings = field(default_factory=FormulaSettings)
+
+    def __post_init__(self) -> None:
+        require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
+
+
+def write_formulas(request: FormulaRequest) -> RunSummary:
+    """Rank the formulas of every feature and write them as they come.
+
+    Raises:
+        UsageError: The output is impossible.
+        MissingInputError: An input does not exist.
+        UnreadableError: Nothing can be read.
+    """
+    kind = resolve_format(request.output, request.format)
+    if kind == "sdf":
+        raise UsageError("formulas are written as csv, tsv or jsonl; sdf holds structures")
+    check_writable(request.output)
+    summary, started = RunSummary(request.output), time.perf_counter()
+    with Inputs(request.inputs) as inputs:
+        features = inputs.features(PredictSettings(group_by=request.group_by))
+        rows = (row for item in features for row in _rows(item, request, summary))
+        if kind == "jsonl":
+            pieces: Iterable[str] = map(json_line, rows)
+        else:
+            pieces = table(COLUMNS, map(_cells, rows), kind)
+        write_pieces(pieces, request.output)
+    return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
+
+
+def _rows(
+    item: Feature | Unreadable, request: FormulaRequest, summary: RunSummary
+) -> Iterator[Row]:
+    """Rows of a feature, at least one."""
+    if isinstance(item, Unreadable):
+        ranked: list[RankedFormula] | Failure = item.failure
+        named = _named(Spectrum(item.source, item.spectrum_id, np.zeros(0), np.zeros(0)))
+        remarks = ""
+    else:
+        usable = tuple(map(_cleaned, item.spectra))
+        with_peaks = tuple(spectrum for spectrum in usable if spectrum.mz.size)
+        ranked = rank_formulas(Feature(with_peaks or usable), request.settings)
+        named = _named(item.first)
+        remarks = sentences(*_remarks(item, bool(with_peaks)))
+    if isinstance(ranked, Failure):
+        summary.counts[ranked.status] += 1
+        message = sentences(ranked.message, remarks)
+        yield named | {"status": ranked.status, "message": message}
+        return
+    summary.counts[OK] += 1
+    summary.n_candidates += len(ranked[: request.top_k])
+    for number, one in enumerate(ranked[: request.top_k], start=1):
+        yield named | {
+            "adduct": one.adduct.name,
+            "rank": number,
+            "formula": str(one.formula),
+            "probability": float(f"{one.probability:.4g}"),
+            "ppm": round(one.ppm, 2),
+            "explained_intensity": round(one.explained_intensity, 4),
+            "explained_peaks": one.explained_peaks,
+            "known_structures": one.known_structures,
+            "status": OK,
+            "message": remarks,
+        }
+
+
+def _cleaned(spectrum: Spectrum) -> Spectrum:
+    """The spectrum ready to be explained; without peaks where none can be used."""
+    cleaned = clean(spectrum, CleaningSettings())
+    if isinstance(cleaned, Failure):
+        return replace(spectrum, mz=spectrum.mz[:0], intensity=spectrum.intensity[:0])
+    return cleaned
+
+
+def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:
+    first = feature.first
+    yield from first.warnings
+    if not first.adduct_text:
+        mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
+        yield f"no adduct is given: all {mode}were tried"
+    if not has_peaks:
+        yield _NO_PEAKS
+    if len(feature.spectra) > 1:
+        others = ", ".join(str(other.source.index) for other in feature.spectra[1:])
+        yield f"read together with index {others}"
+
+
+def _named(spectrum: Spectrum) -> dict[str, Any]:
+    return dict.fromkeys(COLUMNS) | {
+        "spectrum_id": spectrum.spectrum_id,
+        "file": spectrum.source.file,
+        "index": spectrum.source.index,
+        "feature_id": spectrum.feature_id,
+        "scans": spectrum.scans,
+        "precursor_mz": spectrum.precursor_mz,
+        "adduct": spectrum.adduct_text,
+    }
+
+
+def _cells(row: Row) -> Iterator[str]:
+    for value in row.values():
+        if isinstance(value, str):
+            yield inert(value)
+        else:
+            yield "" if value is None else repr(value)

@@ -1,0 +1,137 @@
+"""`duallgd formulas`: rows for every spectrum, good or bad."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from duallgd_cli.cli.app import app
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.formula_rows import COLUMNS
+from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["formulas", *map(str, arguments)], catch_exceptions=False)
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    return mgf(
+        tmp_path / "made.mgf",
+        block(ASPIRIN, formula=None, feature_id="A", scans="7"),
+        block(CAFFEINE, formula="C99H9", feature_id="B"),
+        block(NICOTINE, adduct="[M+H]+", formula=None),
+    )
+
+
+def test_each_spectrum_has_its_formulas_best_first(spectra):
+    result = run(spectra, "--top-k", 3)
+
+    rows = rows_of(result.stdout)
+    assert result.exit_code == 0
+    assert list(rows[0]) == list(COLUMNS)
+    assert [row["formula"] for row in rows if row["rank"] == "1"] == [
+        "C9H8O4",
+        "C8H10N4O2",  # the file's own is not read
+        "C10H14N2",
+    ]
+    first = rows[0]
+    assert (first["feature_id"], first["scans"], first["status"]) == ("A", "7", "ok")
+    assert float(first["probability"]) > 0.8
+    assert float(first["explained_peaks"]) == 4
+    assert [row["rank"] for row in rows[:3]] == ["1", "2", "3"]
+    assert "3 of 3 spectra" in result.stderr
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_formats_hold_the_same(spectra, tmp_path, ending):
+    place = tmp_path / f"out.{ending}"
+    assert run(spectra, "-o", place, "--top-k", 2).exit_code == 0
+
+    text = place.read_text("utf-8")
+    if ending == "jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+        assert rows[0]["isotope_score"] is None
+    else:
+        rows = list(csv.DictReader(io.StringIO(text), delimiter="," if ending == "csv" else "\t"))
+    assert [row["formula"] for row in rows][:1] == ["C9H8O4"]
+    assert len(rows) == 6
+    with pytest.raises(UsageError, match="exists; name another output, or add --force"):
+        run(spectra, "-o", place)
+    assert run(spectra, "-o", place, "--force", "-q").exit_code == 0
+
+
+def test_bad_spectra_are_rows_that_say_what_is_wrong(tmp_path):
+    good = {"formula": None}
+    file = mgf(
+        tmp_path / "bad.mgf",
+        block(ASPIRIN, **good, title="no precursor", pepmass=None),
+        block(ASPIRIN, **good, title="dimer").replace("[M+H]+", "[2M+H]+"),
+        block(ASPIRIN, **good, title="heavy", pepmass="2300.5"),
+        block(ASPIRIN, **good, title="light", pepmass="4.0000"),
+        block(ASPIRIN, **good, title="small", pepmass="50.0151").replace("[M+H]+", "[M+NH4]+"),
+        block(("C9H8O4", ""), **good, title="no peaks"),
+        block(("C9H8O4", "C9H7O3 C7H5O2 C6H5O"), title="no adduct", formula=None).replace(
+            "ADDUCT=[M+H]+\n", ""
+        ),
+        block(ASPIRIN, **good, title="=cmd()", pepmass="nan"),
+    )  # fmt: skip
+
+    result = run(file, "--top-k", 1)
+
+    rows = rows_of(result.stdout)
+    status = [row["status"] for row in rows]
+    message = [row["message"] for row in rows]
+    assert result.exit_code == 0
+    assert len(rows) == 8
+    assert status[0] == "no_precursor"
+    assert status[1] == "unsupported_adduct"
+    assert status[2:4] == ["no_formula", "no_formula"]
+    assert "2000 Da at most" in message[2]
+    assert (rows[5]["formula"], status[5]) == ("C9H8O4", "ok")
+    assert "ranked by mass and by known structures alone" in message[5]
+    assert rows[6]["formula"] == "C9H8O4"
+    assert "no adduct is given: all were tried" in message[6]
+    assert rows[7]["spectrum_id"].startswith("'=")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--elements", "CHNOPt"], "elements must be symbols"),
+        (["--precursor-ppm", "0"], "precursor_ppm must be above 0"),
+        (["--top-k", "0"], "top_k must be at least 1"),
+        (["-o", "out.sdf"], "csv, tsv or jsonl"),
+        (["--group-by", "name"], "group_by"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_sentence(spectra, arguments, words):
+    command = [sys.executable, "-m", "duallgd_cli", "formulas", spectra, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_neither_torch_nor_rdkit_is_loaded(spectra):
+    program = (
+        "import sys; from duallgd_cli.cli.app import app\n"
+        f"app(['formulas', {spectra!r}, '-q'], standalone_mode=False)\n"
+        "assert not {'torch', 'rdkit', 'scipy', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("spectrum_id,")

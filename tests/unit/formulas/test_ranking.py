@@ -1,0 +1,157 @@
+"""Formulas of spectra that were made from chemistry, ranked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import Failure
+from duallgd_cli.formulas.fragments import explain, peaks_of
+from duallgd_cli.formulas.known import known_formulas
+from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
+from duallgd_cli.spectra.subformula import SubformulaTable
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+ASPIRIN = ("C9H8O4", "[M+H]+", "C9H7O3 C7H5O2 C6H5O C7H7O3")
+CITRATE = ("C6H8O7", "[M-H]-", "C6H5O6 C5H3O3 C4H3O2 C5H7O3")
+CAFFEINE = ("C8H10N4O2", "[M+H]+", "C6H8N3O C5H8N3 C4H7N2 C3H6N")
+
+
+def spectrum_of(molecule, ppm=0.0, instrument="orbitrap", **fields):
+    """A spectrum whose precursor is off by some ppm."""
+    formula, adduct, fragments = molecule
+    ion = parse_adduct(adduct)
+    electron = ion.charge * ELECTRON_MASS_DA
+    mz = np.sort([Formula.parse(text).atoms_mass - electron for text in fragments.split()])
+    return Spectrum(
+        Source("made.mgf", 0),
+        "made",
+        mz,
+        np.linspace(0.2, 1.0, mz.size),
+        precursor_mz(Formula.parse(formula), ion) * (1 + ppm * 1e-6),
+        adduct_text=adduct,
+        polarity=ion.polarity,
+        instrument=instrument,
+        **fields,
+    )
+
+
+def ranked(spectrum, **settings):
+    found = rank_formulas(Feature((spectrum,)), FormulaSettings(**settings))
+    assert not isinstance(found, Failure), found
+    return found
+
+
+@pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])
+@pytest.mark.parametrize("ppm", [-2.0, 0.0, 3.0])
+def test_the_formula_of_a_common_molecule_is_first_and_probable(molecule, ppm):
+    first, second = ranked(spectrum_of(molecule, ppm))[:2]
+
+    assert str(first.formula) == molecule[0]
+    assert first.adduct.name == molecule[1]
+    assert first.probability > 0.8 > second.probability
+    assert first.ppm == pytest.approx(ppm, abs=1e-3)
+    assert first.explained_peaks == 4
+    assert first.explained_intensity == pytest.approx(1.0)
+    assert first.known_structures > 0
+
+
+def test_probabilities_fall_and_leave_room_for_what_is_not_listed():
+    probabilities = [one.probability for one in ranked(spectrum_of(ASPIRIN))]
+
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0.9 < sum(probabilities) < 1.0
+
+
+def test_without_an_adduct_all_of_the_polarity_are_tried_together():
+    found = ranked(replace(spectrum_of(ASPIRIN), adduct_text=""))
+
+    assert (str(found[0].formula), found[0].adduct.name) == ("C9H8O4", "[M+H]+")
+    assert {one.adduct.polarity for one in found} == {1}
+    assert len({one.adduct.name for one in found}) > 2
+    assert len({(str(one.formula), one.adduct.name) for one in found}) == len(found)
+    assert sum(one.probability for one in found) < 1.0
+
+
+def test_without_polarity_either_too():
+    found = ranked(replace(spectrum_of(CITRATE), adduct_text="", polarity=0))
+
+    assert {one.adduct.polarity for one in found} == {1, -1}
+    assert ("C6H8O7", "[M-H]-") in [(str(one.formula), one.adduct.name) for one in found[:5]]
+
+
+def test_a_spectrum_without_peaks_is_ranked_by_mass_and_prior():
+    bare = replace(spectrum_of(CAFFEINE), mz=np.zeros(0), intensity=np.zeros(0))
+
+    first = ranked(bare)[0]
+
+    assert str(first.formula) == "C8H10N4O2"
+    assert (first.explained_peaks, first.explained_intensity) == (0, 0.0)
+
+
+def test_spectra_of_one_ion_are_read_together():
+    both = spectrum_of(ASPIRIN)
+    parts = [replace(both, mz=both.mz[part], intensity=both.intensity[part]) for part in
+             (slice(0, 2), slice(1, 4))]  # fmt: skip
+
+    found = rank_formulas(Feature(tuple(parts)), FormulaSettings())
+
+    assert found[0].explained_peaks == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"precursor_mz": None}, "no_precursor", "no precursor m/z"),
+        ({"adduct_text": "[2M+H]+"}, "unsupported_adduct", "supported are"),
+        ({"adduct_text": "", "charge": 2}, "unsupported_adduct", "charge \\+2"),
+        ({"precursor_mz": 2500.0}, "no_formula", "2000 Da at most"),
+        ({"precursor_mz": 1.5}, "no_formula", "fits m/z 1.5000 within 5 ppm as"),
+    ],
+)
+def test_what_cannot_be_ranked_is_one_sentence(change, status, words):
+    found = rank_formulas(Feature((replace(spectrum_of(ASPIRIN), **change),)), FormulaSettings())
+
+    assert isinstance(found, Failure)
+    assert found.status == status
+    assert words.replace("\\", "") in found.message
+
+
+def test_the_tolerance_follows_the_instrument_or_the_user():
+    off = spectrum_of(ASPIRIN, ppm=7.0)
+
+    assert "C9H8O4" not in {str(one.formula) for one in ranked(off)}
+    assert "C9H8O4" in {str(one.formula) for one in ranked(replace(off, instrument="qtof"))}
+    assert "C9H8O4" in {str(one.formula) for one in ranked(off, precursor_ppm=8.0)}
+
+
+def test_explanations_of_many_formulas_are_those_of_each_alone():
+    spectrum = spectrum_of(CAFFEINE)
+    adduct = parse_adduct("[M+H]+")
+    peaks = peaks_of((spectrum,), spectrum.precursor_mz)
+    formulas = [Formula.parse(text) for text in ("C8H10N4O2", "C9H8O4", "C7H14O3S", "C10H13ClN2")]
+
+    together = explain(peaks, np.array([f.counts for f in formulas], np.int16), adduct)
+
+    for row, formula in enumerate(formulas):
+        ion = formula.array + np.array(adduct.change, np.int16)
+        table = SubformulaTable(ion.tolist(), 300.0)
+        matches = table.find(peaks.mz + ELECTRON_MASS_DA, peaks.tolerance_da)
+        alone = table.counts(matches, np.arange(matches.owner.size))
+        mine = together.candidate == row
+        expected = {(p, *map(int, c)) for p, c in zip(matches.owner, alone, strict=True)}
+        found = zip(together.peak[mine], together.fragment[mine], strict=True)
+        assert {(int(p), *map(int, c)) for p, c in found} == expected
+
+
+def test_known_structures_are_counted():
+    table = known_formulas()
+    formulas = np.array([Formula.parse(t).counts for t in ("C8H10N4O2", "C9H8O4", "C3HBr5Se")])
+
+    counts = table.counts(formulas).sum(axis=1)
+
+    assert (counts[:2] > 5).all()
+    assert counts[2] == 0

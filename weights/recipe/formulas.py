@@ -1,0 +1,634 @@
+"""Makes the two files by which `duallgd formulas` ranks, and the table of its accuracy.
+
+    python weights/recipe/formulas.py known DATA RUNS        # duallgd_cli/formulas/known.npz
+    python weights/recipe/formulas.py fit DATA RUNS          # duallgd_cli/formulas/model.npz
+    python weights/recipe/formulas.py evaluate DATA RUNS     # prints the table of docs/formulas.md
+
+DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, RUNS is a folder for what lies
+between. Fitted on fold train, sharpened on fold val; fold test is never read. Library spectra have
+theoretical precursors, so errors are drawn: normal, 1.5 ppm for Orbitrap and 3 ppm for QTOF
+instruments, half of the variance shared by all peaks of a spectrum. The structure of a spectrum is
+taken off the counts of known structures before it is ranked. About 40 minutes on one core.
+"""
+
+import argparse
+import csv
+import lzma
+import pickle
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, Adduct, parse_adduct
+from duallgd_cli.chem.elements import MASSES_DA
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import Failure
+from duallgd_cli.formulas import fragments, known, model, scoring
+from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.formula_candidates import FormulaSpace, are_possible, codes, decoded
+from duallgd_cli.spectra.types import Source, Spectrum
+
+SHARED: Final = 0.5  # of the variance of the mass error that all peaks of a spectrum have
+_MASSES: Final = np.array(MASSES_DA)
+_GROUPS: Final = {"unpd": 0, "massspecgym": 1}
+_FOR_EXPLANATIONS: Final = 2000  # molecules of fold train; the scorer is fitted on the others
+_DECOYS: Final = 20
+csv.field_size_limit(1 << 30)
+
+
+class Row(NamedTuple):
+    """A library spectrum with its molecule."""
+
+    spectrum: Spectrum
+    formula: NDArray[np.int16]
+    adduct: Adduct
+    molecule: str
+    smiles: str
+
+
+class Example(NamedTuple):
+    """What the scorer learns from, or is judged by: one spectrum and its candidates."""
+
+    features: NDArray[np.float32]
+    truth: int  # row of the right candidate, -1 where it is not there
+    seconds: float
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def rows(data: Path, fold: str) -> dict[str, list[Row]]:
+    """Spectra of a fold by molecule."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    with lzma.open(data / "massbank/massbank.tsv.xz", "rt") as stream:
+        for record in csv.DictReader(stream, delimiter="\t"):
+            if record["fold"] == fold:
+                found[record["inchikey"]].append(_row(record))
+    return found
+
+
+def _row(record: dict[str, str]) -> Row:
+    adduct, formula = parse_adduct(record["adduct"]), Formula.parse(record["formula"]).array
+    assert adduct is not None
+    mz, intensity = (np.array(record[k].split(","), dtype=float) for k in ("mzs", "intensities"))
+    spectrum = Spectrum(
+        Source("massbank", 0),
+        record["identifier"],
+        mz,
+        intensity,
+        float(formula @ _MASSES + adduct.mass_shift),
+        polarity=adduct.polarity,
+        instrument={"Orbitrap": "orbitrap", "QTOF": "qtof"}[record["instrument_type"]],
+    )
+    return Row(spectrum, formula, adduct, record["inchikey"], record["smiles"])
+
+
+def structures(data: Path) -> Iterator[tuple[str, int]]:
+    """SMILES and group of each known structure."""
+    with lzma.open(data / "structures/structures.tsv.xz", "rt") as stream:
+        for record in csv.DictReader(stream, delimiter="\t"):
+            yield record["smiles"], _GROUPS.get(record["source"], 2)
+
+
+def measured(row: Row, rng: np.random.Generator) -> Spectrum | None:
+    """The spectrum as an instrument with mass errors gives it, cleaned."""
+    sd = scoring.PRECURSOR_SD_PPM[row.spectrum.instrument] * 1e-6
+    shared = rng.normal(0, sd * np.sqrt(SHARED))
+    own = rng.normal(0, sd * np.sqrt(1 - SHARED))
+    theoretical = row.spectrum.precursor_mz or 0.0
+    noisy = replace(
+        row.spectrum,
+        mz=row.spectrum.mz * (1 + shared),
+        precursor_mz=theoretical * (1 + shared + own),
+    )
+    cleaned = clean(noisy, CleaningSettings())
+    return None if isinstance(cleaned, Failure) else cleaned
+
+
+def chosen(spectra: Sequence[Row], most: int, least_peaks: int = 1) -> list[Row]:
+    """Some spectra of a molecule, of different instruments or adducts."""
+    shuffled = list(spectra)
+    random.Random(spectra[0].molecule).shuffle(shuffled)
+    distinct = {
+        (row.spectrum.instrument, row.adduct.name): row
+        for row in reversed(shuffled)
+        if row.spectrum.mz.size >= least_peaks
+    }
+    return list(reversed(distinct.values()))[:most]
+
+
+# --- known structures ------------------------------------------------------------------------
+
+
+def make_known(data: Path, runs: Path) -> None:
+    """Count the known structures of each formula; those of fold train are among them."""
+    from rdkit import Chem
+    from rdkit.Chem.rdMolDescriptors import CalcMolFormula
+
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    group_of: dict[str, int] = {}
+    train = {spectra[0].smiles: spectra[0] for spectra in rows(data, "train").values()}
+    for smiles, group in structures(data):
+        counts[CalcMolFormula(Chem.MolFromSmiles(smiles))][group] += 1
+        if smiles in train:
+            group_of[smiles] = group
+    atoms = {Formula.parse(text).counts: number for text, number in counts.items()}
+    for smiles, row in train.items():
+        if smiles not in group_of:
+            group_of[smiles] = 1
+            atoms.setdefault(tuple(row.formula.tolist()), [0, 0, 0])[1] += 1
+    known.save(known.FILE, np.array(list(atoms), np.int16), np.array(list(atoms.values())))
+    (runs / "groups.pkl").write_bytes(pickle.dumps(group_of))
+
+
+def without(table: known.KnownFormulas, row: Row, group: int | None) -> known.KnownFormulas:
+    """The table as if the structure of a spectrum were unknown; a count of 255 may be more."""
+    at = np.searchsorted(table.code[:-1], codes(row.formula[None]))[0]
+    if group is None or not 0 < table.structures[at, group] < 255:
+        return table
+    structures = table.structures.copy()
+    structures[at, group] -= 1
+    return table._replace(structures=structures, total=structures.sum(axis=1, dtype=np.int64))
+
+
+# --- the prior -------------------------------------------------------------------------------
+
+
+def fit_prior(table: known.KnownFormulas, size: int = 14_000, decoys: int = 90) -> model.Network:
+    """A network that tells formulas of exactly one known structure from others of their mass."""
+    rng = np.random.default_rng(0)
+    once = np.flatnonzero(table.structures[:-1].sum(axis=1) == 1)
+    space, groups = FormulaSpace(table.rarer), []
+    for formula in decoded(table.code[rng.choice(once, size, replace=False)]):
+        mass = float(formula @ _MASSES)
+        if mass > 1500 or not are_possible(formula[None], 0)[0]:
+            continue
+        others = space.find(mass * (1 + rng.normal(0, 1.5e-6)), 5e-6 * mass)
+        others = others[(table.counts(others).sum(axis=1) == 0) & (others != formula).any(axis=1)]
+        if not len(others):
+            continue
+        some = others[rng.permutation(len(others))[:decoys]]
+        offset = np.full(len(some) + 1, np.log(len(others) / len(some)))
+        offset[0] = 0.0
+        groups.append((known.composition(table, np.concatenate([formula[None], some])), offset))
+    inputs = np.concatenate([inputs for inputs, _ in groups])
+    mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
+    batches = [
+        (torch.tensor(model.standardised(x, mean, deviation)), torch.tensor(offset).float(), 0)
+        for x, offset in groups
+    ]
+    network = perceptron([inputs.shape[1], 64, 24, 1], dropout=0.25)
+    train_choice(network, batches, epochs=5, batch=64)
+    return model.Network(mean, deviation, layers_of(network))
+
+
+def perceptron(sizes: Sequence[int], dropout: float) -> torch.nn.Sequential:
+    """Layers with rectifiers between them."""
+    torch.manual_seed(0)
+    parts: list[torch.nn.Module] = []
+    for before, after in pairwise(sizes):
+        parts += [torch.nn.Linear(before, after), torch.nn.ReLU(), torch.nn.Dropout(dropout)]
+    return torch.nn.Sequential(*parts[:-2])
+
+
+def layers_of(network: torch.nn.Sequential) -> tuple[tuple[Any, Any], ...]:
+    """Weights and biases as `model.Network` holds them."""
+    linear = [part for part in network if isinstance(part, torch.nn.Linear)]
+    return tuple((p.weight.detach().numpy().T.copy(), p.bias.detach().numpy()) for p in linear)
+
+
+def descend(
+    network: torch.nn.Module,
+    n: int,
+    loss: Callable[[NDArray[np.int64]], torch.Tensor],
+    epochs: int,
+    batch: int,
+) -> None:
+    """Minimise a loss over numbered examples by AdamW, with a rate that falls to 0."""
+    rng, optimiser = (
+        np.random.default_rng(0),
+        torch.optim.AdamW(network.parameters(), 3e-3, weight_decay=3e-2),
+    )
+    total, step = epochs * -(-n // batch), 0
+    network.train()
+    for _ in range(epochs):
+        order = rng.permutation(n)
+        for start in range(0, n, batch):
+            optimiser.param_groups[0]["lr"] = 3e-3 * (1 - step / total)
+            step += 1
+            optimiser.zero_grad()
+            loss(np.sort(order[start : start + batch])).backward()
+            optimiser.step()
+    network.eval()
+
+
+def train_choice(
+    network: torch.nn.Module,
+    groups: Sequence[tuple[torch.Tensor, torch.Tensor, int]],
+    epochs: int,
+    batch: int,
+) -> None:
+    """Fit scores so that the softmax over each group, offsets added, chooses its right row."""
+
+    def loss(members: NDArray[np.int64]) -> torch.Tensor:
+        taken = [groups[i] for i in members]
+        scores = network(torch.cat([inputs for inputs, _, _ in taken]))[:, 0]
+        parts = scores.split([len(inputs) for inputs, _, _ in taken])
+        losses = [
+            torch.logsumexp(part + offset, 0) - (part + offset)[truth]
+            for part, (_, offset, truth) in zip(parts, taken, strict=True)
+        ]
+        return torch.stack(losses).mean()
+
+    descend(network, len(groups), loss, epochs, batch)
+
+
+# --- explanations of peaks -------------------------------------------------------------------
+
+
+class Explained(NamedTuple):
+    """Explanations of the peaks of one spectrum by its true formula and by decoys."""
+
+    inputs: NDArray[np.float32]
+    candidate: NDArray[np.int64]  # 0 is the truth
+    peak: NDArray[np.int64]
+    loss: NDArray[np.int64]
+    fragment: NDArray[np.int64]
+    weight: NDArray[np.float64]  # log weight of each candidate without peaks
+    n_peaks: int
+
+
+def explained_spectra(
+    spectra: dict[str, list[Row]],
+    molecules: Sequence[str],
+    groups: dict[str, int],
+    table: known.KnownFormulas,
+    fitted: model.FormulaModel,
+) -> list[Explained]:
+    """Explanations by the truth and by the decoys that are likeliest without peaks."""
+    rng, found = np.random.default_rng(1), []
+    for molecule in molecules:
+        for row in chosen(spectra[molecule], 2, least_peaks=3):
+            spectrum = measured(row, rng)
+            mz = spectrum.precursor_mz if spectrum else None
+            if spectrum is None or mz is None:
+                continue
+            own = without(table, row, groups[row.smiles])
+            possible = possible_formulas(mz, spectrum.instrument, [row.adduct], FormulaSettings())
+            best = scoring.candidates(possible, mz, spectrum.instrument, own, fitted)
+            peaks = fragments.peaks_of((spectrum,), mz)
+            is_true = (best.formula == row.formula).all(axis=1)
+            if not is_true.any() or is_true.all() or not peaks.mz.size:
+                continue
+            order = np.r_[np.flatnonzero(is_true), np.flatnonzero(~is_true)[:_DECOYS]]
+            pairs = fragments.explain(peaks, best.formula[order], row.adduct)
+            found.append(
+                Explained(
+                    fragments.explanation_features(pairs, peaks, row.adduct.charge),
+                    pairs.candidate,
+                    pairs.peak,
+                    fragments.loss_codes(pairs),
+                    fragments.fragment_codes(pairs),
+                    best.weight[order],
+                    peaks.mz.size,
+                )
+            )
+    return found
+
+
+class Pairs(NamedTuple):
+    """Explanations of all spectra, one after the other; arrays of shape (M,) unless said."""
+
+    spectrum: NDArray[np.int64]
+    slot: NDArray[np.int64]  # peak, counted through, times width, plus candidate
+    is_true: NDArray[np.bool_]
+    decoy: NDArray[np.float64]  # weight as a wrong explanation, 0 for a true one
+    first_peak: NDArray[np.int64]  # of each spectrum, and the number of all peaks
+    before: torch.Tensor  # (peaks, width): log weight of the candidates without peaks
+    importance: torch.Tensor  # (peaks,)
+
+
+_WIDTH: Final = _DECOYS + 1
+
+
+def _pairs(found: Sequence[Explained]) -> Pairs:
+    first = np.r_[0, np.cumsum([e.n_peaks for e in found])]
+    spectrum = np.repeat(np.arange(len(found)), [e.peak.size for e in found])
+    candidate = np.concatenate([e.candidate for e in found])
+    peak = np.concatenate([first[i] + e.peak for i, e in enumerate(found)])
+    before = np.full((first[-1], _WIDTH), -1e4, np.float32)
+    for i, e in enumerate(found):
+        before[first[i] : first[i + 1], : e.weight.size] = e.weight
+    decoy = np.array([1 / (e.weight.size - 1) for e in found])[spectrum] * (candidate > 0)
+    importance = np.repeat([1 / np.sqrt(e.n_peaks) for e in found], np.diff(first))
+    return Pairs(
+        spectrum,
+        peak * _WIDTH + candidate,
+        candidate == 0,
+        decoy,
+        first,
+        torch.tensor(before),
+        torch.tensor(importance, dtype=torch.float32),
+    )
+
+
+def fit_explanations(found: Sequence[Explained]) -> tuple[model.Network, model.Table, model.Table]:
+    """What makes an explanation likely: its inputs, and how often its loss and fragment are true.
+
+    For each peak the candidates compete with their best explanations of it. Which explanation is
+    best depends on the network, so network and tables are fitted three times in turn; the table
+    entries that a spectrum learns from come from the other half of the spectra.
+    """
+    pairs = _pairs(found)
+    inputs = np.concatenate([e.inputs for e in found])
+    formulas = [np.concatenate([getattr(e, k) for e in found]) for k in ("loss", "fragment")]
+    mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
+    standard = model.standardised(inputs, mean, deviation)
+    half = pairs.spectrum % 2 == 0
+    # Error, radicals, rarity of elements: enough to begin with.
+    score = -(4 * inputs[:, 26] + 1.2 * inputs[:, 28] + 1.35 * (inputs[:, 33] + inputs[:, 34]))
+    for _ in range(3):
+        best = _best_rows(score, pairs.slot)
+        columns = [np.zeros((len(inputs), 2), np.float32) for _ in formulas]
+        for part in (half, ~half):
+            for column, code in zip(columns, formulas, strict=True):
+                column[part] = _table(code, pairs, best[~part[best]]).columns(code[part])
+        rows = torch.tensor(np.concatenate([standard, *columns], axis=1))
+        network = perceptron([rows.shape[1], 24, 1], dropout=0.1)
+        _compete(network, rows, pairs, best)
+        with torch.no_grad():
+            score = network(rows)[:, 0].numpy()
+    losses, ions = (_table(code, pairs, best) for code in formulas)
+    # The columns of the tables go in as they are.
+    mean = np.r_[mean, np.zeros(4)].astype(np.float32)
+    deviation = np.r_[deviation, np.ones(4)].astype(np.float32)
+    return model.Network(mean, deviation, layers_of(network)), losses, ions
+
+
+def _compete(
+    network: torch.nn.Module, rows: torch.Tensor, pairs: Pairs, best: NDArray[np.int64]
+) -> None:
+    """Fit scores of explanations so that at each peak the true candidate wins."""
+    n = pairs.first_peak.size - 1
+    edge = np.searchsorted(pairs.spectrum[best], np.arange(n + 1))
+
+    def loss(members: NDArray[np.int64]) -> torch.Tensor:
+        taken = np.concatenate([best[edge[i] : edge[i + 1]] for i in members])
+        peaks = np.concatenate([np.arange(*pairs.first_peak[i : i + 2]) for i in members])
+        peak, candidate = np.divmod(pairs.slot[taken], _WIDTH)
+        at = torch.tensor(np.searchsorted(peaks, peak) * _WIDTH + candidate)
+        flat = pairs.before[peaks].reshape(-1)
+        scores = flat.index_add(0, at, network(rows[taken])[:, 0]).reshape(-1, _WIDTH)
+        right = torch.log_softmax(scores, 1)[:, 0]
+        return -(right * pairs.importance[peaks]).sum() / pairs.importance[peaks].sum()
+
+    descend(network, n, loss, epochs=6, batch=16)
+
+
+def _best_rows(score: NDArray[np.float32], slot: NDArray[np.int64]) -> NDArray[np.int64]:
+    order = np.lexsort((-score, slot))
+    return np.sort(order[np.flatnonzero(np.diff(slot[order], prepend=-1))])
+
+
+def _table(code: NDArray[np.int64], pairs: Pairs, rows: NDArray[np.int64]) -> model.Table:
+    """Log-odds of the formulas that at least six of some explanations have."""
+    distinct, position = np.unique(code[rows], return_inverse=True)
+    right = np.bincount(position, pairs.is_true[rows])
+    wrong = np.bincount(position, pairs.decoy[rows])
+    kept = right + wrong >= 6
+    odds = wrong.sum() / right.sum()
+    log_odds = np.log((right + 1.5) / (wrong + 1.5 * odds) * odds)
+    return model.Table(distinct[kept], log_odds[kept].astype(np.float32))
+
+
+# --- the scorer ------------------------------------------------------------------------------
+
+
+def example(
+    row: Row,
+    spectrum: Spectrum,
+    adducts: Sequence[Adduct],
+    table: known.KnownFormulas,
+    fitted: model.FormulaModel,
+    settings: FormulaSettings,
+) -> Example | None:
+    """A spectrum with its candidates; None where nothing is found."""
+    started, mz = time.perf_counter(), spectrum.precursor_mz or 0.0
+    found = possible_formulas(mz, spectrum.instrument, adducts, settings)
+    if not any(len(formulas) for _, formulas in found):
+        return None
+    best = scoring.candidates(found, mz, spectrum.instrument, table, fitted)
+    peaks = fragments.peaks_of((spectrum,), mz)
+    seen = scoring.evidence(best, peaks, fitted)
+    inputs = scoring.scorer_features(best, seen, peaks, mz, spectrum.instrument)
+    seconds = time.perf_counter() - started
+    is_true = (best.formula == row.formula).all(axis=1) & (best.adduct == row.adduct.index)
+    truth = int(np.flatnonzero(is_true)[0]) if is_true.any() else -1
+    return Example(inputs, truth, seconds)
+
+
+def examples(
+    spectra: dict[str, list[Row]],
+    molecules: Sequence[str],
+    groups: dict[str, int],
+    table: known.KnownFormulas,
+    fitted: model.FormulaModel,
+) -> list[Example]:
+    """Up to two spectra a molecule with their adduct, the first one without it as well."""
+    rng, found, settings = np.random.default_rng(2), [], FormulaSettings()
+    for molecule in molecules:
+        for number, row in enumerate(chosen(spectra[molecule], 2)):
+            spectrum = measured(row, rng)
+            if spectrum is None:
+                continue
+            own = without(table, row, groups.get(row.smiles))
+            tried = [[row.adduct]] + ([_all_of(row.adduct)] if number == 0 else [])
+            made = [example(row, spectrum, a, own, fitted, settings) for a in tried]
+            found += [e for e in made if e is not None]
+    return found
+
+
+def _all_of(adduct: Adduct) -> list[Adduct]:
+    return [other for other in ADDUCTS if other.polarity == adduct.polarity]
+
+
+def fit_scorer(found: Sequence[Example]) -> model.Network:
+    """A linear score whose softmax over the candidates chooses the right one."""
+    inputs = np.concatenate([e.features for e in found])
+    mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
+    groups = [
+        (
+            torch.tensor(model.standardised(e.features, mean, deviation)),
+            torch.zeros(len(e.features)),
+            e.truth,
+        )
+        for e in found
+        if e.truth >= 0
+    ]
+    network = perceptron([inputs.shape[1], 1], dropout=0.0)
+    train_choice(network, groups, epochs=12, batch=16)
+    return model.Network(mean, deviation, layers_of(network))
+
+
+def calibrated(fitted: model.FormulaModel, found: Sequence[Example]) -> model.FormulaModel:
+    """The model with the sharpness, and the weight of what is not listed, that fit best."""
+    leads = [(s := fitted.scorer(e.features)) - s.max() for e in found]
+    trials = [
+        fitted._replace(sharpness=float(sharpness), unlisted=float(unlisted))
+        for sharpness in np.arange(0.4, 1.5, 0.05)
+        for unlisted in np.exp(np.arange(-7.0, 0.0, 0.5))
+    ]
+
+    def loss(trial: model.FormulaModel) -> float:
+        total = 0.0
+        for e, lead in zip(found, leads, strict=True):
+            log_probability = scoring.log_probabilities(lead, trial)
+            absent = np.log1p(-min(np.exp(log_probability).sum(), 1 - 1e-9))
+            total -= log_probability[e.truth] if e.truth >= 0 else absent
+        return total
+
+    return min(trials, key=loss)
+
+
+def fit(data: Path, runs: Path) -> None:
+    """Fit everything; what each stage gave is kept in RUNS and taken from there if it is there."""
+    table = known.known_formulas()
+    groups = pickle.loads((runs / "groups.pkl").read_bytes())
+    train, val = rows(data, "train"), rows(data, "val")
+    molecules = sorted(train)
+    random.Random(0).shuffle(molecules)
+    prior = _kept(runs / "prior.pkl", lambda: fit_prior(table))
+    nothing = model.Table(np.zeros(1, np.int64), np.zeros(1, np.float32))
+    fitted = model.FormulaModel(prior, prior, nothing, nothing, prior, 1.0, 0.0)
+    some, others = molecules[:_FOR_EXPLANATIONS], molecules[_FOR_EXPLANATIONS:]
+    explained = _kept(
+        runs / "explained.pkl", lambda: explained_spectra(train, some, groups, table, fitted)
+    )
+    network, losses, ions = _kept(runs / "network.pkl", lambda: fit_explanations(explained))
+    fitted = fitted._replace(explanation=network, losses=losses, fragments=ions)
+    learnt = _kept(runs / "examples.pkl", lambda: examples(train, others, groups, table, fitted))
+    fitted = fitted._replace(scorer=fit_scorer(learnt))
+    held_out = _kept(runs / "val.pkl", lambda: examples(val, sorted(val), {}, table, fitted))
+    model.save(model.FILE, calibrated(fitted, held_out))
+
+
+def _kept(path: Path, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+    if not path.is_file():
+        started = time.perf_counter()
+        path.write_bytes(pickle.dumps(make()))
+        print(f"{path.name}: {time.perf_counter() - started:.0f} s", flush=True)
+    return pickle.loads(path.read_bytes())
+
+
+# --- accuracy --------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """A ranked spectrum of known formula."""
+
+    row: Row
+    is_known: bool  # its formula is that of a known structure
+    rank: int  # of the truth, from 0; huge where it is not a candidate
+    stated: float  # probability of the first candidate
+    seconds: float
+
+
+def evaluate(data: Path, _: Path) -> None:
+    """Print the accuracy on one spectrum of at least three peaks of each molecule of fold val."""
+    spectra, rng = rows(data, "val"), np.random.default_rng(3)
+    picked = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
+    for name, ppm, is_adduct_known in (
+        ("5 ppm", 5.0, True),
+        ("10 ppm", 10.0, True),
+        ("5 ppm for Orbitraps, 10 ppm for QTOF", None, True),
+        ("5 ppm for Orbitraps, 10 ppm for QTOF, adduct unknown", None, False),
+    ):
+        settings = FormulaSettings(precursor_ppm=ppm)
+        print_track(name, [judged(r, s, is_adduct_known, settings) for r, s in picked if s])
+
+
+def judged(
+    row: Row, spectrum: Spectrum, is_adduct_known: bool, settings: FormulaSettings
+) -> Judged:
+    """Rank the formulas of a spectrum and look for the right one."""
+    table, fitted = known.known_formulas(), model.formula_model()
+    adducts = [row.adduct] if is_adduct_known else _all_of(row.adduct)
+    is_known = bool(table.counts(row.formula[None]).sum())
+    found = example(row, spectrum, adducts, table, fitted, settings)
+    if found is None:
+        return Judged(row, is_known, 10**6, 0.0, 0.0)
+    score = fitted.scorer(found.features)
+    rank = int((score > score[found.truth]).sum()) if found.truth >= 0 else 10**6
+    stated = float(np.exp(scoring.log_probabilities(score, fitted).max()))
+    return Judged(row, is_known, rank, stated, found.seconds)
+
+
+PARTS: Final[dict[str, Callable[[Judged], bool]]] = {
+    "all": lambda _: True,
+    "formula of a known structure": lambda j: j.is_known,
+    "formula of no known structure": lambda j: not j.is_known,
+    "Orbitrap": lambda j: j.row.spectrum.instrument == "orbitrap",
+    "QTOF": lambda j: j.row.spectrum.instrument == "qtof",
+    "positive": lambda j: j.row.adduct.polarity > 0,
+    "negative": lambda j: j.row.adduct.polarity < 0,
+    "[M+H]+ and [M-H]-": lambda j: j.row.adduct.name in ("[M+H]+", "[M-H]-"),
+    "other adducts": lambda j: j.row.adduct.name not in ("[M+H]+", "[M-H]-"),
+    "m/z below 300": lambda j: _mz(j) < 300,
+    "m/z 300 to 500": lambda j: 300 <= _mz(j) < 500,
+    "m/z from 500": lambda j: _mz(j) >= 500,
+}
+
+
+def _mz(one: Judged) -> float:
+    return one.row.spectrum.precursor_mz or 0.0
+
+
+def print_track(name: str, found: Sequence[Judged]) -> None:
+    """Accuracy by part, calibration and time."""
+    print(f"\n### {name}\n\n| | molecules | top-1 (95 %) | top-5 | top-10 |\n|---|---|---|---|---|")
+    for label, belongs in PARTS.items():
+        rank = np.array([one.rank for one in found if belongs(one)])
+        top1, top5, top10 = (100 * (rank < k).mean() for k in (1, 5, 10))
+        low, high = _interval((rank < 1).mean(), rank.size)
+        cells = (label, rank.size, f"{top1:.1f} ({low:.0f} to {high:.0f})", f"{top5:.1f}")
+        print(f"| {' | '.join(map(str, cells))} | {top10:.1f} |")
+    stated = np.array([one.stated for one in found])
+    right = np.array([one.rank < 1 for one in found])
+    print("\n| stated probability | molecules | mean stated | right |\n|---|---|---|---|")
+    for low, high in pairwise([0, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0]):
+        part = (stated >= low) & (stated < high)
+        if part.any():
+            print(f"| {low:g} to {high:g} | {part.sum()} |", end=" ")
+            print(f"{stated[part].mean():.3f} | {right[part].mean():.3f} |")
+    brier, constant = ((stated - right) ** 2).mean(), right.mean() * (1 - right.mean())
+    print(f"\nBrier score {brier:.4f}; of a constant probability {constant:.4f}.")
+    seconds = np.array([one.seconds for one in found])
+    print(f"Seconds: mean {seconds.mean():.3f}, 95th percentile {np.quantile(seconds, 0.95):.3f}.")
+
+
+def _interval(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a proportion, per cent."""
+    z = 1.96
+    middle = share + z * z / (2 * n)
+    spread = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return 100 * (middle - spread) / (1 + z * z / n), 100 * (middle + spread) / (1 + z * z / n)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Fit and judge the ranking of formulas.")
+    parser.add_argument("stage", choices=["known", "fit", "evaluate"])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("runs", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    {"known": make_known, "fit": fit, "evaluate": evaluate}[asked.stage](asked.data, asked.runs)
