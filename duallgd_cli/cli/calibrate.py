@@ -38,7 +38,7 @@ def calibrate(
     Use a fold that was not trained on and will not be reported. What fewer samples are worth is
     learnt from parts of those drawn. Figures printed are cross-validated by molecule.
     """
-    from duallgd_cli.predict.fitting import fit_weights_file
+    from duallgd_cli.evaluate.fitting import fit_weights_file
 
     fitted = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
     held = fitted.validation

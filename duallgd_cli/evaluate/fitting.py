@@ -15,8 +15,7 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError, quote
-from duallgd_cli.files import sha256
-from duallgd_cli.predict.calibration import (
+from duallgd_cli.evaluate.calibrate import (
     NUMBERS,
     ScoredCase,
     Validation,
@@ -25,6 +24,7 @@ from duallgd_cli.predict.calibration import (
     part_of,
     scored_case,
 )
+from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from duallgd_cli.predict.calibration import (
+from duallgd_cli.evaluate.calibrate import (
     ScoredCase,
     cross_validate,
     fit,
@@ -14,7 +14,7 @@ from duallgd_cli.predict.calibration import (
     part_of,
     scored_case,
 )
-from duallgd_cli.predict.fitting import record_of
+from duallgd_cli.evaluate.fitting import record_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from duallgd_cli.evaluate.reliability import CalibrationTable, reliability
 from duallgd_cli.predict.prediction import Case, Outcome
 from duallgd_cli.predict.ranking import (
     FEATURES,
@@ -32,7 +33,6 @@ from duallgd_cli.predict.ranking import (
     described,
     presence_features,
 )
-from duallgd_cli.predict.reliability import Reliability, reliability
 
 Array = NDArray[np.float64]
 
@@ -122,10 +122,10 @@ class Validation:
     top1: float
     top10: float
     n_spectra: int
-    candidates: Reliability
-    first: Reliability
-    first_ten: Reliability
-    by_samples: Mapping[int, Reliability]
+    candidates: CalibrationTable
+    first: CalibrationTable
+    first_ten: CalibrationTable
+    by_samples: Mapping[int, CalibrationTable]
 
 
 def scored_case(

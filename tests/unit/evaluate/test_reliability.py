@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.predict.reliability import reliability, wilson
+from duallgd_cli.evaluate.reliability import reliability, wilson
 
 
 def test_reliability_of_a_perfect_forecast():

@@ -13,7 +13,7 @@ _Z95: Final = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
-class ReliabilityBin:
+class CalibrationBin:
     """Observations whose predicted probability fell into one interval.
 
     Attributes:
@@ -36,7 +36,7 @@ class ReliabilityBin:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
+class CalibrationTable:
     """How far probabilities can be trusted, from spectra that took no part in the fit.
 
     Attributes:
@@ -47,14 +47,14 @@ class Reliability:
         count: Observations.
     """
 
-    bins: tuple[ReliabilityBin, ...]
+    bins: tuple[CalibrationBin, ...]
     brier: float
     base_brier: float
     calibration_error: float
     count: int
 
 
-def reliability(probability: Array, is_right: NDArray[np.bool_]) -> Reliability:
+def reliability(probability: Array, is_right: NDArray[np.bool_]) -> CalibrationTable:
     """Compare probabilities with what happened; both of shape (X,)."""
     place = np.clip(np.searchsorted(_EDGES, probability, side="right") - 1, 0, len(_EDGES) - 2)
     bins = tuple(
@@ -63,7 +63,7 @@ def reliability(probability: Array, is_right: NDArray[np.bool_]) -> Reliability:
     )
     base = float(is_right.mean()) if is_right.size else 0.0
     count = max(1, probability.size)
-    return Reliability(
+    return CalibrationTable(
         bins=bins,
         brier=float(np.sum((probability - is_right) ** 2)) / count,
         base_brier=base * (1 - base),
@@ -81,9 +81,9 @@ def wilson(right: int, count: int) -> tuple[float, float]:
     return max(0.0, float(centre - half)), min(1.0, float(centre + half))
 
 
-def _bin(number: int, probability: Array, is_right: NDArray[np.bool_]) -> ReliabilityBin:
+def _bin(number: int, probability: Array, is_right: NDArray[np.bool_]) -> CalibrationBin:
     low, high = wilson(int(is_right.sum()), is_right.size)
-    return ReliabilityBin(
+    return CalibrationBin(
         low=_EDGES[number],
         high=_EDGES[number + 1],
         count=is_right.size,

@@ -7,8 +7,8 @@ import pytest
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.fitting import fit_weights_file
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
