@@ -3,25 +3,33 @@
 import os
 import sys
 
-import typer
-
-from duallgd_cli.cli.app import app
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, printable
-from duallgd_cli.runtime import prepare_environment
+from duallgd_cli.runtime import loading, prepare_environment
 
 
 def main() -> None:
     """Run one command; the one place where anticipated errors become exit codes.
 
-    Ctrl-C (130), a closed pipe (1) and wrong options (2) are dealt with by Typer on the way here.
-    Any other exception is a bug and keeps its traceback.
+    A closed pipe (1) and wrong options (2) are dealt with by Typer on the way here, and a Ctrl-C
+    that the command has no words for becomes its exit code. Any other exception is a bug and keeps
+    its traceback.
     """
     prepare_environment()
+    with loading():
+        import typer
+
+        from duallgd_cli.cli.app import app
     try:
         app(prog_name="duallgd")
     except DuallgdError as error:
         typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        code = InterruptedRunError.exit_code
+        if isinstance(stopped, SystemExit) and stopped.code != code:
+            raise
+        typer.secho("error: stopped", err=True, fg=typer.colors.RED)
+        sys.exit(code)
 
 
 def run() -> None:

@@ -11,12 +11,14 @@ import ctypes
 import functools
 import logging
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -199,6 +201,27 @@ class Runtime:
         if self.world_size > 1:
             words.append(f"rank {self.rank} of {self.world_size}")
         return ", ".join(words)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Ctrl-C inside ends the process at once and says so: nothing is kept that could be lost.
+
+    Libraries that are interrupted while they load end in errors of their own.
+    """
+
+    def stop(*_: object) -> None:
+        os.write(2, b"error: stopped before anything was computed\n")
+        os._exit(InterruptedRunError.exit_code)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def prepare_environment() -> None:

@@ -9,9 +9,9 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
-from duallgd_cli.data.prepare_spectra import prepare_spectra
-from duallgd_cli.data.prepare_structures import pack, prepare_molecule
 from duallgd_cli.data.prepared import Molecules, load_spectra, write
+from duallgd_cli.data.spectra import prepare_spectra
+from duallgd_cli.data.structures import pack, prepare_molecule
 
 SMILES = (
     "CCO",

@@ -5,8 +5,7 @@ import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS, Ion
-from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
-from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.data.simulation import Selection, Simulator, prepare_simulated
 from duallgd_cli.model.fragment_model import FragmentModel
 from tests.made_prepared import structures_folder
 

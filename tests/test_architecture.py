@@ -48,8 +48,8 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|predict|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/(molecule|identity|parts)\.py|data/prepar\w*\.py|predict/writers(/|\.py)"
-    r"|report/depiction\.py",
+    "rdkit": r"chem/(molecule|identity|parts)\.py|data/(structures|prepare_orders)\.py"
+    r"|predict/writers(/|\.py)|report/depiction\.py",
     "matchms": r"(?!)",  # its spectra are taken as they are, without the library
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",

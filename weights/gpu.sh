@@ -6,15 +6,14 @@
 #   weights/gpu.sh joint   OUT [MINUTES]    simulated spectra, the encoder, then both    (9)
 #
 # Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before, where the
-# data were prepared (weights/make.sh, first lines), pack them, once; packs/ is ignored by git:
+# data were prepared (weights/make.sh, first lines), pack the folders, once; packs/ is ignored by git:
 #
-#   duallgd data pack prepared/structures -o packs/structures.pack --max-atoms 66 --no-keys
-#   duallgd data pack prepared/massbank   -o packs/massbank.pack
-#   duallgd data pack prepared/large      -o packs/large.pack --no-keys    (if there: a turn of its own in joint)
-#   duallgd data pack prepared/cations    -o packs/cations.pack --no-keys  (likewise)
-#   duallgd data pack prepared/structures -o packs/sample.pack --max-atoms 66 --no-keys --limit 20000
+#   duallgd data structures structures.tsv.xz -o prepared/sample --limit 20000
+#   for name in structures massbank sample; do tar -cJf packs/$name.tar.xz -C prepared $name; done
 #
-# Carry packs/ (or, for bench alone, packs/sample.pack and wheels of rdkit in .wheels/, so that
+# and, if they are there, large and cations, each of which gets a turn of its own in joint.
+#
+# Carry packs/ (or, for bench alone, packs/sample.tar.xz and wheels of rdkit in .wheels/, so that
 # molecules are assembled too). OUT receives logs, figures and weights of at most 15.5 MiB, eight
 # files or fewer. Keep what bench writes in examples/benchmarks/<date>-<machine>/.
 #
@@ -48,7 +47,7 @@ within() { # SECONDS NAME COMMAND...: what it prints goes to NAME.log, its end t
   echo "$name: exit $?, $(tail -n 1 "$out/$name.log" | cut -c -150)"
 }
 unpacked() { # NAME: prepared data, unpacked once
-  [ -f "$runs/$1/manifest.json" ] || duallgd data unpack "$packs/$1.pack" -o "$runs/$1"
+  [ -f "$runs/$1/manifest.json" ] || tar -xJf "$packs/$1.tar.xz" -C "$runs"
 }
 simulated() { # spectra of structures that have none, drawn once
   [ -f "$runs/simulated/manifest.json" ] || duallgd data simulate "$runs/structures" --like "$runs/massbank" -o "$runs/simulated" \
@@ -134,7 +133,7 @@ joint)
     --set training.data.simulated_share=0.85 ${start:+--init-encoder "$start" --init-denoiser "$start"}
   both+=(--structures "$runs/structures") # the first is validated on
   for more in large cations; do
-    [ -f "$packs/$more.pack" ] && unpacked $more && both+=(--structures "$runs/$more")
+    [ -f "$packs/$more.tar.xz" ] && unpacked $more && both+=(--structures "$runs/$more")
   done
   stage joint "$each" "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
     --set training.freeze_encoder=true --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4

@@ -114,7 +114,7 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
 # Ninth part: decoder and encoder go on, both stopped by hand; then both on structures that are like measured molecules.
 [ -f "$runs/simulated9/manifest.json" ] || duallgd data simulate "$runs/structures" --like "$runs/massbank" -o "$runs/simulated9" \
   --limit 200000 --max-atoms 40 --seed 9
-[ -f "$runs/alike9/manifest.json" ] || duallgd data select "$runs/structures" --like "$runs/massbank" -o "$runs/alike9" --limit 150000 --seed 9
+[ -f "$runs/alike9/manifest.json" ] || python3 weights/recipe/select_structures.py "$runs/structures" --reference-spectra "$runs/massbank" -o "$runs/alike9" --limit 150000 --seed 9
 [ -f "$runs/simalike9/manifest.json" ] || duallgd data simulate "$runs/alike9" --like "$runs/massbank" -o "$runs/simalike9" \
   --limit 90000 --max-atoms 40 --seed 9
 duallgd train --stage decoder --data "$runs/structures" -o "$runs/decoder9" "${one_core[@]}" "${log[@]}" "${muon[@]}" \
@@ -220,7 +220,7 @@ OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m duallgd_cli train --stage joint
 # as graphs: those that are like measured ones, with these, take turns with the others.
 [ -f "$runs/simalike14/manifest.json" ] || duallgd data simulate "$runs/alike9" --like "$runs/massbank" -o "$runs/simalike14" \
   --limit 150000 --max-atoms 40 --seed 16
-[ -f "$runs/large14/manifest.json" ] || duallgd data select "$runs/structures" --like "$runs/massbank" -o "$runs/large14" \
+[ -f "$runs/large14/manifest.json" ] || python3 weights/recipe/select_structures.py "$runs/structures" --reference-spectra "$runs/massbank" -o "$runs/large14" \
   --limit 5000 --min-atoms 37 --max-atoms 66 --with-measured --seed 14
 joint14=(--stage joint --data "$runs/massbank" --structures "$runs/alike9" --simulated "$runs/simalike14" "${one_core[@]}" "${log[@]}"
   "${small[@]}" "${muon[@]}" "${less[@]}" --set training.freeze_encoder=true --set training.data.clean_share=0.1
@@ -254,7 +254,7 @@ duallgd train "${joint16[@]}" -o "$runs/joint16" --init-denoiser "$runs/joint15"
   --set training.steps=1800 --set training.seed=31 --set training.optimiser.learning_rate=4.0e-4
 xz -dc "$data/massbank/massbank.tsv.xz" \
   | awk -F'\t' 'NR == 1 { for (i = 1; i <= NF; i++) c[$i] = i; next } $c["fold"] != "train" { print $c["inchikey"] }' | sort -u > "$runs/held-out.keys"
-duallgd data cations "$data/structures/structures.tsv.xz" -o "$runs/cations16.smi" --limit 12000 --seed 1
+python3 weights/recipe/cations.py "$data/structures/structures.tsv.xz" -o "$runs/cations16.smi" --limit 12000 --seed 1
 duallgd data structures "$runs/cations16.smi" -o "$runs/cations16" --holdout "$runs/held-out.keys"
 duallgd weights average "$runs/joint15/model.safetensors" "$runs/encoder16/model.safetensors" -o "$runs/average16.safetensors"
 duallgd train "${joint16[@]}" -o "$runs/joint16c" --structures "$runs/cations16" --init-denoiser "$runs/joint16" \

@@ -27,8 +27,7 @@ from duallgd_cli.bench.prepared_molecules import KnownMolecule, Selection, known
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import BOND_NONE, HEAVY
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.report import finite
-from duallgd_cli.evaluate.run import make_folder
+from duallgd_cli.evaluate.report import finite, make_folder
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, N_BOND_CLASSES
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.skeleton import pair_index
 from duallgd_cli.data.atom_orders import OrderedMolecules, load_in_order
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.data.prepared import Molecules, pair_index
+from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.settings import AtomOrder

@@ -22,7 +22,7 @@ from duallgd_cli.data.prepared import (
 )
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.condition import Condition
-from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.model.encoder import PeakBatch
 
 _SPECTRA: Final = "spectrum_id"
 

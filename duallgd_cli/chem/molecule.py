@@ -27,7 +27,7 @@ from duallgd_cli.chem.elements import (
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of
+from duallgd_cli.chem.skeleton import Skeleton, bonds_of, pair_index
 from duallgd_cli.chem.valence import TIERS
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
@@ -109,7 +109,7 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
     for bond in mol.GetBonds():
         a, b = int(row_of[bond.GetBeginAtomIdx()]), int(row_of[bond.GetEndAtomIdx()])
         low, high = min(a, b), max(a, b)
-        bond_class[pair_index(n, low, high)] = _BOND_CLASS[bond.GetBondType()]
+        bond_class[pair_index(low, high, n)] = _BOND_CLASS[bond.GetBondType()]
     return Disassembled(formula_of(mol), element[order], bond_class, order)
 
 
@@ -281,11 +281,6 @@ def _has_reason(atom: Chem.Atom) -> bool:
         for middle in atom.GetNeighbors()
         for bond in middle.GetBonds()
     )
-
-
-def pair_index(n: int, low: int, high: int) -> int:
-    """Position of the pair (low, high), low < high, among the M pairs of n atoms."""
-    return low * n - low * (low + 1) // 2 + high - low - 1
 
 
 def formula_of(mol: Chem.Mol) -> Formula:

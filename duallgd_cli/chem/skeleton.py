@@ -7,13 +7,14 @@ the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
 
+I = TypeVar("I", int, NDArray[np.int64])  # noqa: E741
 # Ring systems of real molecules need a few dozen steps; the bound keeps absurd samples cheap.
 _MAX_STEPS: Final = 2000
 
@@ -25,6 +26,11 @@ def pairs(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     low.setflags(write=False)
     high.setflags(write=False)
     return low, high
+
+
+def pair_index(low: I, high: I, n: int) -> I:
+    """Index of pairs low < high of n atoms among all M, of one pair or of arrays of them."""
+    return low * (2 * n - low - 1) // 2 + high - low - 1
 
 
 @dataclass(frozen=True)

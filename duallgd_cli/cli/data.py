@@ -1,22 +1,21 @@
 """`duallgd data`: structures and labelled spectra to prepared folders, and what is made of them."""
 
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.cli.training_display import counting
+from duallgd_cli.errors import InterruptedRunError, UsageError
 
 EPILOG: Final = (
     "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
     "`duallgd data spectra massbank.tsv.xz -o prepared/massbank --holdout keys.txt` · "
     "`duallgd data simulate prepared/structures --like prepared/massbank -o prepared/simulated` · "
-    "`duallgd data select prepared/structures --like prepared/massbank --limit 150000 "
-    "-o prepared/alike` · "
-    "`duallgd data cations structures.tsv.xz -o cations.smi` · "
-    "`duallgd data pack prepared/structures -o structures.pack --max-atoms 40 --no-keys`"
+    "`tar -cJf prepared.tar.xz prepared` carries prepared folders to a machine without rdkit"
 )
 
 app = typer.Typer(
@@ -30,11 +29,7 @@ _HOLDOUT = Annotated[
         help="Text file of InChIKey first blocks that must not be trained on; repeatable."
     ),
 ]
-_STRUCTURES = Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")]
-_LIKE = Annotated[
-    Path, typer.Option(help="Folder made by 'duallgd data spectra': what is measured is like this.")
-]
-_WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes; all cores if absent.")]
+_WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes (default: all cores).")]
 
 
 @app.command("structures", epilog=EPILOG)
@@ -42,16 +37,16 @@ def structures(
     source: Annotated[Path, typer.Argument(help="TSV, CSV, SMI or SDF, plain, .gz or .xz.")],
     output: _OUTPUT,
     holdout: _HOLDOUT = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Read only so many rows.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of rows to read (default: all).")
+    ] = None,
     workers: _WORKERS = None,
 ) -> None:
     """Structures for decoder pretraining: one per InChIKey first block."""
-    from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.holdout import read_holdout
-    from duallgd_cli.data.prepare_structures import prepare_structures
+    from duallgd_cli.data.structures import prepare_structures, read_holdout
     from duallgd_cli.runtime import available_cores
 
-    with counting("structures") as advance:
+    with _making(output, "structures") as advance:
         manifest = prepare_structures(
             source,
             output,
@@ -77,12 +72,11 @@ def spectra(
     workers: _WORKERS = None,
 ) -> None:
     """Labelled spectra for training the encoder and for the joint stage."""
-    from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.holdout import read_holdout
-    from duallgd_cli.data.prepare_spectra import prepare_spectra
+    from duallgd_cli.data.spectra import prepare_spectra
+    from duallgd_cli.data.structures import read_holdout
     from duallgd_cli.runtime import available_cores
 
-    with counting("records") as advance:
+    with _making(output, "records") as advance:
         manifest = prepare_spectra(
             source,
             output,
@@ -100,15 +94,26 @@ def spectra(
 
 @app.command("simulate", epilog=EPILOG)
 def simulate(
-    structures: _STRUCTURES,
+    structures: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data structures'.")],
     output: _OUTPUT,
-    like: _LIKE,
+    like: Annotated[
+        Path,
+        typer.Option(
+            "--like",
+            "--reference-spectra",
+            help="Folder made by 'duallgd data spectra': measured spectra to imitate.",
+        ),
+    ],
     limit: Annotated[
-        int | None, typer.Option(min=1, help="So many structures, at random; all if absent.")
+        int | None, typer.Option(min=1, help="Number of structures, at random (default: all).")
     ] = None,
-    max_atoms: Annotated[int, typer.Option(min=2, help="Leave larger structures out.")] = 50,
-    steps: Annotated[int, typer.Option(min=1, help="Of fitting the fragment model.")] = 2500,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    max_atoms: Annotated[
+        int, typer.Option(min=2, help="Leave structures with more heavy atoms out.")
+    ] = 50,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Optimiser steps of fitting the fragment model.")
+    ] = 2500,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     workers: _WORKERS = None,
 ) -> None:
     """Simulated spectra of structures, for training the encoder and the joint stage.
@@ -117,23 +122,22 @@ def simulate(
     structure are seen, and how intense. Measured spectra of fold val are compared with simulated
     ones of the same ions.
     """
-    from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
     from duallgd_cli.data.prepared import load_molecules, load_spectra
+    from duallgd_cli.data.simulation import Selection, prepare_simulated
     from duallgd_cli.runtime import available_cores
-    from duallgd_cli.train.fragment_model import fit_simulator
-    from duallgd_cli.train.resemblance import compare
+    from duallgd_cli.train.simulator import compare, fit_simulator
 
-    _refuse_to_overwrite(output, structures, like)
+    if output.resolve() in {structures.resolve(), like.resolve()}:
+        raise UsageError(f"{output} holds what the output is made of; give another output")
     load_molecules(structures)  # what is wrong with them is said before minutes are spent
     spectra = load_spectra(like)
-    with counting("steps of the fragment model") as advance:
+    with _making(output, "steps of the fragment model") as advance:
         simulator, record = fit_simulator(spectra, steps, seed, advance)
     traits = compare(simulator, spectra, "val", seed)
     for name, own in traits.items():
         typer.echo(f"fold val, {name}: {own}", err=True)
     record["resemblance"] = {name: asdict(own) for name, own in traits.items()}
-    with counting("spectra") as advance:
+    with _making(output, "spectra") as advance:
         manifest = prepare_simulated(
             structures,
             simulator,
@@ -144,60 +148,6 @@ def simulate(
             advance=advance,
         )
     typer.echo(f"{manifest['spectra']} simulated spectra in {output}", err=True)
-
-
-@app.command("select", epilog=EPILOG)
-def select(
-    structures: _STRUCTURES,
-    output: _OUTPUT,
-    like: _LIKE,
-    limit: Annotated[int, typer.Option(min=1, help="Training structures to keep.")],
-    min_atoms: Annotated[int, typer.Option(min=1, help="Leave smaller ones out.")] = 1,
-    max_atoms: Annotated[
-        int | None, typer.Option(min=2, help="Leave larger ones out; none if absent.")
-    ] = None,
-    measured: Annotated[
-        bool,
-        typer.Option("--with-measured", help="Keep the training molecules of the spectra, too."),
-    ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draw.")] = 1,
-) -> None:
-    """Structures that are like the molecules of measured spectra, to train on with little time.
-
-    A classifier learns to tell the training molecules of the spectra by their Morgan bits;
-    structures are drawn with its odds as weights. Held-out folds are kept whole.
-    """
-    from duallgd_cli.data.likeness import Wanted, select_alike
-
-    _refuse_to_overwrite(output, structures, like)
-    wanted = Wanted(limit, min_atoms, max_atoms, measured, seed)
-    manifest = select_alike(structures, like, output, wanted)
-    typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
-
-
-@app.command("cations", epilog=EPILOG)
-def make_cations(
-    source: Annotated[Path, typer.Argument(help="TSV, CSV, SMI or SDF, plain, .gz or .xz.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File of SMILES, .smi.")],
-    limit: Annotated[int, typer.Option(min=1, help="Cations of all kinds.")] = 12_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of what they are alkylated with.")] = 1,
-) -> None:
-    """Permanent cations made from neutral structures, for 'duallgd data structures --holdout'.
-
-    Collections of structures leave them out; spectra of [M]+ are of little else. Quaternary
-    ammonium, pyridinium, imidazolium, phosphonium and flavylium ions, as many of each.
-    """
-    from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.prepare_cations import cations
-    from duallgd_cli.files import write_atomically
-
-    _refuse_to_overwrite(output, source)
-    with counting("structures") as advance:
-        made = cations(source, limit, seed, advance)
-    write_atomically(output, (f"{smiles} {kind}\n" for kind, smiles in made))
-    counts = Counter(kind for kind, _ in made)
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    typer.echo(f"{told} in {output}", err=True)
 
 
 @app.command("massbank", epilog=EPILOG)
@@ -213,11 +163,10 @@ def massbank(
     holdout: _HOLDOUT = None,
 ) -> None:
     """Rebuild the table of open high-resolution spectra from MassBank's own release."""
-    from duallgd_cli.cli.training_display import counting
-    from duallgd_cli.data.holdout import read_holdout
-    from duallgd_cli.data.prepare_massbank import read_folds, rebuild_massbank
+    from duallgd_cli.data.massbank import read_folds, rebuild_massbank
+    from duallgd_cli.data.structures import read_holdout
 
-    with counting("records") as advance:
+    with _making(output, "records") as advance:
         totals = rebuild_massbank(
             release,
             output,
@@ -228,41 +177,21 @@ def massbank(
     typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)
 
 
-@app.command("pack", epilog=EPILOG)
-def pack(
-    prepared: Annotated[Path, typer.Argument(help="Folder made by 'duallgd data'.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file.")],
-    max_atoms: Annotated[
-        int | None, typer.Option(min=2, help="Leave structures with more heavy atoms out.")
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Keep so many training structures, by a hash of their InChIKeys."),
-    ] = None,
-    keys: Annotated[
-        bool, typer.Option("--keys/--no-keys", help="InChIKeys, which training does not need.")
-    ] = True,
-) -> None:
-    """One small file of prepared data, to carry to a machine without rdkit or a network."""
-    from duallgd_cli.data.packing import pack
+@contextmanager
+def _making(output: Path, what: str) -> Iterator[Callable[[int], None]]:
+    """Count while an output is made; after Ctrl-C say what is there, and how to go on.
 
-    record = pack(prepared, output, max_atoms, limit, keys)
-    size = output.stat().st_size / 2**20
-    typer.echo(f"{record['molecules']} molecules in {output}, {size:.1f} MiB", err=True)
+    Raises:
+        InterruptedRunError: Somebody pressed Ctrl-C.
+    """
+    try:
+        with counting(what) as advance:
+            yield advance
+    except KeyboardInterrupt:
+        from duallgd_cli.data.prepared import MANIFEST
 
-
-@app.command("unpack", epilog=EPILOG)
-def unpack(
-    packed: Annotated[Path, typer.Argument(help="File made by 'duallgd data pack'.")],
-    output: _OUTPUT,
-) -> None:
-    """The prepared folder that a packed file holds, its checksums compared."""
-    from duallgd_cli.data.packing import unpack
-
-    manifest = unpack(packed, output)
-    typer.echo(f"{manifest['molecules']} molecules in {output}", err=True)
-
-
-def _refuse_to_overwrite(output: Path, *sources: Path) -> None:
-    if output.resolve() in {source.resolve() for source in sources}:
-        raise UsageError(f"{output} holds what the output is made of; give another output")
+        whole = (output / MANIFEST if output.is_dir() else output).is_file()
+        kept = "still holds what was there before;" if whole else "is not finished:"
+        raise InterruptedRunError(
+            f"stopped; {output} {kept} run the same command to begin again"
+        ) from None

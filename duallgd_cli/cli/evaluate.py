@@ -1,11 +1,15 @@
 """`duallgd evaluate`: how good predictions are."""
 
+import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.errors import UsageError
+
+logger = logging.getLogger(__name__)
 
 EPILOG = """
 **Examples**
@@ -28,6 +32,7 @@ of --shard joins and scores them.
 """
 
 _WHAT, _SCORING, _LEAKAGE = "What is scored", "Scoring", "Training data"
+_WORTH_TELLING: Final = 50
 
 
 def evaluate(
@@ -240,42 +245,12 @@ def evaluate(
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
     weights at hand. With --predictions a table is scored as it is.
     """
-    from duallgd_cli.cli import display, evaluating
-    from duallgd_cli.evaluate.protocol import Protocol
-    from duallgd_cli.evaluate.scoring import Scorer
-    from duallgd_cli.runtime import available_cores
+    from duallgd_cli.cli import display, scoreboard
+    from duallgd_cli.evaluate import settings as parsing
+    from duallgd_cli.evaluate.run import evaluate as use_case
+    from duallgd_cli.predict.settings import PredictSettings, Shard
 
     display.configure_logging(quiet, json_log)
-    protocol = Protocol(preset, atom_order)
-    scorer = Scorer(
-        top_k=evaluating.ranks(top_k),
-        mces=mces,
-        reference=reference or protocol.is_reference,
-        mces_limit_s=mces_limit,
-        workers=workers or available_cores(),
-        cache=mces_cache or evaluating.default_cache(),
-    )
-    task = evaluating.Task(
-        benchmark=benchmark,
-        data_dir=data_dir,
-        predictions=predictions,
-        truth=truth,
-        fold=fold,
-        spectra_per_molecule=spectra_per_molecule,
-        limit=limit,
-        out=out,
-        scorer=scorer,
-        seed=seed,
-        seen=evaluating.Seen(
-            weights=weights,
-            hashes=train_hashes,
-            data=tuple(train_data or ()),
-            allow=allow_leakage,
-            drop=drop_leaked,
-        ),
-        quiet=quiet,
-        json_log=json_log,
-    )
     given = {
         "sampling.steps": steps,
         "sampling.samples": samples,
@@ -285,25 +260,84 @@ def evaluate(
         "sampling.max_memory_mib": max_memory,
         "sampling.timeout_s": timeout_per_spectrum,
     }
-    how = evaluating.Predicting(
-        config=config,
-        given=given,
-        assignments=tuple(set_ or ()),
-        sweep=sweep,
+    if predictions is not None:
+        for_a_prediction = {
+            "--config": config,
+            "--set": set_,
+            "--sweep": sweep,
+            "--formulas": formulas,
+            "--rival": rival,
+            "--decompose": decompose,
+            "--atom-order": atom_order != "formula",
+            "--resume": resume,
+            "--shard": shard,
+            **{_option(name): value for name, value in given.items()},
+        }
+        refused = next((name for name, value in for_a_prediction.items() if value), None)
+        if refused is not None:
+            raise UsageError(
+                f"{refused} is for a prediction, and --predictions scores a finished one; "
+                "give one of them"
+            )
+    settings = parsing.EvaluateSettings(
+        benchmark=benchmark,
+        data_dir=data_dir,
+        predictions=predictions,
+        truth=truth,
+        fold=fold,
+        spectra_per_molecule=spectra_per_molecule,
+        limit=limit,
+        out=out,
+        top_k=parsing.parse_ranks(top_k),
+        mces=mces,
+        mces_limit=mces_limit,
+        mces_cache=mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
+        reference=reference,
+        preset=preset,
+        atom_order=atom_order,
+        rivals=rivals,
+        rival=parsing.parse_rivals(rival or ()),
+        decompose=decompose,
+        sweep=parsing.parse_sweep(sweep) if sweep is not None else None,
         formulas=formulas,
+        prediction=options.settings_of(
+            PredictSettings, config, {"seed": seed, **given}, set_ or ()
+        ),
+        train_hashes=train_hashes,
+        train_data=tuple(train_data or ()),
+        allow_leakage=allow_leakage,
+        drop_leaked=drop_leaked,
         weights=weights,
         device=device,
         precision=precision,
         threads=threads,
         workers=workers,
-        rivals=rivals,
-        rival=tuple(rival or ()),
-        decompose=decompose,
         resume=resume,
-        shard=shard,
-        protocol=protocol,
+        shard=Shard.parse(shard) if shard else Shard(),
     )
-    if predictions is not None:
-        evaluating.score(task, how)
-    else:
-        evaluating.predict_and_score(task, how)
+    with display.progress(quiet, json_log, None) as shown:
+        found = use_case(settings, shown, _tell)
+    if found is None:
+        typer.echo(
+            f"shard {shard} is predicted; when all are, the same command with "
+            "--resume instead of --shard joins and scores them",
+            err=True,
+        )
+        return
+    scoreboard.show(found)
+    if not quiet:
+        typer.echo(f"report in {settings.folder}", err=True)
+
+
+def _option(setting: str) -> str:
+    """The option behind a setting: ``sampling.max_memory_mib`` is --max-memory."""
+    name = setting.rpartition(".")[2]
+    name = {"max_memory_mib": "max_memory", "timeout_s": "timeout_per_spectrum"}.get(name, name)
+    return f"--{name.replace('_', '-')}"
+
+
+def _tell(done: int, total: int) -> None:
+    """Say now and then how many spectra are scored; MCES can take minutes."""
+    tenth = max(1, total // 10)
+    if total >= _WORTH_TELLING and done % tenth == 0:
+        logger.info("%d of %d spectra scored", done, total)

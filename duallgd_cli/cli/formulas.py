@@ -66,8 +66,7 @@ def formulas(
 
     display.configure_logging(quiet, json_log)
     running.refuse_to_replace(output, allowed=force, resumable=False)
-    with running.loading():
-        from duallgd_cli.predict.formula_rows import FormulaRequest, write_formulas
+    from duallgd_cli.predict.formula_rows import FormulaRequest, write_formulas
 
     asked = {
         "inputs": spectra,
@@ -78,5 +77,7 @@ def formulas(
         "settings.precursor_ppm": precursor_ppm,
         "settings.elements": elements,
     }
-    summary = write_formulas(options.settings_of(FormulaRequest, None, asked, []))
+    request = options.settings_of(FormulaRequest, None, asked, [])
+    with running.interruptible("the output is not whole; the same command starts again"):
+        summary = write_formulas(request)
     running.report(summary, strict)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.runtime import loading
 
 EPILOG = """
 **Examples**
@@ -59,7 +60,7 @@ def merge(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log=False)
-    with running.loading():
+    with loading():
         from duallgd_cli.predict.output import merge as join
     shown = options.rows_of(rows)
     with running.interruptible("nothing was written; the same command starts again"):

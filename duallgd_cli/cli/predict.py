@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.runtime import Runtime, loading
 
 EPILOG = """
 **Examples**
@@ -148,13 +149,12 @@ def predict(
     running.refuse_page(report, output, shard)
     place = output or running.default_output(spectra, format)
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
-    with running.loading():
+    with loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
         from duallgd_cli.predict.workers import default_count
-        from duallgd_cli.runtime import Runtime
 
         given = {
             "top_k": top_k,

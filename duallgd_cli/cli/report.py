@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.runtime import loading
 
 if TYPE_CHECKING:
     from duallgd_cli.report.page import ReportSummary
@@ -51,7 +52,7 @@ def report(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log=False)
-    with running.loading():
+    with loading():
         from duallgd_cli.report.page import write_report
     with running.interruptible("nothing was written; the same command starts again"):
         say(write_report(runs, output or beside(runs[0]), top_k))

@@ -4,9 +4,6 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 """
 
 import logging
-import os
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,27 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STANDARD_STREAM = "-"
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Ctrl-C inside ends the process at once and says so: nothing is kept that could be lost.
-
-    Libraries that are interrupted while they load end in errors of their own.
-    """
-
-    def stop(*_: object) -> None:
-        os.write(2, b"error: stopped before anything was computed\n")
-        os._exit(InterruptedRunError.exit_code)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

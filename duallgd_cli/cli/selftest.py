@@ -5,6 +5,7 @@ import time
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.runtime import Runtime, loading
 
 EPILOG = """
 **Examples**
@@ -28,10 +29,9 @@ def selftest(
     from duallgd_cli.cli import running
 
     started = time.perf_counter()
-    with running.loading():
+    with loading():
         from duallgd_cli.predict import api
         from duallgd_cli.predict import selftest as bundled
-        from duallgd_cli.runtime import Runtime
 
         model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")

@@ -1,11 +1,13 @@
 """`duallgd train`: prepared data to weights."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.cli.training_display import duration, training_display
+from duallgd_cli.errors import InterruptedRunError
 
 EPILOG: Final = (
     "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
@@ -39,7 +41,11 @@ def train(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(help="YAML file, or a preset: tiny, pretrain, nplib1, massspecgym."),
+        typer.Option(
+            help="YAML file of settings, or a preset: tiny (a network for tests), pretrain (the "
+            "paper's decoder pretraining), nplib1 (its fine-tuning on NPLIB1) or massspecgym (its "
+            "fine-tuning on MassSpecGym)."
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
@@ -69,7 +75,6 @@ def train(
     Needs torch and numpy alone, so prepared data can be carried to another machine. Every figure
     goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
     """
-    from duallgd_cli.cli.training_display import training_display
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.train.presets import run_settings, said
     from duallgd_cli.train.run import TrainingRequest, run_training
@@ -91,8 +96,26 @@ def train(
     runtime = Runtime.resolve(
         device=device, precision=precision, compile=compile_layers, threads=threads
     )
-    with training_display(settings.training.steps, quiet or not runtime.is_main) as on_step:
-        run_training(request, runtime, on_step)
+    total, quiet = settings.training.steps, quiet or not runtime.is_main
+    try:
+        with training_display(total, min(total, stop_after or total), quiet) as on_step:
+            record = run_training(request, runtime, on_step).record
+    except KeyboardInterrupt:  # one that comes between the steps says itself what was saved
+        raise InterruptedRunError(
+            "stopped before a step was made; nothing is lost: run the same command again"
+        ) from None
+    if not quiet:
+        typer.echo(_ending(record, total, output / "model.safetensors"), err=True)
+
+
+def _ending(record: dict[str, Any], steps: int, weights: Path) -> str:
+    """The last line of a run that was not interrupted."""
+    if record["step"] >= steps:
+        return f"done: {steps} steps in {duration(record['seconds'])}; weights are {weights}"
+    return (
+        f"stopped at step {record['step']} of {steps} as asked; weights so far are {weights}, "
+        "and the same command without that limit goes on"
+    )
 
 
 def _weights(path: Path) -> Path:

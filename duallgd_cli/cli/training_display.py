@@ -1,18 +1,22 @@
-"""Live figures of a training run on standard error."""
+"""Live figures of a training run, and of the making of data, on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 @contextmanager
-def training_display(steps: int, quiet: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
+def training_display(
+    steps: int, last: int, quiet: bool
+) -> Iterator[Callable[[int, dict[str, float]], None]]:
     """Yield a callback for step and figures: a bar on a terminal, plain lines elsewhere.
 
     Args:
-        steps: Of the whole run.
+        steps: Optimiser steps of the whole run.
+        last: Step at which this command stops, which the time left is told to.
         quiet: Show nothing.
     """
     console = Console(stderr=True, quiet=quiet, soft_wrap=True)
@@ -30,7 +34,10 @@ def training_display(steps: int, quiet: bool) -> Iterator[Callable[[int, dict[st
             text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
             progress.update(task, completed=step, description=text)
             if "loss" not in figures or not console.is_terminal:
-                console.print(f"step {step}  {text}", highlight=False)
+                left = ""
+                if "s" in figures:  # of all steps so far, those of earlier commands too
+                    left = f", {duration((last - step) * figures['s'] / step)} left"
+                console.print(f"step {step} of {steps}{left}  {text}", highlight=False)
 
         yield on_step
 
@@ -43,3 +50,8 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda number: progress.advance(task, number)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds, such as ``1:02:03``."""
+    return str(timedelta(seconds=round(seconds)))

@@ -148,7 +148,7 @@ def evidence(
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.cli.training_display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
-    from duallgd_cli.train.evidence import fit_evidence
+    from duallgd_cli.train.simulator import fit_evidence
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)

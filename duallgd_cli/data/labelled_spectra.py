@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.errors import DuallgdError, MissingInputError, UnreadableError, UsageError
@@ -52,6 +52,11 @@ class RejectedSpectrum:
 
 
 Labelled = LabelledSpectrum | RejectedSpectrum
+REPORT_COLUMNS: Final = ("number", "spectrum_id", "reason", "detail")
+
+
+class RefusedError(Exception):
+    """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
 
 
 def read_labelled_file(source: Path) -> Iterator[Labelled]:

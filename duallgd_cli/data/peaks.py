@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, parent_formula
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
-from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 MAX_ROWS: Final = 64

@@ -20,7 +20,6 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.data.atom_orders import SMILES_PLACE
-from duallgd_cli.data.prepare_structures import PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.data.prepared import (
     FOLDS,
     Molecules,
@@ -30,6 +29,7 @@ from duallgd_cli.data.prepared import (
     read_manifest,
     write,
 )
+from duallgd_cli.data.structures import PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import DuallgdError, UnreadableError
 
 # Heavy elements of the authors' vocabulary; molecules with others are dropped, as they do.

@@ -7,8 +7,9 @@ which reason. Ragged values are stored flat beside an ``*_offset`` array of leng
 Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K peak rows.
 """
 
+import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.skeleton import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256
 
@@ -125,11 +127,6 @@ class PreparedSpectra:
         return len(self.molecule)
 
 
-def pair_index(i: NDArray[np.int64], j: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Position of pairs i < j among the M = n(n-1)/2 pairs in row-major order."""
-    return i * (2 * n - i - 1) // 2 + j - i - 1
-
-
 def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
     """Offsets of ragged rows of these sizes into their flat array, one longer than the rows."""
     return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64))]).astype(np.int64)
@@ -165,6 +162,20 @@ def write(
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """List rows that did not become data, each with its reason, so that none is lost in silence.
+
+    Args:
+        path: Table to write, tab-separated.
+        columns: Their names.
+        rows: Cells of each.
+    """
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
 
 
 def origin(source: Path, **settings: object) -> dict[str, object]:

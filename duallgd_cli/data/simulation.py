@@ -1,13 +1,19 @@
 """Simulated spectra: what a fragment model expects of a structure, drawn at random.
 
+A prepared folder of them holds structures, and one spectrum that each might give.
+
 Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for the
 hundreds of thousands of structures without a spectrum. A fragment model fitted on the measured
 ones can: it says how likely each fragment is a peak at this energy, and how intense.
 K peaks.
 """
 
-from dataclasses import replace
-from typing import Final
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -26,7 +32,17 @@ from duallgd_cli.data.fragment_rows import (
 from duallgd_cli.data.fragmentation import Fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import PeakRows, from_annotated
-from duallgd_cli.data.prepared import Molecules
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    Molecules,
+    load_molecules,
+    offsets,
+    read_manifest,
+    take,
+    write,
+)
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess
@@ -53,7 +69,12 @@ _STRANGE_LOG_INTENSITY: Final = (-3.4, 1.6)
 _LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "H2", "C2H2O", "CH4")
 _LOST_AT_MOST: Final = 3
 _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
+_CHUNK: Final = 200  # molecules that a process takes at a time
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
+
+
+# What a process draws with, once it has begun.
+_source: Final[list[tuple[Molecules, "Simulator", int]]] = []
 
 
 def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
@@ -182,3 +203,124 @@ def _mass_error_da(
     of_each = _PEAK_PPM[instrument] * generator.standard_t(_TAIL, len(mz))
     ppm = np.clip(of_all + of_each, -most, most)
     return np.asarray(ppm * np.maximum(mz, _ANNOTATION.floor_mz) / 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which structures get a spectrum.
+
+    Attributes:
+        limit: So many at random, or None for all.
+        max_atoms: Larger ones are left out.
+        seed: Of the choice and of the spectra: a spectrum depends on it and its structure's row.
+    """
+
+    limit: int | None = None
+    max_atoms: int = 50
+    seed: int = 1
+
+
+def prepare_simulated(
+    structures: Path,
+    simulator: Simulator,
+    out: Path,
+    record: dict[str, object],
+    selection: Selection = Selection(),
+    *,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda spectra: None,
+) -> dict[str, object]:
+    """Simulate one spectrum each for structures of fold train.
+
+    Args:
+        structures: Folder made by `duallgd data structures`.
+        simulator: Draws the spectra.
+        out: Folder for the arrays.
+        record: Of the fragment model, kept in the manifest.
+        selection: Of structures.
+        workers: Processes.
+        advance: Told how many spectra were drawn.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UnreadableError: No structure of fold train can be simulated.
+    """
+    molecules = load_molecules(structures)
+    rows = _chosen(molecules, selection)
+    if not len(rows):
+        raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
+    spectra: list[PeakRows] = []
+    chunks = [rows[start : start + _CHUNK].tolist() for start in range(0, len(rows), _CHUNK)]
+    # As bytes: torch's own way to other processes needs shared memory, and this is done once.
+    own = (structures, pickle.dumps(simulator), selection.seed)
+    for drawn in in_order(_draw, chunks, workers, _begin_drawing, own):
+        spectra += drawn
+        advance(len(drawn))
+    arrays = take(molecules.arrays(), rows) | _spectrum_arrays(spectra, rows)
+    source = read_manifest(structures)
+    about: dict[str, object] = {
+        "kind": "spectra",
+        "source": {"simulated": source.get("source"), "model": record},
+        "molecules": len(rows),
+        "spectra": len(rows),
+        "peak_rows": len(arrays["mz"]),
+        "settings": asdict(selection),
+        "holdout_keys": source.get("holdout_keys", 0),
+        "holdout_removed": source.get("holdout_removed", 0),
+    }
+    return write(out, arrays, about)
+
+
+def _chosen(molecules: Molecules, selection: Selection) -> NDArray[np.int64]:
+    """Rows of structures, ascending."""
+    train = molecules.in_folds("train")
+    able = train & (molecules.n_heavy <= selection.max_atoms)
+    rows = np.flatnonzero(able & (np.diff(molecules.bond_offset) > 0))
+    if selection.limit is not None and selection.limit < len(rows):
+        generator = np.random.default_rng(selection.seed)
+        rows = np.sort(generator.choice(rows, selection.limit, replace=False))
+    return rows
+
+
+def _begin_drawing(structures: Path, simulator: bytes, seed: int) -> None:
+    """What a process does first, or this one if it works alone."""
+    if parent_process() is not None:
+        torch.set_num_threads(1)
+    _source[:] = [(load_molecules(structures), pickle.loads(simulator), seed)]  # from our parent
+
+
+def _draw(rows: list[int]) -> list[PeakRows]:
+    ((molecules, simulator, seed),) = _source
+    return [simulator.spectrum(molecules, row, np.random.default_rng((seed, row))) for row in rows]
+
+
+def _spectrum_arrays(
+    spectra: Sequence[PeakRows], rows: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    counts = np.concatenate([s.subformula for s in spectra]).astype(np.uint8)
+    table, index = np.unique(counts, axis=0, return_inverse=True)
+    numbers = np.concatenate([s.numbers for s in spectra])
+    adduct = np.array([s.adduct for s in spectra], np.int8)
+    charge = np.array([a.charge for a in ADDUCTS])[adduct]
+    parent = np.stack([s.parent for s in spectra])
+    energy = np.array([s.numbers[0, 4] for s in spectra])
+    return {
+        "molecule": np.arange(len(rows), dtype=np.int32),
+        "peak_offset": offsets(len(s.carrier) for s in spectra),
+        "subformula_table": table,
+        "subformula_index": index.reshape(-1).astype(np.uint32),
+        "intensity": numbers[:, 0].astype(np.float16),
+        "ppm": numbers[:, 1].astype(np.float16),
+        "mz": numbers[:, 2].astype(np.float32),
+        "carrier": np.zeros(len(numbers), np.int8),
+        "share": numbers[:, 3].astype(np.float16),
+        "peak_energy_ev": numbers[:, 4].astype(np.float16),
+        "adduct": adduct,
+        "instrument": np.array([s.instrument for s in spectra], np.int8),
+        "energy_ev": energy.astype(np.float16),
+        "precursor_mz": ion_mz(parent, charge).astype(np.float32),
+        "spectrum_fold": np.full(len(rows), FOLDS.index("train"), np.uint8),
+        "spectrum_id": np.array([f"simulated-{row}".encode() for row in rows]),
+    }

@@ -1,5 +1,6 @@
 """Metrics and statistics: from ranked candidates and the truth to numbers with intervals."""
 
-from duallgd_cli.evaluate.scoring import Entry, Scorer, Scores, score
+from duallgd_cli.evaluate.metrics import Entry, Scores, score
+from duallgd_cli.evaluate.settings import EvaluateSettings
 
-__all__ = ["Entry", "Scorer", "Scores", "score"]
+__all__ = ["Entry", "EvaluateSettings", "Scores", "score"]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.leakage import TrainingHashes, nearest_training
 from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Truth, read_rows
 
 logger = logging.getLogger(__name__)
@@ -19,28 +20,6 @@ logger = logging.getLogger(__name__)
 NEAR: Final = 0.7
 _CHUNK: Final = 8192
 _LEAKAGE: Final = "LEAKAGE: "
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Training:
-    """What weights were trained on, as far as it can be checked.
-
-    Attributes:
-        hashes: Training molecules of each model, by what it is called in sentences; None where no
-            list came with it.
-        data: Tables of training molecules for similarities.
-        allow_leakage: Score molecules that the weights have seen, and say so on the result.
-        drop_leaked: Leave them out, and say so on the result.
-    """
-
-    hashes: Mapping[str, TrainingHashes | None] = field(default_factory=dict)
-    data: tuple[Path, ...] = ()
-    allow_leakage: bool = False
-    drop_leaked: bool = False
-
-    def __post_init__(self) -> None:
-        if self.allow_leakage and self.drop_leaked:
-            raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,15 +39,25 @@ class Checked:
     nearest: Mapping[str, float] = field(default_factory=dict)
 
 
-def check_leakage(truths: Sequence[Truth], training: Training) -> Checked:
+def check_leakage(
+    truths: Sequence[Truth],
+    lists: Mapping[str, TrainingHashes | None],
+    settings: EvaluateSettings,
+) -> Checked:
     """Look for test molecules among those that weights were trained on, exactly and nearly.
+
+    Args:
+        truths: Spectra of the test molecules.
+        lists: Training molecules of each model, by what it is called in sentences; None where no
+            list came with it.
+        settings: What to do where there are some, and tables for similarities.
 
     Raises:
         UsageError: There are some and that is not allowed, nothing is left without them, or they
             are to be left out and a list of them is missing.
     """
-    unlisted = [name for name, hashes in training.hashes.items() if hashes is None]
-    if training.drop_leaked and unlisted:
+    unlisted = [name for name, hashes in lists.items() if hashes is None]
+    if settings.drop_leaked and unlisted:
         raise UsageError(
             f"--drop-leaked needs a list of the training molecules of {' and '.join(unlisted)}; "
             "make one beside them with 'duallgd weights hashes', or leave the option out"
@@ -76,11 +65,11 @@ def check_leakage(truths: Sequence[Truth], training: Training) -> Checked:
     molecules = sorted({truth.molecule for truth in truths})
     seen: set[str] = set()
     remarks = []
-    for name, hashes in training.hashes.items():
+    for name, hashes in lists.items():
         found = _among(molecules, hashes)
         seen |= found
         remarks.append(_sentence(name, len(found), len(molecules), hashes))
-        if found and not (training.allow_leakage or training.drop_leaked):
+        if found and not (settings.allow_leakage or settings.drop_leaked):
             raise UsageError(
                 f"{remarks[-1].removeprefix(_LEAKAGE)[:-1]}; the numbers would mean nothing. "
                 "Choose other weights or another fold, give --drop-leaked to leave them out, or "
@@ -88,16 +77,16 @@ def check_leakage(truths: Sequence[Truth], training: Training) -> Checked:
             )
     kept: tuple[Truth, ...] = tuple(truths)
     left_out: tuple[str, ...] = ()
-    if seen and training.drop_leaked:
+    if seen and settings.drop_leaked:
         kept = tuple(truth for truth in truths if truth.molecule not in seen)
         left_out = tuple(sorted(seen))
         remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
         remarks.append(_left_out(left_out, len(truths) - len(kept)))
     if not kept:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")
-    nearest = similarities(kept, training.data) if training.data else {}
+    nearest = similarities(kept, settings.train_data) if settings.train_data else {}
     if nearest:
-        remarks.append(_near(kept, nearest, training.data))
+        remarks.append(_near(kept, nearest, settings.train_data))
     for sentence in remarks:
         logger.info("%s", sentence)
     return Checked(kept, tuple(remarks), left_out, nearest)

@@ -1,163 +1,136 @@
-"""The files of an evaluation: results.json, tables as TSV, and plots."""
+"""The report of an evaluation: results.json, tables as TSV, plots, and MassSpecGym's model card."""
 
 import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 from duallgd_cli import __version__
-from duallgd_cli.evaluate import report_tables as tables
-from duallgd_cli.evaluate.accuracy import Assessment
-from duallgd_cli.evaluate.parts import Part
-from duallgd_cli.evaluate.scoring import Scorer
-from duallgd_cli.evaluate.suites.published import Published
-from duallgd_cli.files import write_atomically
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate.assess import Assessment, assess, compare, decompose
+from duallgd_cli.evaluate.model_card import write_model_card
+from duallgd_cli.evaluate.overlap import Checked
+from duallgd_cli.evaluate.plots import write_plots
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.suites.suite import Suite
+from duallgd_cli.evaluate.tables import Predicted, read_predictions
+from duallgd_cli.evaluate.true_order import stamped, tells_true_order
+from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
-PER_SPECTRUM: Final = "per_spectrum.tsv"
-GROUPS: Final = "groups.tsv"
-CALIBRATION: Final = "calibration.tsv"
-METRICS: Final = "metrics.tsv"
-RIVALS: Final = "rivals.tsv"
-DECOMPOSITION: Final = "decomposition.tsv"
 REFERENCE_RULES: Final = (
     "by the rules of the authors' code: match of the whole InChI among distinct valid InChIs, "
     "Tanimoto and MCES of canonical tautomers, MCES at most twice the bonds of the truth"
 )
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
+_ENDS: Final = ("mean", "low", "high")
+_WAYS: Final = ("per_spectrum", "per_molecule", "independent")
+
+Rows = Iterator[Sequence[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """Where numbers come from; all of it goes into results.json.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EvaluationInputs:
+    """What is scored, and what is known of it.
 
     Attributes:
-        title: Name of the data, as it may be called.
+        suite: Knows the truth.
+        checked: The spectra to score, after the check for leakage.
+        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
         track: ``formula known``, ``formula predicted`` or ``not stated``.
-        data: Files with their hashes, fold and choice of spectra.
-        prediction: Settings, weights and seed of the predictions, as far as known.
-        remarks: Sentences that must accompany the numbers, such as an allowed leakage.
-        published: Rows of others on the same benchmark.
-        seed: Of the bootstrap.
+        record: Settings, weights and samples of the predictions, as far as known.
+        notes: Numbers by spectrum, as `assess` takes them.
+        rivals: Predictions of others for the same spectra.
+        oracle: Predictions from the true fingerprints, None if they were not made.
     """
 
-    title: str
-    track: str
-    data: Mapping[str, Any]
-    prediction: Mapping[str, Any] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    published: Sequence[Published] = ()
-    seed: int = 0
+    suite: Suite
+    checked: Checked
+    predictions: Path
+    track: str = "not stated"
+    record: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
+    oracle: Mapping[str, Predicted] | None = None
 
 
-def results(assessment: Assessment, scorer: Scorer, provenance: Provenance) -> dict[str, Any]:
-    """All numbers of an assessment, as plain values for JSON."""
-    scores = assessment.scores
-    return {
-        "format": _FORMAT,
-        "duallgd": __version__,
-        "versions": {"python": platform.python_version(), **_versions()},
-        "title": provenance.title,
-        "track": provenance.track,
-        "remarks": list(provenance.remarks),
-        "data": {**provenance.data, "split_sha256": split_hash(scores.spectrum_id)},
-        "prediction": dict(provenance.prediction),
-        "scoring": {
-            **({"reference_columns": REFERENCE_RULES} if scorer.reference else {}),
-            "top_k": list(scorer.top_k),
-            "match": "first block of the InChIKey",
-            "tanimoto": "Morgan radius 2, 2048 bits",
-            "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
-            "mces_limit_s": scorer.mces_limit_s,
-            "seed": provenance.seed,
-            "interval": "95 %, bootstrap, 2000 draws; molecules resampled unless `independent`",
-        },
-        "spectra": len(scores),
-        "molecules": assessment.molecules,
-        "statuses": dict(assessment.statuses),
-        "predicted_but_not_in_truth": assessment.unknown,
-        "mces_work": {
-            name: {"pairs": len(work.needed), "timeouts": len(work.timeouts)}
-            for name, work in scores.mces_work.items()
-        },
-        "candidates": _candidates(assessment),
-        "metrics": {name: asdict(found) for name, found in assessment.summary.items()},
-        "parts": [_part(part) for part in assessment.parts],
-        "groups": [asdict(group) for group in assessment.groups],
-        "published": [asdict(row) for row in provenance.published],
-        "calibration": {name: asdict(table) for name, table in assessment.calibration.items()},
-    }
-
-
-def write_results(
-    directory: Path, assessment: Assessment, found: Mapping[str, Any]
-) -> dict[str, Path]:
-    """Write results.json and the tables; returns what was written by kind.
+def report(
+    settings: EvaluateSettings,
+    inputs: EvaluationInputs,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """Score predictions and write the report; returns what results.json holds.
 
     Args:
-        directory: Exists.
-        assessment: Behind the tables.
-        found: What `results` made of it, possibly with more added.
+        settings: What to compute, and where the report goes.
+        inputs: What is scored.
+        advance: Called with the number of spectra scored and of all.
+
+    Raises:
+        UsageError: The tables do not belong together, or the report cannot be written.
+        MissingInputError: A table does not exist.
+        UnreadableError: A table cannot be read.
+    """
+    if tells_true_order(inputs.predictions):
+        inputs = replace(inputs, checked=stamped(inputs.checked))
+    folder, truths = settings.folder, inputs.checked.truths
+    make_folder(folder)
+    assessment = assess(
+        truths,
+        read_predictions(inputs.predictions),
+        settings,
+        {**inputs.notes, "nearest_training": inputs.checked.nearest},
+        lambda done: advance(done, len(truths)),
+    )
+    found = _results(settings, inputs, assessment)
+    for name, rows in _tables(assessment, found).items():
+        write_table(folder / name, rows)
+    write_results(folder, found)
+    if inputs.suite.submission and found["data"]["fold"] == "test":
+        write_model_card(folder, found)
+    return found
+
+
+def write_results(folder: Path, found: Mapping[str, Any]) -> None:
+    """Write results.json and draw the plots.
+
+    Args:
+        folder: Exists.
+        found: What `report` made of it, possibly with more added.
 
     Raises:
         UsageError: A file cannot be written.
     """
-    written = {
-        PER_SPECTRUM: tables.per_spectrum(assessment),
-        METRICS: tables.metrics(found),
-        GROUPS: tables.groups(assessment.groups),
-        CALIBRATION: tables.reliability(assessment.calibration),
-        RIVALS: tables.rivals(found),
-        DECOMPOSITION: tables.decomposition(found),
-    }
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
-    write_atomically(directory / RESULTS, [text + "\n"])
-    for name, rows in written.items():
-        write_atomically(directory / name, tsv(rows))
-    return {name: directory / name for name in (RESULTS, *written)}
+    write_atomically(folder / RESULTS, [text + "\n"])
+    write_plots(folder, found)
 
 
-def tsv(rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Lines of a tab-separated table; numbers with six digits."""
-    for row in rows:
-        yield "\t".join(_cell(value) for value in row) + "\n"
+def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a tab-separated table; numbers with six digits.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    write_atomically(path, ("\t".join(map(_cell, row)) + "\n" for row in rows))
 
 
-def split_hash(spectrum_ids: Iterable[str]) -> str:
-    """SHA-256 of the sorted identifiers: two results with the same one scored the same spectra."""
-    return hashlib.sha256("\n".join(sorted(spectrum_ids)).encode()).hexdigest()
+def make_folder(path: Path) -> None:
+    """Make the folder of a report.
 
-
-def _candidates(assessment: Assessment) -> dict[str, float]:
-    """Shares of all candidates that were given."""
-    sums = {
-        name: float(assessment.scores.columns[name].sum())
-        for name in ("candidates", "valid", "formula_exact", "distinct")
-    }
-    total = sums.pop("candidates")
-    return {"total": total} | {f"{n}_share": value / max(total, 1.0) for n, value in sums.items()}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "title": part.title,
-        "spectra": int(part.keep.sum()),
-        "molecules": part.molecules,
-        "metrics": {name: asdict(found) for name, found in part.summary.items()},
-    }
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return " ".join(str(value).split())
+    Raises:
+        UsageError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
 
 
 def finite(value: object) -> object:
@@ -171,6 +144,66 @@ def finite(value: object) -> object:
     return value
 
 
+def _results(
+    settings: EvaluateSettings, inputs: EvaluationInputs, assessment: Assessment
+) -> dict[str, Any]:
+    """All numbers of an assessment and where they come from, as plain values for JSON."""
+    suite, checked = inputs.suite, inputs.checked
+    fold, seed = settings.fold or suite.fold, settings.prediction.seed
+    oracle = None
+    if inputs.oracle is not None:
+        plain = replace(settings, reference=False, preset="duallgd", mces=False)
+        oracle = assess(assessment.truths, inputs.oracle, plain).scores
+    numbers = dict(assessment.numbers)
+    calibration = numbers.pop("calibration")
+    return {
+        "format": _FORMAT,
+        "duallgd": __version__,
+        "versions": {"python": platform.python_version(), **_versions()},
+        "title": suite.titled(fold),
+        "track": inputs.track,
+        "remarks": [*suite.remarks, *checked.remarks],
+        "data": {
+            "files": {path.name: sha256(path) for path in suite.files},
+            "fold": fold or "all",
+            "spectra_per_molecule": settings.spectra_per_molecule,
+            "limit": settings.limit,
+            "left_out_as_trained_on": list(checked.left_out),
+            "split_sha256": _split_hash(assessment.scores.spectrum_id),
+        },
+        "prediction": {
+            "file": inputs.predictions.name,
+            "sha256": sha256(inputs.predictions),
+            **inputs.record,
+        },
+        "scoring": {
+            **({"reference_columns": REFERENCE_RULES} if settings.by_reference else {}),
+            "top_k": list(settings.top_k),
+            "match": "first block of the InChIKey",
+            "tanimoto": "Morgan radius 2, 2048 bits",
+            "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
+            "mces_limit_s": settings.mces_limit,
+            "seed": seed,
+            "interval": "95 %, bootstrap, 2000 draws; molecules resampled unless `independent`",
+        },
+        **numbers,
+        "published": [asdict(row) for row in suite.published],
+        "calibration": calibration,
+        "rivals": {
+            name: compare(assessment, predicted, settings)
+            for name, predicted in inputs.rivals.items()
+        },
+        "decomposition": {
+            name: asdict(share) for name, share in decompose(assessment, oracle, seed).items()
+        },
+    }
+
+
+def _split_hash(spectrum_ids: Iterable[str]) -> str:
+    """SHA-256 of the sorted identifiers: two results with the same one scored the same spectra."""
+    return hashlib.sha256("\n".join(sorted(spectrum_ids)).encode()).hexdigest()
+
+
 def _versions() -> dict[str, str]:
     found = {}
     for library in _LIBRARIES:
@@ -179,3 +212,77 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[library] = "absent"
     return found
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return " ".join(str(value).split())
+
+
+def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]:
+    return {
+        "per_spectrum.tsv": _per_spectrum(assessment),
+        "metrics.tsv": _metrics(found),
+        "groups.tsv": _groups(found["groups"]),
+        "calibration.tsv": _calibration(found["calibration"]),
+        "rivals.tsv": _rivals(found),
+        "decomposition.tsv": _decomposition(found),
+    }
+
+
+def _per_spectrum(assessment: Assessment) -> Rows:
+    """One row a spectrum: its scores, and what else is known of it."""
+    scores, notes = assessment.scores, assessment.notes
+    yield ["spectrum_id", "molecule", "smiles", *scores.columns, *notes]
+    for row, truth in enumerate(assessment.truths):
+        values = [float(column[row]) for column in scores.columns.values()]
+        cells = ["" if column[row] is None else column[row] for column in notes.values()]
+        yield [truth.spectrum_id, truth.molecule, truth.smiles, *values, *cells]
+
+
+def _metrics(found: Mapping[str, Any]) -> Rows:
+    """One row a metric, of all spectra and of each part, with all three kinds of intervals."""
+    ends = [way if end == "mean" else f"{way}_{end}" for way in _WAYS for end in _ENDS]
+    yield ["part", "spectra", "molecules", "metric", *ends]
+    for part in ({"name": "all", **found}, *found["parts"]):
+        for name, ways in part["metrics"].items():
+            values = [ways[way][end] for way in _WAYS for end in _ENDS]
+            yield [part["name"], part["spectra"], part["molecules"], name, *values]
+
+
+def _rivals(found: Mapping[str, Any]) -> Rows:
+    """One row a rival and metric: its mean over spectra, and ours minus it."""
+    ends = [f"{prefix}{end}" for prefix in ("", "ours_minus_theirs_") for end in _ENDS]
+    yield ["rival", "part", "metric", *ends]
+    for rival, record in found["rivals"].items():
+        for part, numbers in ({"all": record} | record["parts"]).items():
+            for name, ways in numbers["metrics"].items():
+                estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])
+                yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
+
+
+def _decomposition(found: Mapping[str, Any]) -> Rows:
+    """One row a step from the perfect bond matrix to the first candidate."""
+    yield ["step", "share_right", "low", "high"]
+    for name, share in found["decomposition"].items():
+        yield [name, *(share[end] for end in _ENDS)]
+
+
+def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:
+    """One row a group of spectra."""
+    names = list(groups[0]["estimates"]) if groups else []
+    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
+    yield ["by", "group", "spectra", "molecules", *ends]
+    for group in groups:
+        values = [group["estimates"][name][end] for name in names for end in _ENDS]
+        yield [group["by"], group["label"], group["spectra"], group["molecules"], *values]
+
+
+def _calibration(tables: Mapping[str, Any]) -> Rows:
+    """One row a bin of stated probability."""
+    yield ["of", "cases", "stated", "observed", "observed_low", "observed_high"]
+    for name, table in tables.items():
+        for part in table["bins"]:
+            observed = [part["observed"][end] for end in _ENDS]
+            yield [name, part["count"], part["stated"], *observed]

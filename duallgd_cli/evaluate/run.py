@@ -1,270 +1,417 @@
-"""The evaluate use case: predictions, ours or anybody's, scored against a benchmark or a table."""
+"""The evaluate use case: predictions, ours or anybody's, scored against a benchmark or a table.
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+A benchmark is predicted from unlabelled spectra by the predict use case with its journal, so it
+resumes and shards like `duallgd predict`; once all shards are finished, the same settings with
+`resume` join and score them. The folder of the report then holds ``spectra.tsv`` (all that the
+prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal.
+"""
+
+import json
+import shutil
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.accuracy import Assessment, Extra, assess
-from duallgd_cli.evaluate.decomposition import decompose
-from duallgd_cli.evaluate.model_card import write_model_card
-from duallgd_cli.evaluate.overlap import Checked
-from duallgd_cli.evaluate.plots import write_plots
-from duallgd_cli.evaluate.protocol import stamped, tells_true_order
-from duallgd_cli.evaluate.report import Provenance, results, write_results
-from duallgd_cli.evaluate.scoring import Scorer, Scores, Summary
-from duallgd_cli.evaluate.suites import finding, table
-from duallgd_cli.evaluate.suites.suite import Suite
-from duallgd_cli.evaluate.tables import (
-    Predicted,
-    Truth,
-    choose,
-    read_predictions,
-    truths_of,
+from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.evaluate.baselines import (
+    ANALOGUE,
+    RANDOM,
+    analogue_predictions,
+    model_predictions,
+    random_predictions,
 )
-from duallgd_cli.files import sha256
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.evaluate.overlap import Checked, check_leakage
+from duallgd_cli.evaluate.report import (
+    EvaluationInputs,
+    make_folder,
+    report,
+    write_results,
+    write_table,
+)
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.suites import finding, table
+from duallgd_cli.evaluate.suites.suite import Suite, write_truth, write_unlabelled
+from duallgd_cli.evaluate.tables import Predicted, Truth, choose, truths_of
+from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
+from duallgd_cli.predict import api
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.inputs import Inputs
+from duallgd_cli.predict.journal import ENDING, FinishedRun, few
+from duallgd_cli.predict.journal import read as read_journals
+from duallgd_cli.predict.output import merge, record_path
+from duallgd_cli.predict.output import predictions as predictions_of
+from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.run import Progress, predict, run_header
+from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.workers import default_count
+from duallgd_cli.runtime import Runtime
 
-SPECTRA_PER_MOLECULE: Final = ("1", "all")
-NOT_STATED: Final = "not stated"
-FORMULA_KNOWN: Final = "formula known"
-FORMULA_PREDICTED: Final = "formula predicted"
+ORACLE_TOP: Final = 100
+SPECTRA: Final = "spectra.tsv"
+TRUTH: Final = "truth.tsv"
+PREDICTIONS: Final = "predictions.csv"
+SWEEP: Final = "sweep.tsv"
+_HASHES: Final = ".train.hashes"
+_OURS: Final = "the weights"
+
 Advance = Callable[[int, int], None]
 
 
-def no_progress(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+class Models(NamedTuple):
+    """What predicts: the weights, others to compare them with by name, and assembling processes."""
+
+    ours: LoadedModel
+    rivals: Mapping[str, LoadedModel]
+    workers: int
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which spectra of a benchmark are scored.
-
-    Attributes:
-        fold: Value of the column ``fold``; "" for the benchmark's own, or all of a plain table.
-        spectra_per_molecule: ``1`` (always the same one) or ``all``.
-        limit: At most so many spectra, always the same ones; None for all.
-    """
-
-    fold: str = ""
-    spectra_per_molecule: str = "all"
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.spectra_per_molecule not in SPECTRA_PER_MOLECULE:
-            raise UsageError(
-                f"--spectra-per-molecule is 1 or all, not {self.spectra_per_molecule!r}"
-            )
-
-    def truths(self, suite: Suite) -> list[Truth]:
-        """The chosen spectra.
-
-        Raises:
-            UnreadableError: The benchmark cannot be read.
-            UsageError: It has no such fold.
-        """
-        fold = self.fold or suite.fold
-        found = truths_of(suite.rows(), fold, suite.title)
-        return choose(found, self.spectra_per_molecule, self.limit)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoreRequest:
-    """Predictions to score, and where the report goes.
-
-    Attributes:
-        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
-        suite: Knows the truth.
-        output: Folder for the report; made if absent.
-        choice: Spectra to score.
-        scorer: What to compute.
-        track: Whether the formula was known to the predictions.
-        seed: Of the bootstrap.
-    """
-
-    predictions: Path
-    suite: Suite
-    output: Path
-    choice: Choice = Choice()
-    scorer: Scorer = field(default_factory=Scorer)
-    track: str = NOT_STATED
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
-    """A finished evaluation.
-
-    Attributes:
-        results: What results.json holds.
-        assessment: Behind it.
-        files: Written, by name.
-    """
-
-    results: Mapping[str, Any]
-    assessment: Assessment
-    files: Mapping[str, Path]
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of predictions beyond their table.
-
-    Attributes:
-        prediction: Settings, weights and samples, for results.json.
-        extra: Numbers by spectrum.
-        rivals: Predictions of others for the same spectra.
-        oracle: Predictions from the true fingerprints, None if they were not made.
-        checked: The spectra to score after the check for leakage; None scores the whole choice.
-    """
-
-    prediction: Mapping[str, Any] = field(default_factory=dict)
-    extra: Extra = field(default_factory=Extra)
-    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
-    oracle: Mapping[str, Predicted] | None = None
-    checked: Checked | None = None
-
-
-def score_predictions(
-    request: ScoreRequest, known: Known | None = None, advance: Advance = no_progress
-) -> Evaluated:
-    """Score a table of predictions and write the report.
+def evaluate(
+    settings: EvaluateSettings,
+    progress: Progress | None = None,
+    advance: Advance = lambda done, total: None,
+) -> dict[str, Any] | None:
+    """Score a table of predictions, or predict a benchmark and score that; write the report.
 
     Args:
-        request: What to score.
-        known: What is known of the predictions; None for a table of unknown origin.
+        settings: What to do.
+        progress: Told how a prediction goes.
         advance: Called with the number of spectra scored and of all.
 
+    Returns:
+        What results.json holds, or None for a shard: its report has to wait for the others.
+
     Raises:
-        UsageError: The tables do not belong together, or the report cannot be written.
-        MissingInputError: A table does not exist.
+        UsageError: The weights have seen test molecules, the request is impossible, or tables do
+            not belong together.
+        MissingInputError: A file does not exist.
         UnreadableError: A table cannot be read.
+        InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    known = known or Known()
-    checked = known.checked or Checked(tuple(request.choice.truths(request.suite)))
-    if tells_true_order(request.predictions):
-        checked = stamped(checked)
-    truths = checked.truths
-    make_folder(request.output)
-    assessment = assess(
-        truths,
-        read_predictions(request.predictions),
-        request.scorer,
-        replace(known.extra, nearest_training=checked.nearest),
-        lambda done: advance(done, len(truths)),
-        seed=request.seed,
+    if settings.benchmark is None and settings.predictions is None:
+        raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
+    suite = _suite(settings)
+    if settings.predictions is not None:
+        return report(settings, _finished(settings, suite, settings.predictions), advance)
+    lists = training_lists(settings)
+    runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
+    models = Models(
+        ours=api.load(settings.weights, runtime=runtime),
+        rivals={name: api.load(path, runtime=runtime) for name, path in settings.rival.items()},
+        workers=default_count(runtime) if settings.workers is None else settings.workers,
     )
-    found = results(assessment, request.scorer, _provenance(request, known, checked))
-    found["rivals"] = _rivals(assessment, request, known)
-    found["decomposition"] = _decomposition(assessment, request, known)
-    files = write_results(request.output, assessment, found)
-    files |= write_plots(request.output, found)
-    if request.suite.submission and (request.choice.fold or request.suite.fold) == "test":
-        files["model_card.yaml"] = write_model_card(request.output, found)
-    return Evaluated(found, assessment, files)
+    for model in (models.ours, *models.rivals.values()):
+        if model.known:
+            lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
+    checked = check_leakage(_chosen(settings, suite), lists, settings)
+    if settings.sweep is None:
+        return _benchmark(settings, suite, checked, models, progress, advance)
+    return _swept(settings, suite, checked, models, progress, advance)
 
 
-def suite_of(benchmark: str | None, data_dir: Path | None, truth: Path | None) -> Suite:
-    """What knows the truth: a benchmark by its name, or a table that says what spectra are.
+def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
+    """Training molecules of each model, by what it is called; None where no list came with it."""
+    lists: dict[str, TrainingHashes | None] = {}
+    ours = settings.train_hashes or _beside(settings.weights)
+    paths = {_OURS: ours} | {f"the rival {n}": _beside(w) for n, w in settings.rival.items()}
+    for name, path in paths.items():
+        lists[name] = None if path is None else TrainingHashes.read(path)
+    return lists
 
-    Raises:
-        UsageError: None, or both, are given.
-        MissingInputError: Its files are not there.
-        UnreadableError: They are not what they should be.
-    """
-    if benchmark is not None and truth is None:
-        return finding.find(benchmark, data_dir)
-    if truth is not None and benchmark is None:
-        return table.truth_only(truth)
+
+def _beside(weights: str | None) -> Path | None:
+    """The list of training molecules that came with the weights, if there is one."""
+    try:
+        path = resolve_weights(weights).with_suffix(_HASHES)
+    except WeightsError:
+        return None  # loading them is about to say so
+    return path if path.is_file() else None
+
+
+def _suite(settings: EvaluateSettings) -> Suite:
+    """What knows the truth: a benchmark by its name, or a table that says what spectra are."""
+    if settings.benchmark is not None and settings.truth is None:
+        return finding.find(settings.benchmark, settings.data_dir)
+    if settings.truth is not None and settings.benchmark is None:
+        return table.truth_only(settings.truth)
     raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
 
 
-def data_record(suite: Suite, choice: Choice) -> dict[str, Any]:
-    """What results.json says about the data."""
-    return {
-        "files": {path.name: sha256(path) for path in suite.files},
-        "fold": choice.fold or suite.fold or "all",
-        "spectra_per_molecule": choice.spectra_per_molecule,
-        "limit": choice.limit,
-    }
+def _chosen(settings: EvaluateSettings, suite: Suite) -> list[Truth]:
+    found = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
+    return choose(found, settings.spectra_per_molecule, settings.limit)
 
 
-def make_folder(path: Path) -> None:
-    """Make the folder of a report.
-
-    Raises:
-        UsageError: It cannot be made.
-    """
+def _finished(settings: EvaluateSettings, suite: Suite, path: Path) -> EvaluationInputs:
+    """A table of predictions; of our own the journal beside it says more than the table."""
+    asked = settings.train_hashes is not None or settings.weights is not None
+    lists = training_lists(settings) if asked else {}
+    checked = check_leakage(_chosen(settings, suite), lists, settings)
+    inputs = EvaluationInputs(suite=suite, checked=checked, predictions=path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
+        run = read_journals([path])  # in shards or not
+    except UsageError:
+        run = None  # as for the predictions of others
+    if run is not None:
+        inputs = _with_journal(inputs, run)
+    if settings.preset == "reference":
+        inputs = replace(inputs, checked=with_elements(checked, RELEASED_ELEMENTS))
+    return inputs
 
 
-def _provenance(request: ScoreRequest, known: Known, checked: Checked) -> Provenance:
-    suite = request.suite
-    return Provenance(
-        title=suite.titled(request.choice.fold or suite.fold),
-        track=request.track,
-        data={
-            **data_record(suite, request.choice),
-            "left_out_as_trained_on": list(checked.left_out),
-        },
-        seed=request.seed,
-        prediction={
-            "file": request.predictions.name,
-            "sha256": sha256(request.predictions),
-            **known.prediction,
-        },
-        remarks=(*suite.remarks, *checked.remarks),
-        published=suite.published,
+def _benchmark(
+    settings: EvaluateSettings,
+    suite: Suite,
+    checked: Checked,
+    models: Models,
+    progress: Progress | None,
+    advance: Advance,
+) -> dict[str, Any] | None:
+    """Predict and score a benchmark; None for a shard."""
+    if settings.decompose:
+        from duallgd_cli.bench.oracle import decoder_of  # torch loads only here
+
+        decoder_of(models.ours)  # refused before anything is predicted
+    model, checked = by_authors_rules(settings, models.ours, checked)
+    folder, with_formula = settings.folder, settings.formulas is None
+    make_folder(folder)
+    write_unlabelled(suite.rows(), checked.truths, folder / SPECTRA, with_formula=with_formula)
+    write_truth(checked.truths, folder / TRUTH)
+    request = _request(settings, models.workers)
+    run = _predicted(request, model, progress)
+    if run is None:
+        return None
+    inputs = EvaluationInputs(
+        suite=suite,
+        checked=checked,
+        predictions=folder / PREDICTIONS,
+        track="formula known" if with_formula else "formula predicted",
+    )
+    inputs = _with_journal(inputs, run)
+    record = {
+        **inputs.record,
+        "weights": {"name": model.name, "sha256": model.sha256, "record": dict(model.record)},
+        "preset": settings.preset,
+        "atom_order": settings.atom_order,
+    }
+    rivals = _rivals(settings, inputs, request, models._replace(ours=model))
+    oracle = None
+    if settings.decompose:
+        from duallgd_cli.bench.oracle import true_fingerprint_predictions
+
+        oracle = true_fingerprint_predictions(request, folder, checked.truths, model)
+    return report(settings, replace(inputs, record=record, rivals=rivals, oracle=oracle), advance)
+
+
+def _swept(
+    settings: EvaluateSettings,
+    suite: Suite,
+    checked: Checked,
+    models: Models,
+    progress: Progress | None,
+    advance: Advance,
+) -> dict[str, Any]:
+    """Every value in a folder of its own; the report is the last value's plus the sweep."""
+    assert settings.sweep is not None
+    make_folder(settings.folder)
+    setting, values = settings.sweep
+    alone = models._replace(rivals={})
+    runs = []
+    for value in values:
+        one = _with_value(settings, setting, value)
+        found = _benchmark(one, suite, checked, alone, progress, advance)
+        assert found is not None  # no shard
+        runs.append(found)
+    for path in one.folder.glob("*.tsv"):
+        if path.name not in (SPECTRA, TRUTH):
+            shutil.copyfile(path, settings.folder / path.name)
+    rows = _sweep_rows(values, runs)
+    write_table(settings.folder / SWEEP, _sweep_table(rows))
+    swept = {**runs[-1], "sweep": {"setting": setting, "rows": rows}}
+    write_results(settings.folder, swept)
+    return swept
+
+
+def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
+    top_k = max(ORACLE_TOP, *settings.top_k)
+    return PredictRequest(
+        inputs=(str(settings.folder / SPECTRA),),
+        output=str(settings.folder / PREDICTIONS),
+        formulas=settings.formulas,
+        # Each spectrum of a benchmark counts alone, so each is predicted alone.
+        settings=replace(settings.prediction, top_k=top_k, group_by="none"),
+        shard=settings.shard,
+        resume=settings.resume,
+        workers=workers,
     )
 
 
-def _rivals(assessment: Assessment, request: ScoreRequest, known: Known) -> dict[str, Any]:
-    """Metrics of each rival, and how far ours are from them spectrum by spectrum."""
-    found = {}
-    for name, predicted in known.rivals.items():
-        # The reference's columns are for comparison with published numbers alone.
-        scorer = replace(request.scorer, reference=False)
-        theirs = assess(assessment.truths, predicted, scorer, seed=request.seed)
-        found[name] = rival_record(assessment, theirs, request.seed)
-    return found
+def _predicted(
+    request: PredictRequest, model: LoadedModel, progress: Progress | None
+) -> FinishedRun | None:
+    """Predict what is not predicted yet; None for a shard."""
+    output = Path(request.output)
+    if request.resume and request.shard.count == 1:
+        found = sorted(output.parent.glob(f"*{ENDING}"))
+        shards = [path for path in found if path.name.startswith(f"{output.name}.shard-")]
+        if shards:
+            read_journals(shards)  # refuses what is not all there, or not all finished
+            _require_same(FinishedRun(shards), request, model)
+            merge(shards, request.output)
+            return FinishedRun(shards)
+    predict(request, model, progress)
+    journal = request.journal_path()
+    assert journal is not None  # the output is a file
+    return FinishedRun([journal]) if request.shard.count == 1 else None
 
 
-def _decomposition(
-    assessment: Assessment, request: ScoreRequest, known: Known
-) -> dict[str, dict[str, float]]:
-    """Shares of spectra from a perfect bond matrix down to the first candidate."""
-    oracle = None
-    if known.oracle is not None:
-        scorer = replace(request.scorer, reference=False, mces=False)
-        oracle = assess(assessment.truths, known.oracle, scorer, seed=request.seed).scores
-    smiles = [truth.smiles for truth in assessment.truths]
-    shares = decompose(smiles, assessment.scores, oracle, seed=request.seed)
-    return {name: asdict(share) for name, share in shares.items()}
-
-
-def rival_record(ours: Assessment, theirs: Assessment, seed: int) -> dict[str, Any]:
-    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals.
-
-    Of all spectra, and of each part of the test set.
-    """
-    apart = {
-        part.name: _comparison(
-            ours.scores.subset(part.keep), theirs.scores.subset(part.keep), part.summary, seed
+def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel) -> None:
+    with Inputs(request.inputs) as inputs:
+        wanted = run_header(request, model, inputs)
+    changed = run.header.differences(replace(wanted, shard=run.header.shard))
+    if changed:
+        raise UsageError(
+            f"the finished shards of {request.output} are of a different run: {few(changed)}; "
+            "give another folder with -o"
         )
-        for part in theirs.parts
+
+
+def _rivals(
+    settings: EvaluateSettings, inputs: EvaluationInputs, request: PredictRequest, models: Models
+) -> dict[str, Mapping[str, Predicted]]:
+    rivals: dict[str, Mapping[str, Predicted]] = {
+        name: model_predictions(request, settings.folder, name, rival)
+        for name, rival in models.rivals.items()
     }
-    return {**_comparison(ours.scores, theirs.scores, theirs.summary, seed), "parts": apart}
+    if settings.rivals:
+        rivals[RANDOM] = random_predictions(request, settings.folder, models.ours.ranking)
+        n_candidates = max(settings.top_k)
+        analogues = analogue_predictions(inputs.suite, inputs.checked.truths, n_candidates)
+        if analogues:
+            rivals[ANALOGUE] = analogues
+    return rivals
 
 
-def _comparison(
-    ours: Scores, theirs: Scores, summary: Mapping[str, Summary], seed: int
-) -> dict[str, Any]:
-    names = [name for name in theirs.columns if "@" in name]
-    differences = ours.minus(theirs, names, seed)
+def _with_journal(inputs: EvaluationInputs, run: FinishedRun) -> EvaluationInputs:
+    """What a finished run says, beyond the structures, about itself and every spectrum."""
+    found = list(predictions_of(run))
+    seconds = _run_seconds(inputs.predictions)
+    record = {
+        "settings": dict(run.header.settings),
+        "weights": {name: run.header.model.get(name) for name in ("name", "sha256")},
+        "samples": _samples(found),
+        "run_seconds_per_spectrum": None if seconds is None else seconds / max(len(found), 1),
+    }
+    notes = {
+        "explained_peaks": {
+            one.spectrum_id: float(one.hypotheses[0].n_explained) for one in found if one.formula
+        },
+        "confidence_top10": {
+            one.spectrum_id: one.confidence_top10 for one in found if one.candidates
+        },
+        "seconds": {one.spectrum_id: one.seconds for one in found},
+    }
+    return replace(inputs, record=record, notes=notes)
+
+
+def _run_seconds(output: Path) -> float | None:
+    """Wall time of the run that wrote an output at one go; None if it was resumed or joined.
+
+    Raises:
+        UsageError: The record of the run beside it is damaged.
+    """
+    path = record_path(output)
+    if not path.is_file():
+        return None
+    try:
+        times = json.loads(path.read_text(encoding="utf-8"))["times"]
+        return None if times.get("resumed", 1) else float(times["seconds"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no record of a run ({error}); run it again") from None
+
+
+def _samples(found: Sequence[Prediction]) -> dict[str, float]:
+    """What became of the drawn samples; every assembled one has the requested formula exactly."""
+    tallies = [outcome.tallies for prediction in found for outcome in prediction.hypotheses]
+    drawn = sum(tally.sampled for tally in tallies)
+    seconds = [prediction.seconds for prediction in found]
     return {
-        "metrics": {name: asdict(summary[name]) for name in names},
-        "ours_minus_theirs": {name: asdict(found) for name, found in differences.items()},
+        "drawn": drawn,
+        "valid_share": sum(tally.assembled for tally in tallies) / max(drawn, 1),
+        "repaired_share": sum(tally.repaired for tally in tallies) / max(drawn, 1),
+        "formula_exact_share": sum(t.assembled + t.repaired for t in tallies) / max(drawn, 1),
+        "distinct_per_spectrum": sum(tally.distinct for tally in tallies) / max(len(found), 1),
+        "seconds_per_spectrum": statistics.fmean(seconds) if seconds else 0.0,
+        "median_seconds_per_spectrum": statistics.median(seconds) if seconds else 0.0,
     }
+
+
+def _with_value(settings: EvaluateSettings, setting: str, value: int) -> EvaluateSettings:
+    """The settings of one value of a sweep: a folder of its own, and no rivals."""
+    before = settings.prediction.sampling
+    sampling = (
+        replace(before, steps=value) if setting == "steps" else replace(before, samples=value)
+    )
+    return replace(
+        settings,
+        out=settings.folder / f"{setting}-{value}",
+        prediction=replace(settings.prediction, sampling=sampling),
+        rivals=False,
+        decompose=False,
+    )
+
+
+def _sweep_rows(values: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Speed-up, in seconds a spectrum relative to the slowest value, and quality of every value."""
+    predictions = [run["prediction"] for run in runs]
+    # Of the clock where every run went through at one go; else the mean of the spectra's own
+    # times, which overlap where one is assembled while the next is drawn.
+    seconds = [prediction["run_seconds_per_spectrum"] for prediction in predictions]
+    if None in seconds:
+        seconds = [prediction["samples"]["seconds_per_spectrum"] for prediction in predictions]
+    rows: list[dict[str, Any]] = [
+        {
+            "value": value,
+            "seconds_per_spectrum": taken,
+            "speed_up": max(seconds) / taken if taken > 0 else 1.0,
+            "metrics": {
+                name: ways["per_spectrum"] for name, ways in run["metrics"].items() if "@" in name
+            },
+        }
+        for value, taken, run in zip(values, seconds, runs, strict=True)
+    ]
+    fronts = {name: front(rows, name) for name in rows[0]["metrics"]}
+    return [
+        {**row, "on_front": [name for name, on in fronts.items() if row["value"] in on]}
+        for row in rows
+    ]
+
+
+def front(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
+    """Values on the Pareto front of speed and one metric: no faster value is as good.
+
+    Args:
+        rows: With ``value``, ``speed_up`` and the means of ``metrics``.
+        name: Of the metric; distances are better the smaller they are.
+    """
+    sign = -1.0 if "mces" in name else 1.0
+    best, values = float("-inf"), []
+    for row in sorted(rows, key=lambda row: -row["speed_up"]):
+        quality = sign * row["metrics"][name]["mean"]
+        if quality > best:
+            best = quality
+            values.append(row["value"])
+    return values
+
+
+def _sweep_table(rows: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
+    names = list(rows[0]["metrics"])
+    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
+    yield ["value", "seconds_per_spectrum", "speed_up", "on_front", *ends]
+    for row in rows:
+        values = [row["metrics"][name][end] for name in names for end in ("mean", "low", "high")]
+        cells = [row["value"], row["seconds_per_spectrum"], row["speed_up"]]
+        yield [*cells, ",".join(row["on_front"]), *values]

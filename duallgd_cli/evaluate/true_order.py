@@ -1,36 +1,38 @@
-"""The true order of the atoms, for the authors' network alone.
+"""The authors' rules for their own network: their choice of molecules, the true order of atoms.
 
-N heavy atoms of a molecule.
+The authors' network reads the order in which a molecule's atoms are listed. They list them as the
+true molecule's canonical SMILES does, so part of the answer is in the question. That order exists
+here, in evaluation, and nowhere else; whatever comes of it carries `TRUE_ORDER`. N heavy atoms of a
+molecule.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.bench.oracle import HasFeature
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
-from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.evaluate.overlap import Checked
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import read_rows
 from duallgd_cli.predict.generation import LoadedModel, RefusedError
-from duallgd_cli.reference.generator import ReferenceGenerator
+from duallgd_cli.spectra.types import Hypothesis
 
+if TYPE_CHECKING:
+    from duallgd_cli.reference.generator import ReferenceGenerator
 
-class _HasAtoms(Protocol):
-    @property
-    def atom_class(self) -> NDArray[np.int64]: ...
-
-
-class HasFormula(HasFeature, Protocol):
-    """What a spectrum may be of, as far as the order of atoms goes."""
-
-    @property
-    def formula(self) -> _HasAtoms:
-        """Its heavy atoms, sorted by element."""
-        ...
+TRUE_ORDER: Final = (
+    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
+    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
+    "known of an unlabelled spectrum."
+)
+# Elements of the released weights, hydrogen aside.
+RELEASED_ELEMENTS: Final = ("C", "O", "P", "N", "S", "Cl", "F")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class TrueOrder:
 
     elements: Mapping[str, Sequence[str]]
 
-    def __call__(self, hypothesis: HasFormula) -> NDArray[np.int64]:
+    def __call__(self, hypothesis: Hypothesis) -> NDArray[np.int64]:
         """Which atom of the formula's list stands at each place, int64 (N,).
 
         Raises:
@@ -63,41 +65,68 @@ class TrueOrder:
         return shown
 
 
-def elements_of(model: LoadedModel, asked: str) -> tuple[str, ...]:
-    """Elements that the authors' weights know.
-
-    Args:
-        model: To be used.
-        asked: The option that needs them.
+def by_authors_rules(
+    settings: EvaluateSettings, model: LoadedModel, checked: Checked
+) -> tuple[LoadedModel, Checked]:
+    """The model and the spectra under the rules that are asked for; remarks say what was done.
 
     Raises:
-        UsageError: These are other weights.
+        UsageError: The weights are not the authors', or no spectrum is left.
     """
-    return _reference(model, asked).model.settings.atom_symbols
+    if settings.preset == "reference":
+        asked = "--atom-order truth" if settings.tells_order else "--preset reference"
+        known = _reference(model, asked).model.settings.atom_symbols
+        checked = with_elements(checked, known)
+    if settings.tells_order:
+        generator = _reference(model, "--atom-order truth")
+        checked = stamped(checked)
+        elements = {
+            " ".join(truth.spectrum_id.split()): elements_in_smiles_order(truth.smiles)
+            for truth in checked.truths
+        }
+        knowing = replace(generator, atom_order=TrueOrder(elements), message=TRUE_ORDER)
+        name = f"{model.name}, told the true atom order"
+        model = replace(model, generator=knowing, name=name, remark=TRUE_ORDER)
+    return model, checked
 
 
-def told(model: LoadedModel, truths: Sequence[Truth], sentence: str) -> LoadedModel:
-    """The model with the true order of the atoms of these spectra.
-
-    Args:
-        model: Of the authors' weights.
-        truths: What the spectra are.
-        sentence: Said with everything that it draws.
+def with_elements(checked: Checked, known: Iterable[str]) -> Checked:
+    """The spectra of molecules that hold these elements alone, as the authors choose theirs.
 
     Raises:
-        UsageError: These are other weights.
+        UsageError: None is left.
     """
-    elements = {
-        " ".join(truth.spectrum_id.split()): elements_in_smiles_order(truth.smiles)
-        for truth in truths
-    }
-    generator = _reference(model, "--atom-order truth")
-    knowing = replace(generator, atom_order=TrueOrder(elements), message=sentence)
-    name = f"{model.name}, told the true atom order"
-    return replace(model, generator=knowing, name=name, remark=sentence)
+    vocabulary = {*known, "H"}
+    listed = " ".join(sorted(vocabulary))
+    kept = tuple(
+        truth
+        for truth in checked.truths
+        if vocabulary.issuperset(elements_in_smiles_order(truth.smiles))
+    )
+    dropped = len(checked.truths) - len(kept)
+    if not kept:
+        raise UsageError(f"all {dropped} molecules hold elements other than {listed}")
+    remark = (
+        f"Preset reference: {dropped} of {len(checked.truths)} spectra are left out, as the "
+        f"authors do, since their molecules hold elements other than {listed}."
+    )
+    return replace(checked, truths=kept, remarks=(*checked.remarks, remark))
 
 
-def _reference(model: LoadedModel, asked: str) -> ReferenceGenerator:
+def stamped(checked: Checked) -> Checked:
+    """The same, with `TRUE_ORDER` among the remarks once."""
+    return replace(checked, remarks=tuple(dict.fromkeys((*checked.remarks, TRUE_ORDER))))
+
+
+def tells_true_order(predictions: Path) -> bool:
+    """Whether a table of predictions says that they come from the true order."""
+    rows = read_rows(predictions, required=("smiles",))
+    return any(TRUE_ORDER in row.get("message", "") for row in rows)
+
+
+def _reference(model: LoadedModel, asked: str) -> "ReferenceGenerator":
+    from duallgd_cli.reference.generator import ReferenceGenerator  # torch loads only here
+
     if not isinstance(model.generator, ReferenceGenerator):
         raise UsageError(
             f"{asked} is for the authors' weights, and {model.name} holds others; give --weights "

@@ -46,7 +46,7 @@ class EdgesFromAttention(nn.Module):
         query, key = ends.chunk(2, -1)  # each (B, M, 2, atom_width)
         score = (query * key.flip(2)).sum(2) * self.scale
         gain, shift = self.gain_shift(self.norm_pairs(pairs)).chunk(2, -1)
-        return self.out(torch.addcmul(shift, 1 + gain, score))  # type: ignore[no-any-return]
+        return self.out(torch.addcmul(shift, 1 + gain, score))
 
 
 class SingleStreamLayer(DualStreamLayer):

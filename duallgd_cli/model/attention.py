@@ -40,19 +40,24 @@ def softmax_attention(
 
 
 def favor_attention(
-    query_met: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+    projected_query: Tensor,
+    projected_key: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    heads: int,
 ) -> Tensor:
     r"""FAVOR+ attention with positive orthogonal random features, O(M R) per head.
 
     .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
 
-    Queries and keys have met the random features already, so that a caller can make that a part of
+    Queries and keys come projected on the random features, so that a caller can make that a part of
     its own linear maps. A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A
     key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted.
 
     Args:
-        query_met: w x of each query, (B, M, H R); see `projection`.
-        key_met: Likewise of each key.
+        projected_query: w x of each query, (B, M, H R); see `projection`.
+        projected_key: w x of each key, (B, M, H R).
         key: (B, M, H D).
         value: (B, M, H D).
         mask: Real tokens, bool (B, M).
@@ -61,17 +66,17 @@ def favor_attention(
     Returns:
         (B, M, H D).
     """
-    query_phi = torch.exp(query_met.clamp_max(_LARGEST_EXPONENT))
+    query_phi = torch.exp(projected_query.clamp_max(_LARGEST_EXPONENT)).to(value.dtype)
     # In bfloat16 four times the products cost less than moving heads of a few channels about.
     mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
-    return mix(query_phi, key_met, key, value, mask, heads)
+    return mix(query_phi, projected_key, key, value, mask, heads)
 
 
 def _mix_by_head(
-    query_phi: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
     """Heads in a dimension of their own."""
-    above = key_met.unflatten(-1, (heads, -1)) - _half_norm(key, heads, 1).unsqueeze(-1)
+    above = projected_key.unflatten(-1, (heads, -1)) - _half_norm(key, heads, 1).unsqueeze(-1)
     key_phi = torch.exp(above) * mask[..., None, None]  # (B, M, H, R)
     query, split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query_phi, value))
     summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
@@ -82,16 +87,18 @@ def _mix_by_head(
 
 
 def _mix_at_once(
-    query_phi: Tensor, key_met: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
     """Heads side by side in the channels, and zeros where they would meet."""
-    rows, width = key_met.shape[-1] // heads, key.shape[-1] // heads
-    kind = (value.device, value.dtype)
-    key_phi = torch.exp(key_met - _half_norm(key, heads, rows)) * mask[..., None]  # (B, M, H R)
-    summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *kind)
-    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *kind)
+    rows, width = projected_key.shape[-1] // heads, key.shape[-1] // heads
+    like = (value.device, value.dtype)
+    key_phi = (
+        torch.exp(projected_key - _half_norm(key, heads, rows)) * mask[..., None]
+    )  # (B, M, H R)
+    summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *like)
+    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
     weight = query_phi @ total + _LEAST_TOTAL  # (B, M, H)
-    return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *kind))
+    return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *like))
 
 
 def _half_norm(key: Tensor, heads: int, rows: int) -> Tensor:

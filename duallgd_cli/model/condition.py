@@ -3,11 +3,13 @@
 Letters: B graphs, N atoms, K fingerprint bits kept.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor
+
+from duallgd_cli.model.tensors import map_tensors
 
 # Bits less likely than this say nothing that the formula does not.
 MIN_PROBABILITY: Final = 0.02
@@ -40,8 +42,7 @@ class Condition:
 
     def to(self, device: torch.device) -> "Condition":
         """The same on another device."""
-        moved = {name: getattr(self, name).to(device) for name in self.__dataclass_fields__}
-        return replace(self, **moved)
+        return map_tensors(self, lambda tensor: tensor.to(device))
 
 
 def keep_bits(probability: Tensor, n_bits: int) -> tuple[Tensor, Tensor]:

@@ -21,15 +21,10 @@ from duallgd_cli.model.graph_features import (
     graph_features,
 )
 from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
-from duallgd_cli.model.line_graph import (
-    LineGraph,
-    endpoint_atoms,
-    incident_mask,
-    line_graph,
-    pair_mask,
-)
+from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
 from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.settings import DenoiserSettings
+from duallgd_cli.model.tensors import map_tensors
 
 _TIME_WAVES: Final = 32
 _RELATIVE_WAVES: Final = 8
@@ -62,10 +57,7 @@ class Context:
 
         The fingerprint bits stay those of one spectrum, which all candidates look up together.
         """
-        known = self.condition
-        repeated = Condition(
-            *(_repeat(getattr(known, name), samples) for name in known.__dataclass_fields__)
-        )
+        repeated = map_tensors(self.condition, lambda tensor: _repeat(tensor, samples))
         parts = (self.atoms, self.position, self.relative, self.y)
         atoms, position, relative, y = (_repeat(part, samples) for part in parts)
         return Context(repeated, atoms, position, relative, y, self.memory, self.bit_log_prob)
@@ -143,7 +135,7 @@ class Denoiser(nn.Module):
         """
         known = context.condition
         graph = line_graph(known.atom_class.shape[1], bond_class.device)
-        masks = _masks(known.atom_mask, graph)
+        masks = Masks.of(known.atom_mask, graph)
         with torch.autocast(bond_class.device.type, enabled=False):
             seen = graph_features(
                 bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph
@@ -160,7 +152,7 @@ class Denoiser(nn.Module):
             atoms, pairs = layer(atoms, pairs, y, memory, masks, graph)
             if number < len(self.fusions):
                 y = self.fusions[number](y, atoms, pairs, masks)
-        hidden = self.readout_hidden.rectified(self.readout_norm(pairs))
+        hidden = self.readout_hidden.relu(self.readout_norm(pairs))
         logits: Tensor = self.readout(hidden).float()
         return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
@@ -169,7 +161,7 @@ class Denoiser(nn.Module):
         low, high = endpoint_atoms(self.pair_sum(atoms), graph).unbind(2)
         one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
         hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
-        return self.pair_start(self.pair_hidden.rectified(hidden))  # type: ignore[no-any-return]
+        return self.pair_start(self.pair_hidden.relu(hidden))
 
     def _fade(self, t: Tensor) -> Tensor:
         start, stop = self.settings.fade_from, self.settings.fade_to
@@ -186,12 +178,6 @@ class Denoiser(nn.Module):
 
 def _repeat(x: Tensor, samples: int) -> Tensor:
     return x.expand(samples, *x.shape[1:])
-
-
-def _masks(atom_mask: Tensor, graph: LineGraph) -> Masks:
-    attention = torch.zeros_like(atom_mask, dtype=torch.float32)
-    attention = attention.masked_fill(~atom_mask, -torch.inf)[:, None, None, :]
-    return Masks(atom_mask, pair_mask(atom_mask, graph), incident_mask(atom_mask, graph), attention)
 
 
 def _formula_features(condition: Condition) -> Tensor:

@@ -3,7 +3,7 @@
 from torch import nn
 
 from duallgd_cli.model.denoiser import Denoiser
-from duallgd_cli.model.encoders.formula_transformer import FormulaTransformer
+from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import ModelSettings
 
 

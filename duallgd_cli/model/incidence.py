@@ -50,7 +50,7 @@ class AtomsFromPairs(nn.Module):
         total = weight.sum(2).clamp_min(torch.finfo(torch.float32).tiny)
         weight, total = weight.to(value.dtype), total.to(value.dtype)
         mixed = (linear(weight, spread) * value).sum(2) / linear(total, spread)
-        return self.out(mixed)  # type: ignore[no-any-return]
+        return self.out(mixed)
 
 
 class PairsFromAtoms(nn.Module):
@@ -76,7 +76,7 @@ class PairsFromAtoms(nn.Module):
         low, high = endpoint_atoms(self.value(atoms), graph).unbind(2)
         first = self.first_weight(pairs, atoms, graph).to(low.dtype)
         spread = linear(first, _within_heads(self.heads, low)[1])
-        return self.out(torch.addcmul(high, spread, low - high))  # type: ignore[no-any-return]
+        return self.out(torch.addcmul(high, spread, low - high))
 
     def first_weight(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Attention that each pair gives its lower atom, (B, M, H); the rest goes to the other."""
@@ -89,8 +89,8 @@ class PairsFromAtoms(nn.Module):
 def _within_heads(heads: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Weights that add up the channels of each head, (H, H D), and that spread over them."""
     width = like.shape[-1] // heads
-    kind = (like.device, like.dtype)
-    return same_head(heads, 1, width, *kind), same_head(heads, width, 1, *kind)
+    place = (like.device, like.dtype)
+    return same_head(heads, 1, width, *place), same_head(heads, width, 1, *place)
 
 
 def attend_all(
@@ -112,4 +112,4 @@ def attend_all(
         for project, x in ((part.query, target), (part.key, source), (part.value, source))
     )
     mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-    return part.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+    return part.out(mixed.transpose(1, 2).flatten(2))

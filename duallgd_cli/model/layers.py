@@ -13,8 +13,8 @@ from duallgd_cli.model.attention import (
     softmax_attention,
 )
 from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
-from duallgd_cli.model.line_graph import LineGraph, to_square
-from duallgd_cli.model.linear import Linear, linear
+from duallgd_cli.model.line_graph import LineGraph, incident_mask, pair_mask, to_square
+from duallgd_cli.model.linear import Linear, cast_once, linear
 from duallgd_cli.model.settings import DenoiserSettings
 
 
@@ -34,6 +34,13 @@ class Masks:
     incident: Tensor
     attention: Tensor
 
+    @classmethod
+    def of(cls, atom_mask: Tensor, graph: LineGraph) -> "Masks":
+        """All masks from that of the atoms, bool (B, N)."""
+        scores = torch.zeros_like(atom_mask, dtype=torch.float32)
+        scores = scores.masked_fill(~atom_mask, -torch.inf)[:, None, None, :]
+        return cls(atom_mask, pair_mask(atom_mask, graph), incident_mask(atom_mask, graph), scores)
+
 
 class FeedForward(nn.Module):
     """Two-layer feed-forward network with ReLU, which is the cheapest activation on a CPU."""
@@ -46,7 +53,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Change of x, any shape ending in the width."""
-        return self.down(self.up.rectified(self.norm(x)))  # type: ignore[no-any-return]
+        return self.down(self.up.relu(self.norm(x)))
 
 
 class Film(nn.Module):
@@ -81,8 +88,10 @@ class AtomAttention(nn.Module):
         qkv = self.qkv(self.norm(atoms)).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, N, D)
         bias = to_square(self.bias(pairs), graph).permute(0, 3, 1, 2) + masks.attention
-        mixed = scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype))
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        # On CUDA the fused kernels take a bias only if its last dimension is contiguous.
+        bias = bias.to(query.dtype).contiguous()
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class BitAttention(nn.Module):
@@ -104,7 +113,7 @@ class BitAttention(nn.Module):
     def memory(self, bits: Tensor) -> Tensor:
         """Keys and values of embedded bits, (B, K, atom_width) to (2, B, H, K, D)."""
         both = self.key_value(bits).unflatten(-1, (2, self.heads, -1))
-        return both.permute(2, 0, 3, 1, 4)  # type: ignore[no-any-return]
+        return both.permute(2, 0, 3, 1, 4)
 
     def forward(self, atoms: Tensor, memory: Tensor, log_prob: Tensor) -> Tensor:
         """Change of the atoms.
@@ -121,7 +130,7 @@ class BitAttention(nn.Module):
         # Written out: for a few dozen tokens this beats the fused kernel on a CPU.
         score = rows @ key.transpose(2, 3) + log_prob
         mixed = torch.softmax(score, -1).to(value.dtype) @ value
-        return self.out(mixed.transpose(1, 2).reshape(atoms.shape))  # type: ignore[no-any-return]
+        return self.out(mixed.transpose(1, 2).reshape(atoms.shape))
 
 
 class PairAttention(nn.Module):
@@ -142,27 +151,37 @@ class PairAttention(nn.Module):
             for _ in range(self.heads)
         ]
         self.register_buffer("features", torch.stack(drawn))
+        self.prepared: tuple[Tensor, Tensor, Tensor] | None = None
 
     def forward(self, pairs: Tensor, masks: Masks) -> Tensor:
         """Change of the pairs, (B, M, pair_width)."""
         normed = self.norm(pairs)
         if not self.features.shape[1]:
             query, key, value = self.qkv(normed).chunk(3, -1)
-            return self.out(softmax_attention(query, key, value, masks.pairs, self.heads))  # type: ignore[no-any-return]
-        met = projection(self.features, self.qkv.weight.dtype)
-        query_met, key, value = self._queries_met(normed, met)
-        mixed = favor_attention(query_met, linear(key, met), key, value, masks.pairs, self.heads)
-        return self.out(mixed)  # type: ignore[no-any-return]
+            return self.out(softmax_attention(query, key, value, masks.pairs, self.heads))
+        weight, bias, project = self.prepared or self._maps()
+        width = normed.shape[-1]
+        query, key, value = linear(normed, weight, bias).split((len(project), width, width), -1)
+        mixed = favor_attention(query, linear(key, project), key, value, masks.pairs, self.heads)
+        return self.out(mixed)
 
-    def _queries_met(self, normed: Tensor, met: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries that have met the random features, keys and values, in one product."""
-        width = self.qkv.in_features
-        weight: Tensor = self.qkv.weight
-        bias: Tensor = self.qkv.bias
-        weight = torch.cat([met @ weight[:width], weight[width:]])
-        bias = torch.cat([met @ bias[:width], bias[width:]])
-        query_met, key, value = linear(normed, weight, bias).split((len(met), width, width), -1)
-        return query_met, key, value
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Compute once what depends on the weights alone, which must not change or move after."""
+        if self.features.shape[1]:
+            self.prepared = self._maps()
+
+    def _maps(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weight and bias of projected queries, keys and values; weight that projects keys."""
+        project = projection(self.features, self.qkv.weight.dtype)
+        weight, bias = self.qkv.weight, self.qkv.bias
+        query, rest = weight.split((len(bias) // 3, 2 * len(bias) // 3))
+        query_bias, rest_bias = bias.split((len(bias) // 3, 2 * len(bias) // 3))
+        return (
+            torch.cat([project @ query, rest]),
+            torch.cat([project @ query_bias, rest_bias]),
+            project,
+        )
 
 
 class Fusion(nn.Module):
@@ -181,8 +200,8 @@ class Fusion(nn.Module):
     def forward(self, y: Tensor, atoms: Tensor, pairs: Tensor, masks: Masks) -> Tensor:
         """(B, global_width) from y, atoms (B, N, atom_width) and pairs (B, M, pair_width)."""
         means = [_masked_mean(atoms, masks.atoms), _masked_mean(pairs, masks.pairs)]
-        change = self.outer(self.inner.rectified(torch.cat([y, *means], -1)))
-        return self.norm(y + change)  # type: ignore[no-any-return]
+        change = self.outer(self.inner.relu(torch.cat([y, *means], -1)))
+        return self.norm(y + change)
 
 
 class DualStreamLayer(nn.Module):
@@ -225,6 +244,7 @@ class DualStreamLayer(nn.Module):
             masks: Real rows.
             graph: Of N atoms.
         """
+        y = cast_once(y)
         atoms = self.film_atoms(atoms, y)
         pairs = self.film_pairs(pairs, y)
         if self.bit_attention is not None and memory is not None:
@@ -238,13 +258,11 @@ class DualStreamLayer(nn.Module):
     def synchronise(
         self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
     ) -> tuple[Tensor, Tensor]:
-        """Atoms told by their pairs, then pairs by their new atoms (equations 4 to 6)."""
-        normed = self.cross_norm_pairs(pairs)
-        atoms = atoms + self.atoms_from_pairs(
-            self.cross_norm_atoms(atoms), normed, masks.incident, graph
-        )
-        pairs = pairs + self.pairs_from_atoms(normed, self.cross_norm_atoms(atoms), graph)
-        return atoms, pairs
+        """New atoms from their pairs, then new pairs from those atoms (equations 4 to 6)."""
+        normed, query = cast_once(self.cross_norm_pairs(pairs)), self.cross_norm_atoms(atoms)
+        atoms = atoms + self.atoms_from_pairs(query, normed, masks.incident, graph)
+        source = cast_once(self.cross_norm_atoms(atoms))
+        return atoms, pairs + self.pairs_from_atoms(normed, source, graph)
 
 
 def _masked_mean(rows: Tensor, mask: Tensor) -> Tensor:

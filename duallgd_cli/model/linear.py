@@ -48,9 +48,20 @@ class Linear(nn.Linear):
         """(..., in_features) to (..., out_features)."""
         return linear(input, self.weight, self.bias)
 
-    def rectified(self, x: Tensor) -> Tensor:
+    def relu(self, x: Tensor) -> Tensor:
         """The map followed by ReLU."""
         return linear(x, self.weight, self.bias, relu=True)
+
+
+def cast_once(x: Tensor) -> Tensor:
+    """An input of several linear maps in the precision of autocast, which each would cast anew.
+
+    While gradients are wanted each still does, so that they add up in the input's own precision.
+    """
+    device = x.device.type
+    if torch.is_grad_enabled() or not torch.is_autocast_enabled(device):
+        return x
+    return x.to(torch.get_autocast_dtype(device))
 
 
 def _onednn_takes(x: Tensor, weight: Tensor) -> bool:

@@ -28,6 +28,7 @@ from duallgd_cli.files import sha256
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.denoiser import Context
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.layers import PairAttention
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.about import parameter_counts
 from duallgd_cli.predict.drawing import (
@@ -259,15 +260,18 @@ def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
-    """The network where it runs; in lower precision its linear maps are cast once, not each time.
+    """The network where it runs, all that depends on its weights alone computed once.
 
-    Under autocast both give the same numbers.
+    In lower precision its linear maps are cast. It gives the same numbers as without either.
     """
     model = model.to(runtime.device)
     if runtime.autocast is not None:
         for module in model.modules():
             if isinstance(module, nn.Linear):
                 module.to(runtime.autocast)
+    for module in model.modules():
+        if isinstance(module, PairAttention):
+            module.prepare()
     return model
 
 

@@ -10,9 +10,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.diffusion.sampler import Denoise
 from duallgd_cli.model.denoiser import Context, Denoiser
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 
 # Tensors of all graphs together; their working memory is one pool that they share.

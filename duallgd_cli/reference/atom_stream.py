@@ -69,7 +69,7 @@ class EdgeModulatedAttention(nn.Module):
     def change_of_atoms(self, mixed: Tensor, y: Tensor) -> Tensor:
         """(B, N, C) from attended values (B, N, C) and the global state."""
         gain, shift = self.global_atom_mul(y).unsqueeze(1), self.global_atom_add(y).unsqueeze(1)
-        return self.atom_out(shift + (1 + gain) * mixed)  # type: ignore[no-any-return]
+        return self.atom_out(shift + (1 + gain) * mixed)
 
     def edge_map(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Matrix (B, C, E) and bias (B, 1, E) that turn scores into the change of the edges.
@@ -89,7 +89,7 @@ class EdgeModulatedAttention(nn.Module):
         else:
             seen = pooled_whole(atoms), pooled_whole(flat)
         change = self.atom_global(seen[0]) + self.edge_global(seen[1])
-        return self.global_out(self.global_global(y) + change)  # type: ignore[no-any-return]
+        return self.global_out(self.global_global(y) + change)
 
 
 class AtomLayer(nn.Module):
@@ -125,11 +125,11 @@ class AtomLayer(nn.Module):
             for _, scores in self.attention.scores(atoms, edges)
         ]
         change = self.attention.change_of_atoms(torch.cat(mixed, 1), y)
-        return self.atoms(atoms, change)  # type: ignore[no-any-return]
+        return self.atoms(atoms, change)
 
     def global_state(self, atoms: Tensor, edges: Tensor, y: Tensor, real: RealRows) -> Tensor:
         """New global state (B, global_width) from the states before the layer."""
-        return self.whole(y, self.attention.change_of_global(atoms, edges, y, real))  # type: ignore[no-any-return]
+        return self.whole(y, self.attention.change_of_global(atoms, edges, y, real))
 
 
 def _by_graph(rows: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:

@@ -85,7 +85,7 @@ class Fusion(nn.Module):
 
     def forward(self, y: Tensor, words: list[Tensor]) -> Tensor:
         """(B, global_width) from that of the layer's start and the words, side by side."""
-        return self.norm(y + self.linear(torch.cat(words, -1)))  # type: ignore[no-any-return]
+        return self.norm(y + self.linear(torch.cat(words, -1)))
 
 
 class DualStreamLayer(nn.Module):
@@ -149,7 +149,7 @@ class PairReadout(Perceptron):
 
     def logits(self, layer: DualStreamLayer, states: States, real: RealRows) -> Tensor:
         """(B, M, classes) from the states before the last layer."""
-        return self(layer.last_pairs(states, real))  # type: ignore[no-any-return]
+        return self(layer.last_pairs(states, real))
 
 
 class EdgeReadout(Perceptron):
@@ -201,7 +201,7 @@ class PairStart(nn.Module):
         upper = edges[:, graph.first, graph.second] @ of_edge.T + self.inner.bias
         low = (atoms @ of_low.T).index_select(1, graph.first)
         high = (atoms @ of_high.T).index_select(1, graph.second)
-        return self.outer(gelu(upper + low + high))  # type: ignore[no-any-return]
+        return self.outer(gelu(upper + low + high))
 
 
 class ReferenceDenoiser(nn.Module):
@@ -260,7 +260,7 @@ class ReferenceDenoiser(nn.Module):
 
     def start_pairs(self, atoms: Tensor, edges: Tensor, real: RealRows) -> Tensor:
         """The bond stream before the first layer, (B, M, edge_width)."""
-        return self.pair_start(atoms, edges, real.graph)  # type: ignore[no-any-return]
+        return self.pair_start(atoms, edges, real.graph)
 
     def modulate(self, states: States) -> States:
         """States as the global state lets a layer see them; all layers share the modulation."""

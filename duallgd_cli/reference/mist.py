@@ -105,7 +105,7 @@ class DifferenceAttention(nn.Module):
         change = torch.einsum("bihd,bijhd->bhij", query + self.difference_bias, split)
         score = (content + change).masked_fill(~mask[:, None, None, :], -torch.inf)
         mixed = torch.einsum("bhij,bjhd->bihd", torch.softmax(score, -1), value)
-        return self.out(mixed.flatten(2))  # type: ignore[no-any-return]
+        return self.out(mixed.flatten(2))
 
 
 class TokenLayer(nn.Module):
@@ -119,7 +119,7 @@ class TokenLayer(nn.Module):
 
     def forward(self, tokens: Tensor, differences: Tensor, mask: Tensor) -> Tensor:
         """New tokens, (B, K, C)."""
-        return self.peaks(tokens, self.attention(tokens, differences, mask))  # type: ignore[no-any-return]
+        return self.peaks(tokens, self.attention(tokens, differences, mask))
 
 
 class Growth(nn.Module):

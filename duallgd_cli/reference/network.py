@@ -28,4 +28,4 @@ class ReferenceDualLGD(nn.Module):
         Called `downproject_4096` in the authors' settings: probabilities of all bits through one
         linear layer, without an activation.
         """
-        return self.projection(self.encoder(peaks))  # type: ignore[no-any-return]
+        return self.projection(self.encoder(peaks))

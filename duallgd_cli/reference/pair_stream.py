@@ -50,7 +50,7 @@ class PairAttention(nn.Module):
             for x in linear(pairs, weight, bias).chunk(3, -1)
         ]
         mixed: Tensor = self.kernel(*split, real.pairs)
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class PairLayer(nn.Module):
@@ -71,8 +71,8 @@ class PairLayer(nn.Module):
         """New pairs, (B, M, E)."""
         pairs = pairs + self.dropout(self.attention(self.norm_attention(pairs), real))
         hidden = self.dropout(gelu(self.up(self.norm_feed(pairs))))
-        return pairs + self.dropout(self.down(hidden))  # type: ignore[no-any-return]
+        return pairs + self.dropout(self.down(hidden))
 
     def global_state(self, pairs: Tensor, y: Tensor, real: RealRows) -> Tensor:
         """The global state as the new pairs see it, (B, global_width)."""
-        return y + self.to_global(masked_mean(pairs, real.pairs))  # type: ignore[no-any-return]
+        return y + self.to_global(masked_mean(pairs, real.pairs))

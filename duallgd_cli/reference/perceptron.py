@@ -21,7 +21,7 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., outputs)."""
-        return self.outer(self.inner.rectified(x))  # type: ignore[no-any-return]
+        return self.outer(self.inner.relu(x))
 
 
 class PostNorm(nn.Module):
@@ -44,8 +44,8 @@ class PostNorm(nn.Module):
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         """New states, (..., width) each."""
         x = self.norm_mixed(x + self.dropout(change))
-        fed = self.down(self.dropout(self.up.rectified(x)))
-        return self.norm_fed(x + self.dropout(fed))  # type: ignore[no-any-return]
+        fed = self.down(self.dropout(self.up.relu(x)))
+        return self.norm_fed(x + self.dropout(fed))
 
 
 class Film(nn.Module):
@@ -63,4 +63,4 @@ class Film(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Modulate x (B, rows, width) by y (B, global_width)."""
-        return (1 + self.gain(y)).unsqueeze(1) * x + self.shift(y).unsqueeze(1)  # type: ignore[no-any-return]
+        return (1 + self.gain(y)).unsqueeze(1) * x + self.shift(y).unsqueeze(1)

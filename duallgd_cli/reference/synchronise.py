@@ -41,7 +41,7 @@ class WideAtomsFromPairs(AtomsFromPairs):
         mixed = torch.einsum("bnhe,hde->bnhd", seen, value_weight)
         share = weight.sum(3, keepdim=True).to(mixed.dtype)  # zero for an atom without pairs
         mixed = mixed + share * self.value.bias.unflatten(0, (self.heads, -1))
-        return self.out(mixed.flatten(2))  # type: ignore[no-any-return]
+        return self.out(mixed.flatten(2))
 
 
 class Synchronisation(nn.Module):

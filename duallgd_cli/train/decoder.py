@@ -16,13 +16,13 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import DiffusionSettings
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.settings import TrainingSettings
 
 NLL_STEPS: Final = (50, 150, 250, 350, 500)

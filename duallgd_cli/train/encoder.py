@@ -15,7 +15,7 @@ from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.train.settings import TrainingSettings
 
 _MERGED: Final = 3

@@ -19,11 +19,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
-from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.condition import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoders.peaks import PeakBatch
+from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.decoder import (
     DecoderStage,
     GraphBatch,

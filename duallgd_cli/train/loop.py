@@ -7,12 +7,15 @@ only weights, moments and the step number to go on to the same numbers.
 import json
 import logging
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import FrameType
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -23,13 +26,13 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.errors import DuallgdError, InterruptedRunError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.train.distributed import Group
-from duallgd_cli.train.interrupt import interruptible
 from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
 from duallgd_cli.train.prefetch import Source, batches
 from duallgd_cli.train.settings import TrainingSettings
 from duallgd_cli.train.state import load_state, save_state
 
 _log = logging.getLogger(__name__)
+_ONE_REQUEST_S: Final = 1.0
 
 
 class Stage(Source, Protocol):
@@ -105,18 +108,18 @@ def train(
     """
     out.mkdir(parents=True, exist_ok=True)
     run = _Run(model, settings, out, group, hooks)
-    with interruptible() as interrupt:
+    with interruptible() as asked:
         made = batches(stage, run.progress.step, run.device, run.workers)
         try:
             while not run.is_over(limit):
                 run.advance(stage, made)
-                if interrupt.asked:
+                if asked.is_set():
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
             run.save()
             raise InterruptedRunError(
                 f"stopped at step {run.progress.step} of {settings.steps}; "
-                "run the same command to go on"
+                f"run the same command to go on, weights so far are {out / 'model.safetensors'}"
             ) from None
         finally:
             made.close()
@@ -277,3 +280,36 @@ class _Run:
 def _copy(values: dict[str, Tensor], model: DualLGD) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(values[name])
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Take SIGINT and SIGTERM as requests to stop; asked again a second later, stop at once.
+
+    Python raises KeyboardInterrupt anywhere, and half-way through an optimiser's step there is no
+    state worth saving. Outside the main thread signals are left alone.
+
+    Yields:
+        Set once somebody asked.
+    """
+    asked, first_s = threading.Event(), 0.0
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        nonlocal first_s
+        # `timeout` and terminals send one request more than once.
+        if asked.is_set() and time.monotonic() - first_s > _ONE_REQUEST_S:
+            raise KeyboardInterrupt
+        if not asked.is_set():
+            asked.set()
+            first_s = time.monotonic()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,7 +4,7 @@ A batch is a function of what was planned for a step, the seed, the step and the
 makes it and when changes no number.
 """
 
-import io
+import copyreg
 import multiprocessing
 import os
 import pickle
@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final, Protocol
@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.errors import DuallgdError, UsageError
+from duallgd_cli.model.tensors import map_tensors
 
 _AHEAD: Final = 2  # batches under way for each process
 _LOOK_FOR_PARENT_S: Final = 2.0
@@ -64,35 +64,18 @@ def batches(
         UsageError: Processes are asked for where they cannot be forked.
         WorkerDiedError: One was killed. What one of them raises is raised here.
     """
-    made = _here(source, first_step) if not workers else _ahead(source, first_step, workers)
-    try:
-        for batch in made:
-            yield _move(batch, device)
-    finally:
-        made.close()
-
-
-def _here(source: Source, first_step: int) -> Generator[Any, None, None]:
-    for step, planned in enumerate(source.plan(first_step), first_step):
-        yield source.collate(planned, step)
-
-
-def _ahead(source: Source, first_step: int, workers: int) -> Generator[Any, None, None]:
-    if "fork" not in multiprocessing.get_all_start_methods():
-        raise UsageError("training.data.workers must be 0 on this system, which cannot fork")
-    # Forked processes share the mapped data; they never touch the device.
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(source, os.getpid()))
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forking beside threads; none of ours holds a lock between two steps.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pool.submit(os.getpid).result()  # forks all processes, before the first step
+    planned = enumerate(source.plan(first_step), first_step)
+    if not workers:
+        for step, one in planned:
+            yield _move(source.collate(one, step), device)
+        return
+    pool = _forked(source, workers)
     waiting: deque[Future[bytes]] = deque()
     try:
-        for step, planned in enumerate(source.plan(first_step), first_step):
-            waiting.append(pool.submit(_make, planned, step))
+        for step, one in planned:
+            waiting.append(pool.submit(_make, one, step))
             if len(waiting) >= _AHEAD * workers:
-                yield pickle.loads(waiting.popleft().result())  # from our own process
+                yield _move(pickle.loads(waiting.popleft().result()), device)  # from our own
     except BrokenProcessPool:
         raise WorkerDiedError(
             "a process that makes batches was killed, perhaps for want of memory; run the same "
@@ -102,41 +85,44 @@ def _ahead(source: Source, first_step: int, workers: int) -> Generator[Any, None
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _forked(source: Source, workers: int) -> ProcessPoolExecutor:
+    """Processes that share the mapped data; they never touch the device."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise UsageError("training.data.workers must be 0 on this system, which cannot fork")
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(source, os.getpid()))
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking beside threads; none of ours holds a lock between two steps.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pool.submit(os.getpid).result()  # forks all processes, before the first step
+    return pool
+
+
 def _begin(source: Source, parent: int) -> None:
     """What a forked process does first."""
     _own.append(source)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # Tensors travel as arrays: torch's way needs shared memory, which containers are short of.
+    copyreg.pickle(Tensor, lambda tensor: (torch.from_numpy, (tensor.numpy(),)))
 
+    def end_with_parent() -> None:
+        while os.getppid() == parent:  # a killed parent cannot end its processes
+            time.sleep(_LOOK_FOR_PARENT_S)
+        os._exit(1)
 
-def _end_with(parent: int) -> None:
-    """A killed parent cannot end its processes, so they look for it themselves."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_FOR_PARENT_S)
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _make(planned: object, step: int) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(_own[-1].collate(planned, step))
-    return buffer.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    """Sends tensors as arrays: torch's way needs shared memory, which containers are short of."""
-
-    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401
-        """How to rebuild a tensor; everything else as usual."""
-        if isinstance(obj, Tensor):
-            rebuild: Callable[[Any], Tensor] = torch.from_numpy
-            return rebuild, (obj.numpy(),)
-        return NotImplemented
+    return pickle.dumps(_own[-1].collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
 def _move(batch: object, device: torch.device) -> object:
+    if device.type == "cpu":
+        return batch
     if device.type != "cuda":
-        return batch if device.type == "cpu" else map_tensors(batch, lambda x: x.to(device))
+        return map_tensors(batch, lambda x: x.to(device))
     # From pinned memory a copy is queued like a kernel, and the loop goes on.
     return map_tensors(batch, lambda x: x.pin_memory().to(device, non_blocking=True))

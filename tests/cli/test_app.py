@@ -82,7 +82,7 @@ def test_an_anticipated_error_is_one_line_and_its_code(error, code, monkeypatch,
 
     failing = typer.Typer(pretty_exceptions_enable=False)
     failing.command()(fail)
-    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(commands, "app", failing)
     monkeypatch.setattr(sys, "argv", ["duallgd"])
 
     with pytest.raises(SystemExit) as stopped:
@@ -92,19 +92,39 @@ def test_an_anticipated_error_is_one_line_and_its_code(error, code, monkeypatch,
     assert capsys.readouterr().err == "error: x y\n"
 
 
-def test_ctrl_c_is_130(monkeypatch):
+def test_ctrl_c_is_one_sentence_and_130(monkeypatch, capsys):
     def wait():
         raise KeyboardInterrupt
 
     failing = typer.Typer(pretty_exceptions_enable=False)
     failing.command()(wait)
-    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(commands, "app", failing)
     monkeypatch.setattr(sys, "argv", ["duallgd"])
 
     with pytest.raises(SystemExit) as stopped:
         __main__.main()
 
     assert stopped.value.code == 130
+    assert capsys.readouterr().err.strip() == "error: stopped"
+
+
+def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
+    program = (
+        "import os, signal, sys\n"
+        "from duallgd_cli.__main__ import run\n"
+        "class Finder:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'typer': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "run()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 130
+    assert done.stderr == "error: stopped before anything was computed\n"
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
@@ -113,7 +133,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
 
     failing = typer.Typer(pretty_exceptions_enable=False)
     failing.command()(bug)
-    monkeypatch.setattr(__main__, "app", failing)
+    monkeypatch.setattr(commands, "app", failing)
     monkeypatch.setattr(sys, "argv", ["duallgd"])
 
     with pytest.raises(ZeroDivisionError):

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.cli import evaluating
-from duallgd_cli.evaluate import run as use_case
-from duallgd_cli.evaluate import sweep
+from duallgd_cli.evaluate import report, run
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict import api
 from tests import labelled_table
@@ -19,15 +17,14 @@ FEW = ("--no-mces", "--workers", "1", "--samples", "4")
 
 @pytest.fixture(autouse=True)
 def without_plots(monkeypatch):
-    for module in (use_case, sweep):
-        monkeypatch.setattr(module, "write_plots", lambda *_: {})
+    monkeypatch.setattr(report, "write_plots", lambda *_: {})
 
 
 @pytest.fixture(autouse=True)
 def without_the_shipped_list(monkeypatch):
     """The stand-in was trained on nothing: the list beside the shipped weights is not its own."""
-    beside = evaluating._beside
-    monkeypatch.setattr(evaluating, "_beside", lambda given: beside(given) if given else None)
+    beside = run._beside
+    monkeypatch.setattr(run, "_beside", lambda given: beside(given) if given else None)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from duallgd_cli.evaluate import run as use_case
+from duallgd_cli.evaluate import report
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
 
@@ -14,7 +14,7 @@ pytest.importorskip("scipy", reason="needs the evaluate extra")
 
 @pytest.fixture(autouse=True)
 def without_plots(monkeypatch):
-    monkeypatch.setattr(use_case, "write_plots", lambda *_: {})
+    monkeypatch.setattr(report, "write_plots", lambda *_: {})
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from duallgd_cli.evaluate import run as use_case
-from duallgd_cli.evaluate.protocol import TRUE_ORDER
+from duallgd_cli.evaluate import report
+from duallgd_cli.evaluate.true_order import TRUE_ORDER
 from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.made_reference import decoder_file, fine_tuned_file, stirred_network
@@ -144,7 +144,7 @@ FEWER = ("--samples", "4", "--steps", "5", "--device", "cpu")
 @pytest.fixture
 def scored(duallgd, weights, tmp_path, monkeypatch):
     """Evaluate the converted weights; returns results.json and the command's end."""
-    monkeypatch.setattr(use_case, "write_plots", lambda *_: {})
+    monkeypatch.setattr(report, "write_plots", lambda *_: {})
     labelled_table.write(tmp_path / "labelled.tsv")
 
     def run(folder, *more):

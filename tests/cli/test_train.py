@@ -1,9 +1,9 @@
 """`duallgd data` and `duallgd train`: from text files to weights, by the command line alone."""
 
 import json
+import re
 
 import pytest
-import torch
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
@@ -97,35 +97,6 @@ def test_files_that_cannot_be_prepared_are_refused_in_a_sentence(
     assert "Traceback" not in done.err
 
 
-def test_packed_data_are_trained_on_like_those_they_were_made_of(duallgd, structures, tmp_path):
-    packed = duallgd("data", "pack", structures, "-o", "packs/data.pack")
-    assert packed.code == 0, packed.err
-    assert "12 molecules in packs/data.pack, 0.0 MiB" in packed.err
-
-    unpacked = duallgd("data", "unpack", "packs/data.pack", "-o", "again")
-    assert unpacked.code == 0, unpacked.err
-    assert "12 molecules in again" in unpacked.err
-
-    for folder in (structures, "again"):
-        done = duallgd(
-            "train", "--stage", "decoder", "--data", folder, "-o", f"{folder}-run", *TINY
-        )
-        assert done.code == 0, done.err
-    one, two = (load(tmp_path / f"{n}-run" / "model.safetensors") for n in ("structures", "again"))
-    assert not [n for n, t in one.tensors.items() if not torch.equal(t, two.tensors[n])]
-    assert one.record["data"] == two.record["data"]
-
-
-def test_a_part_of_spectra_is_not_packed(duallgd, tmp_path):
-    spectra_folder(tmp_path / "spectra")
-
-    done = duallgd("data", "pack", "spectra", "-o", "data.pack", "--max-atoms", "10")
-
-    assert done.code == 2
-    assert "holds spectra, of which no part can be packed" in done.err
-    assert not (tmp_path / "data.pack").exists()
-
-
 def test_a_run_stops_after_its_minutes_and_the_same_command_goes_on(duallgd, structures, tmp_path):
     command = ("train", "--stage", "decoder", "--data", structures, "-o", "run", *TINY)
 
@@ -145,7 +116,72 @@ def test_training_leaves_weights_a_state_and_figures(duallgd, structures, tmp_pa
         "metrics.jsonl", "model.safetensors", "state.safetensors",
     }  # fmt: skip
     assert steps(tmp_path / "run") == [2, 4]
-    assert "step 4" in done.err
+
+
+def test_without_a_terminal_lines_say_how_far_it_is_and_how_it_ended(duallgd, structures):
+    command = ("train", "--data", structures, "-o", "run", *TINY)
+
+    first = duallgd(*command, "--stop-after", "2").err.splitlines()
+    rest = duallgd(*command).err.splitlines()
+
+    assert re.match(r"step 2 of 4, \d+:\d\d:\d\d left  loss ", first[-2])
+    assert first[-1] == (
+        "stopped at step 2 of 4 as asked; weights so far are run/model.safetensors, "
+        "and the same command without that limit goes on"
+    )
+    assert "step 4 of 4, 0:00:00 left  " in rest[-2]
+    assert re.match(r"done: 4 steps in \d+:\d\d:\d\d; weights are run/model\.safetens", rest[-1])
+
+
+def test_help_says_what_each_preset_is_for(duallgd):
+    text = " ".join(duallgd("train", "--help").out.replace("│", " ").split())
+
+    for preset in ("tiny", "pretrain", "nplib1", "massspecgym"):
+        assert re.search(rf"\b{preset} \(", text)
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (["structures", "structures.smi"], "structures.prepare_structures"),
+        (["massbank", "release"], "massbank.rebuild_massbank"),
+    ],
+)
+def test_ctrl_c_while_data_are_prepared_says_how_to_go_on(
+    duallgd, smiles, monkeypatch, command, work
+):
+    assert smiles.name == "structures.smi"
+    monkeypatch.setattr(f"duallgd_cli.data.{work}", interrupted)
+
+    done = duallgd("data", *command, "-o", "made")
+
+    assert done.code == 130
+    assert done.err == (
+        "error: stopped; made is not finished: run the same command to begin again\n"
+    )
+
+
+def test_ctrl_c_leaves_an_earlier_folder_as_it_was(duallgd, structures, smiles, monkeypatch):
+    monkeypatch.setattr("duallgd_cli.data.structures.prepare_structures", interrupted)
+
+    done = duallgd("data", "structures", smiles, "-o", structures)
+
+    assert done.code == 130
+    assert "still holds what was there before; run the same command to begin again" in done.err
+    verify(structures)
+
+
+def test_ctrl_c_before_the_first_step_says_that_nothing_is_lost(duallgd, structures, monkeypatch):
+    monkeypatch.setattr("duallgd_cli.train.run.run_training", interrupted)
+
+    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
+
+    assert done.code == 130
+    assert "stopped before a step was made; nothing is lost: run the same command" in done.err
 
 
 def test_the_same_command_goes_on_with_a_stopped_run(duallgd, structures, tmp_path):

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 import torch
 
-from duallgd_cli.train.compiled import compile_layers
 from duallgd_cli.train.optimiser import optimisers, update_average
 from duallgd_cli.train.prefetch import batches
+from duallgd_cli.train.run import compile_layers
 from duallgd_cli.train.settings import OptimiserSettings
 from tests.made_training import decoder_stage, figures, made_settings, run, small_model, state
 

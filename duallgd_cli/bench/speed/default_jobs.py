@@ -20,7 +20,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import Masks
-from duallgd_cli.model.line_graph import incident_mask, line_graph, pair_mask
+from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.predict.generate import ModelGenerator, chunk_size
 from duallgd_cli.runtime import Runtime
 
@@ -93,9 +93,7 @@ class DefaultJobs:
     def _masks(self, cell: Cell) -> Masks:
         device = self.runtime.device
         atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=device)
-        graph = line_graph(cell.atoms, device)
-        open_to_all = torch.zeros(cell.samples, 1, 1, cell.atoms, device=device)
-        return Masks(atoms, pair_mask(atoms, graph), incident_mask(atoms, graph), open_to_all)
+        return Masks.of(atoms, line_graph(cell.atoms, device))
 
 
 class _PlainModel(nn.Module):

@@ -81,7 +81,7 @@ class PlainLinear(Linear):
         """(..., in_features) to (..., out_features)."""
         return functional.linear(input, self.weight, self.bias)
 
-    def rectified(self, x: Tensor) -> Tensor:
+    def relu(self, x: Tensor) -> Tensor:
         """The map, then ReLU."""
         return functional.relu(self(x))
 

@@ -22,8 +22,8 @@ from duallgd_cli.chem.molecule import (
     assemble,
     disassemble,
     formula_of,
-    pair_index,
 )
+from duallgd_cli.chem.skeleton import pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 from tests.made_molecules import QUESTIONS, disassembled, shuffled
 
@@ -36,7 +36,7 @@ def smiles_of(result):
 def matrix(n, bonds):
     bond_class = np.zeros(n * (n - 1) // 2, dtype=np.int8)
     for low, high, kind in bonds:
-        bond_class[pair_index(n, low, high)] = kind
+        bond_class[pair_index(low, high, n)] = kind
     return bond_class
 
 
@@ -61,7 +61,7 @@ def test_rows_are_sorted_by_element_and_bonds_follow_them():
 def test_pairs_are_numbered_row_by_row_of_the_upper_triangle():
     expected = list(itertools.combinations(range(7), 2))
 
-    assert [pair_index(7, low, high) for low, high in expected] == list(range(21))
+    assert [pair_index(low, high, 7) for low, high in expected] == list(range(21))
 
 
 @pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
@@ -89,7 +89,7 @@ def test_the_order_says_which_atom_each_row_is():
     assert symbols == ["C"] * 6 + ["N"] + ["O"] * 2
     for row, other in itertools.combinations(range(9), 2):
         bond = mol.GetBondBetweenAtoms(int(parts.order[row]), int(parts.order[other]))
-        assert (bond is not None) == (parts.bond_class[pair_index(9, row, other)] != BOND_NONE)
+        assert (bond is not None) == (parts.bond_class[pair_index(row, other, 9)] != BOND_NONE)
 
 
 @pytest.mark.parametrize(

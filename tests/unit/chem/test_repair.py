@@ -8,8 +8,9 @@ import pytest
 from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of, pair_index
+from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.skeleton import pair_index
 from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
 
 MOLECULES = (
@@ -57,9 +58,9 @@ def test_fragments_are_joined_at_the_likeliest_place():
     chain = [(0, 1), (1, 2), (2, 3)]
     bond_class = np.zeros(6, dtype=np.int8)
     for low, high in chain:
-        bond_class[pair_index(4, low, high)] = BOND_SINGLE
+        bond_class[pair_index(low, high, 4)] = BOND_SINGLE
     sample = bond_class.copy()
-    sample[pair_index(4, 1, 2)] = BOND_NONE
+    sample[pair_index(1, 2, 4)] = BOND_NONE
 
     fixed = repair(formula, sample, certain(bond_class))
 

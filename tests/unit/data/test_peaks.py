@@ -16,7 +16,7 @@ from duallgd_cli.data.peaks import (
     from_prepared,
     peak_batch,
 )
-from duallgd_cli.data.prepare_spectra import INSTRUMENTS as PREPARED_INSTRUMENTS
+from duallgd_cli.data.spectra import INSTRUMENTS as PREPARED_INSTRUMENTS
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import (
     INSTRUMENTS,

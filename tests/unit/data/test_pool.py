@@ -1,17 +1,24 @@
-"""Processes that share work: what they do first."""
+"""Processes that share work: what they do first, and the order of what they give."""
 
 import signal
-import sys
 
-from duallgd_cli.data.pool import pool
+import pytest
 
+from duallgd_cli.data.pool import in_order
 
-def test_ctrl_c_is_left_to_the_parent():
-    with pool(1) as workers:
-        assert workers.apply(signal.getsignal, (signal.SIGINT,)) == signal.SIG_IGN
+_begun = []
 
 
-def test_each_begins_with_what_it_is_given():
-    with pool(1, sys.setrecursionlimit, (1234,)) as workers:
-        assert workers.apply(sys.getrecursionlimit) == 1234
-        assert workers.apply(signal.getsignal, (signal.SIGINT,)) == signal.SIG_IGN
+def begin(name):
+    _begun.append((name, signal.getsignal(signal.SIGINT) == signal.SIG_IGN))
+
+
+def told(number):
+    return number, _begun[-1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_chunks_come_back_in_order_from_processes_that_leave_ctrl_c_to_the_parent(workers):
+    found = list(in_order(told, iter([1, 2, 3]), workers, begin, ("own",)))
+
+    assert found == [(number, ("own", workers > 1)) for number in (1, 2, 3)]

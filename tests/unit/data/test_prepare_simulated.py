@@ -5,10 +5,8 @@ import pytest
 
 from duallgd_cli.chem.adduct import ADDUCTS, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data import prepare_simulated as module
+from duallgd_cli.data import simulation as module
 from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
-from duallgd_cli.data.prepare_simulated import Selection, prepare_simulated
-from duallgd_cli.data.prepare_structures import prepare_structures
 from duallgd_cli.data.prepared import (
     FOLDS,
     load_molecules,
@@ -16,6 +14,8 @@ from duallgd_cli.data.prepared import (
     read_manifest,
     verify,
 )
+from duallgd_cli.data.simulation import Selection, prepare_simulated
+from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import SMILES, structures_folder
 from tests.made_simulation import simulator

@@ -1,13 +1,13 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate import Scorer
-from duallgd_cli.evaluate import run as use_case
-from duallgd_cli.evaluate.run import Choice, ScoreRequest, score_predictions
-from duallgd_cli.evaluate.suites import table
+from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate import report as report_layer
+from duallgd_cli.evaluate.run import evaluate, front
 
 TRUTH = (
     "identifier\tsmiles\tfold\tadduct\n"
@@ -19,27 +19,36 @@ PREDICTIONS = (
 )
 
 
+VALUES = ((1, 50, 0.2, 9.0), (5, 10, 0.4, 9.5), (10, 5, 0.3, 8.0), (50, 1, 0.5, 8.0))
+ROWS = [
+    {"value": value, "speed_up": s, "metrics": {"tanimoto@1": {"mean": t}, "mces@1": {"mean": m}}}
+    for value, s, t, m in VALUES
+]
+
+
 @pytest.fixture(autouse=True)
 def without_plots(monkeypatch):
-    monkeypatch.setattr(use_case, "write_plots", lambda *_: {})
+    monkeypatch.setattr(report_layer, "write_plots", lambda *_: {})
 
 
 @pytest.fixture
-def request_(tmp_path):
+def settings(tmp_path):
     (tmp_path / "truth.tsv").write_text(TRUTH)
     (tmp_path / "out.csv").write_text(PREDICTIONS)
-    return ScoreRequest(
+    return EvaluateSettings(
         predictions=tmp_path / "out.csv",
-        suite=table.truth_only(tmp_path / "truth.tsv"),
-        output=tmp_path / "report" / "here",
-        choice=Choice(fold="test"),
+        truth=tmp_path / "truth.tsv",
+        out=tmp_path / "report" / "here",
+        fold="test",
+        mces=False,
+        workers=1,
     )
 
 
-def test_a_report_holds_the_numbers_counted_by_hand(request_):
-    evaluated = score_predictions(request_)
+def test_a_report_holds_the_numbers_counted_by_hand(settings):
+    evaluate(settings)
 
-    found = json.loads(evaluated.files["results.json"].read_text())
+    found = json.loads((settings.folder / "results.json").read_text())
     means = {name: metric["per_spectrum"]["mean"] for name, metric in found["metrics"].items()}
     # Of a, b, c: b is right at once, a at rank two, c was not predicted.
     assert means["accuracy@1"] == pytest.approx(1 / 3)
@@ -50,59 +59,58 @@ def test_a_report_holds_the_numbers_counted_by_hand(request_):
     assert found["data"]["fold"] == "test"
 
 
-def test_tables_stand_beside_the_results(request_):
-    files = score_predictions(request_).files
+def test_tables_stand_beside_the_results(settings):
+    evaluate(settings)
 
-    header, *rows = files["per_spectrum.tsv"].read_text().splitlines()
+    header, *rows = (settings.folder / "per_spectrum.tsv").read_text().splitlines()
     assert header.startswith("spectrum_id\tmolecule\tsmiles\taccuracy@1")
     assert [row.split("\t")[0] for row in rows] == ["a", "b", "c"]
-    groups = files["groups.tsv"].read_text().splitlines()
+    groups = (settings.folder / "groups.tsv").read_text().splitlines()
     assert any(line.startswith("adduct\t[M+H]+\t2\t2") for line in groups)
-    assert files["calibration.tsv"].read_text().splitlines()[1].startswith("confidence\t1\t0.5\t0")
+    calibration = (settings.folder / "calibration.tsv").read_text().splitlines()
+    assert calibration[1].startswith("confidence\t1\t0.5\t0")
 
 
-def test_the_same_spectra_have_the_same_split_hash(request_, tmp_path):
-    first = score_predictions(request_).results["data"]["split_sha256"]
+def test_the_same_spectra_have_the_same_split_hash(settings, tmp_path):
+    first = evaluate(settings)["data"]["split_sha256"]
     lines = TRUTH.splitlines()
     (tmp_path / "truth.tsv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
 
-    assert score_predictions(request_).results["data"]["split_sha256"] == first
+    assert evaluate(settings)["data"]["split_sha256"] == first
 
 
-def test_tables_that_share_no_identifier_are_refused(request_, tmp_path):
+def test_tables_that_share_no_identifier_are_refused(settings, tmp_path):
     (tmp_path / "out.csv").write_text("spectrum_id,smiles\nother,CCO\n")
 
     with pytest.raises(UsageError, match=r"none of the 3 spectra .* like '[abc]' .* 'other' here"):
-        score_predictions(request_)
+        evaluate(settings)
 
 
-def test_a_folder_that_cannot_be_made_is_refused(request_, tmp_path):
+def test_a_folder_that_cannot_be_made_is_refused(settings, tmp_path):
     (tmp_path / "report").write_text("a file")
 
     with pytest.raises(UsageError, match="cannot be made"):
-        score_predictions(request_)
+        evaluate(settings)
 
 
-def test_an_unknown_choice_is_refused():
-    with pytest.raises(UsageError, match="--spectra-per-molecule is 1 or all, not 'some'"):
-        Choice(spectra_per_molecule="some")
-
-
-def test_results_are_valid_json_even_where_a_number_does_not_exist(request_, tmp_path):
+def test_results_are_valid_json_even_where_a_number_does_not_exist(settings, tmp_path):
     (tmp_path / "out.csv").write_text("spectrum_id,smiles\na,CCO\n")
 
-    evaluated = score_predictions(request_)
+    evaluate(settings)
 
-    text = evaluated.files["results.json"].read_text()
+    text = (settings.folder / "results.json").read_text()
     assert "NaN" not in text
     assert json.loads(text)["calibration"] == {}
     assert math.isfinite(json.loads(text)["metrics"]["accuracy@1"]["per_spectrum"]["mean"])
 
 
-def test_other_ranks_may_be_asked_for(request_):
-    from dataclasses import replace
-
-    found = score_predictions(replace(request_, scorer=Scorer(top_k=(2, 5)))).results
+def test_other_ranks_may_be_asked_for(settings):
+    found = evaluate(replace(settings, top_k=(2, 5)))
 
     assert found["metrics"]["accuracy@2"]["per_spectrum"]["mean"] == pytest.approx(2 / 3)
     assert "accuracy@1" not in found["metrics"]
+
+
+def test_the_front_holds_what_no_faster_value_equals():
+    assert front(ROWS, "tanimoto@1") == [1, 5, 50]
+    assert front(ROWS, "mces@1") == [1, 10]  # a smaller distance is the better one

@@ -8,18 +8,19 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
 from duallgd_cli.evaluate.overlap import Checked
-from duallgd_cli.evaluate.protocol import (
+from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.evaluate.true_order import (
     RELEASED_ELEMENTS,
     TRUE_ORDER,
-    Protocol,
+    TrueOrder,
+    by_authors_rules,
     stamped,
     tells_true_order,
     with_elements,
 )
-from duallgd_cli.evaluate.tables import Truth
-from duallgd_cli.evaluate.true_order import TrueOrder
 from duallgd_cli.predict.generation import RefusedError
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
@@ -72,19 +73,19 @@ def test_another_formula_than_the_truth_s_is_refused_for_that_spectrum():
     assert refused.value.failure.status == "formula_mismatch"
 
 
-def test_our_own_protocol_changes_nothing():
+def test_our_own_rules_change_nothing():
     model, checked = stub_model(), Checked((truth("CBr"),), ("a remark",))
 
-    assert Protocol().applied(model, checked) == (model, checked)
+    assert by_authors_rules(EvaluateSettings(), model, checked) == (model, checked)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "option"),
-    [(Protocol("reference"), "--preset reference"), (Protocol(atom_order="truth"), "--atom-order")],
+    ("rules", "option"),
+    [({"preset": "reference"}, "--preset reference"), ({"atom_order": "truth"}, "--atom-order")],
 )
-def test_other_weights_than_the_authors_are_refused(protocol, option):
+def test_other_weights_than_the_authors_are_refused(rules, option):
     with pytest.raises(UsageError, match=f"{option}.* is for the authors' weights"):
-        protocol.applied(stub_model(), Checked((truth("CC"),)))
+        by_authors_rules(EvaluateSettings(**rules), stub_model(), Checked((truth("CC"),)))
 
 
 def test_molecules_of_other_elements_are_left_out_and_counted():

@@ -8,10 +8,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from duallgd_cli.model.ablations import EdgesFromAttention, build
-from duallgd_cli.model.denoiser import _masks
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
-from duallgd_cli.model.layers import PairAttention
+from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import Variant
 from tests.made_graphs import condition, noisy_bonds, pad_bonds, real_pairs, rows_of, small_settings
@@ -43,7 +42,7 @@ def layer_and_states(variant):
     generator = torch.Generator().manual_seed(3)
     atoms = torch.randn(1, 6, 24, generator=generator)
     pairs = torch.randn(1, 15, 16, generator=generator)
-    return layer, atoms, pairs, _masks(torch.ones(1, 6, dtype=torch.bool), graph), graph
+    return layer, atoms, pairs, Masks.of(torch.ones(1, 6, dtype=torch.bool), graph), graph
 
 
 def parts(model, kind):

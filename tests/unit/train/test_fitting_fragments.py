@@ -9,7 +9,7 @@ from duallgd_cli.data.fragment_rows import SHIFTS, fragment_features, measured_i
 from duallgd_cli.data.fragmentation import fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.train.fragment_model import fit_simulator, ion_of, list_measured
+from duallgd_cli.train.simulator import fit_simulator, ion_of, list_measured
 from tests.made_prepared import made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, ion
 

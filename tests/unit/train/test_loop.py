@@ -17,8 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train.interrupt import interruptible
-from duallgd_cli.train.loop import DivergenceError
+from duallgd_cli.train.loop import DivergenceError, interruptible
 from tests import made_training
 from tests.made_graphs import small_settings
 from tests.made_training import (
@@ -160,7 +159,10 @@ def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
         if step == 7:
             raise KeyboardInterrupt
 
-    with pytest.raises(InterruptedRunError, match="stopped at step 7 of 12; run the same command"):
+    told = (
+        r"stopped at step 7 of 12; run the same command to go on, weights so far are \S+/model.saf"
+    )
+    with pytest.raises(InterruptedRunError, match=told):
         run(tmp_path, on_step=on_step)
 
     assert load(tmp_path / MODEL).record["step"] == 7
@@ -186,11 +188,11 @@ def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted
 
 def test_asked_again_later_a_run_stops_at_once(monkeypatch):
     clock = iter([10.0, 12.0])
-    monkeypatch.setattr("duallgd_cli.train.interrupt.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("duallgd_cli.train.loop.time.monotonic", lambda: next(clock))
 
-    with interruptible() as interrupt:
+    with interruptible() as asked:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.asked
+        assert asked.is_set()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 

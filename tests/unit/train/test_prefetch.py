@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from duallgd_cli.data.tensors import map_tensors
 from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train import prefetch
 from duallgd_cli.train.prefetch import WorkerDiedError, batches, default_workers
 from tests.made_training import decoder_stage, made_settings, run, state

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.train.resemblance import compare
+from duallgd_cli.train.simulator import compare
 from tests.made_prepared import made_spectra
 from tests.made_simulation import simulator
 

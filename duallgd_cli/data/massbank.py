@@ -1,0 +1,464 @@
+"""MassBank's own release (record files or its MSP) to the table of spectra that are trained on."""
+
+import csv
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.labelled_spectra import (
+    REPORT_COLUMNS,
+    Labelled,
+    LabelledSpectrum,
+    RefusedError,
+    RejectedSpectrum,
+)
+from duallgd_cli.data.prepared import FOLDS, write_report
+from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
+from duallgd_cli.files import open_text
+from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
+
+COLUMNS: Final = (
+    "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz",
+    "parent_mass", "adduct", "instrument_type", "collision_energy", "fold", "ion_mode",
+    "instrument", "collision_energy_text", "resolution", "license",
+)  # fmt: skip
+MAX_PEAKS: Final = 512
+MIN_HEAVY_ATOMS: Final = 4
+MAX_HEAVY_ATOMS: Final = 100
+_PRECURSOR_DA: Final = 0.02
+_PRECURSOR_PPM: Final = 20.0
+_IONISATION: Final = re.compile(r"ESI|APCI", re.IGNORECASE)
+_ANALYSER: Final = re.compile(r"TOF|FT|ORBITRAP", re.IGNORECASE)
+# Fields of a record, by the tag (and sub-tag) in a record file and by the key in the MSP release.
+_TAGS: Final = {
+    "ACCESSION": "accession",
+    "DEPRECATED": "deprecated",
+    "LICENSE": "license",
+    "CH$SMILES": "smiles",
+    "AC$INSTRUMENT": "instrument",
+    "AC$INSTRUMENT_TYPE": "instrument_type",
+    "AC$MASS_SPECTROMETRY: MS_TYPE": "ms_type",
+    "AC$MASS_SPECTROMETRY: ION_MODE": "ion_mode",
+    "AC$MASS_SPECTROMETRY: COLLISION_ENERGY": "collision_energy_text",
+    "AC$MASS_SPECTROMETRY: RESOLUTION": "resolution",
+    "MS$FOCUSED_ION: PRECURSOR_M/Z": "precursor_mz",
+    "MS$FOCUSED_ION: PRECURSOR_TYPE": "adduct",
+}
+_MSP_KEYS: Final = {
+    "db#": "accession",
+    "license": "license",
+    "smiles": "smiles",
+    "instrument": "instrument",
+    "instrument_type": "instrument_type",
+    "spectrum_type": "ms_type",
+    "ion_mode": "ion_mode",
+    "collision_energy": "collision_energy_text",
+    "precursormz": "precursor_mz",
+    "precursor_type": "adduct",
+}
+_LICENSE_FILE: Final = "MassBank.json"
+_DEED: Final = re.compile(
+    r"creativecommons\.org/(?:licenses|publicdomain)/([a-z-]+)", re.IGNORECASE
+)
+_OPEN_LICENSE: Final = re.compile(r"CC0|CC[- ]?BY(-SA)?( \d\.\d)?|dl-de/by-2-0", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MassBankRecord:
+    """One record as published.
+
+    Attributes:
+        fields: Text by the names on the right of `_TAGS`; what a record does not say is missing.
+        mz: float64 (P,), in the record's order.
+        intensity: float64 (P,), absolute where the record gives it.
+    """
+
+    fields: Mapping[str, str]
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+
+    def text(self, name: str) -> str:
+        """A field, "" where missing."""
+        return self.fields.get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """What the data set says of a molecule."""
+
+    smiles: str
+    inchikey: str
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptRecord:
+    """A record that passed every filter.
+
+    Attributes:
+        record: As published.
+        structure: Its molecule.
+        adduct: Its ion.
+        spectrum: Its peaks, ascending m/z, base peak 1, at most `MAX_PEAKS`.
+    """
+
+    record: MassBankRecord
+    structure: _Structure
+    adduct: Adduct
+    spectrum: Spectrum
+
+
+def rebuild_massbank(
+    release: Path,
+    out: Path,
+    folds: Mapping[str, str] | None = None,
+    *,
+    holdout: frozenset[str] = frozenset(),
+    advance: Callable[[int], None] = lambda records: None,
+) -> dict[str, object]:
+    """Write the open high-resolution MS2 spectra of a MassBank release as one table.
+
+    Args:
+        release: Folder or zip of record files, or the MSP release with its ``MassBank.json``.
+        out: ``.tsv``, ``.tsv.gz`` or ``.tsv.xz`` to write; ``NAME.report.tsv`` beside it lists what
+            was left out and why.
+        folds: Fold of each InChIKey first block; molecules not named go to train.
+        holdout: InChIKey first blocks that are left out altogether.
+        advance: Told how many records were done.
+
+    Returns:
+        Totals before hold-outs, totals written, and the number left out by reason.
+
+    Raises:
+        MissingInputError: No such release.
+        UnreadableError: None of its records passes the filters.
+    """
+    rejected: list[RejectedSpectrum] = []
+    molecules: set[str] = set()
+    written: Counter[str] = Counter()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(f"unfinished.{out.name}")  # its ending says how it is compressed
+    try:
+        with open_text(unfinished, "w") as stream:
+            table = csv.writer(stream, delimiter="\t", lineterminator="\n")
+            table.writerow(COLUMNS)
+            for item in screen(release, advance):
+                if isinstance(item, RejectedSpectrum):
+                    rejected.append(item)
+                    continue
+                key = item.structure.inchikey
+                molecules.add(key)
+                written["held out" if key in holdout else "spectra"] += 1
+                if key not in holdout:
+                    table.writerow(_row(item, (folds or {}).get(key, "train")))
+        if not molecules:
+            raise UnreadableError(f"{release} holds no record that passes the filters")
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    report = ((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
+    write_report(out.with_name(out.name + ".report.tsv"), REPORT_COLUMNS, report)
+    return {
+        "spectra_before_holdout": written.total(),
+        "molecules_before_holdout": len(molecules),
+        "spectra": written["spectra"],
+        "molecules": len(molecules - holdout),
+        "holdout_keys": len(holdout),
+        "holdout_removed": written["held out"],
+        "rejected": dict(Counter(r.reason for r in rejected).most_common()),
+    }
+
+
+def read_massbank(release: Path) -> Iterator[Labelled]:
+    """Yield the records of a release that pass the filters as labelled spectra of fold train."""
+    for item in screen(release):
+        if isinstance(item, RejectedSpectrum):
+            yield item
+        else:
+            number = item.spectrum.source.index + 1
+            feature = Feature((item.spectrum,))
+            yield LabelledSpectrum(
+                feature, item.structure.smiles, item.adduct.name, "train", number
+            )
+
+
+def screen(
+    release: Path, advance: Callable[[int], None] = lambda records: None
+) -> Iterator[KeptRecord | RejectedSpectrum]:
+    """Apply the filters of the data set to every record of a release, in order.
+
+    Kept are MS2 spectra by ESI or APCI on a TOF, Orbitrap or other FT analyser, under an open
+    licence without NC and ND, of one connected neutral molecule (or a permanent cation as [M]+) of
+    the supported elements with 4 to 100 heavy atoms, with a supported adduct and a recorded
+    precursor m/z within 0.02 Da or 20 ppm; the same peaks of the same ion are kept once.
+    """
+    seen: set[tuple[str, int, bytes]] = set()
+    for index, record in enumerate(read_release(release)):
+        try:
+            kept = _kept(record, Source(release.name, index))
+            peaks = kept.spectrum.mz.tobytes() + kept.spectrum.intensity.tobytes()
+            identity = (kept.structure.inchikey, kept.adduct.index, peaks)
+            if identity in seen:
+                raise RefusedError("duplicate", "the same peaks of the same ion stand above")
+            seen.add(identity)
+            yield kept
+        except RefusedError as refusal:
+            yield RejectedSpectrum(index + 1, record.text("accession"), *refusal.args)
+        advance(1)
+
+
+def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
+    _refuse_the_unsuitable(record)
+    adduct = parse_adduct(record.text("adduct"))
+    if adduct is None:
+        raise RefusedError("unsupported adduct", record.text("adduct"))
+    structure = _structure_of(record.text("smiles"))
+    if not fits(structure.formula, adduct):
+        detail = f"{structure.formula} as {adduct.name}"
+        raise RefusedError("adduct does not fit the molecule", detail)
+    measured = _precursor(record, precursor_mz(structure.formula, adduct))
+    return KeptRecord(record, structure, adduct, _spectrum(record, source, adduct, measured))
+
+
+def _refuse_the_unsuitable(record: MassBankRecord) -> None:
+    """Refuse by what the record says of itself."""
+    instrument = record.text("instrument_type")
+    if record.text("deprecated"):
+        raise RefusedError("deprecated record", record.text("deprecated"))
+    if record.text("ms_type").upper() != "MS2":
+        raise RefusedError("not an MS2 spectrum", record.text("ms_type"))
+    if not (_IONISATION.search(instrument) and _ANALYSER.search(instrument)):
+        raise RefusedError("not ESI or APCI on a TOF or FT analyser", instrument)
+    if not _OPEN_LICENSE.fullmatch(record.text("license")):
+        raise RefusedError("licence not open", record.text("license"))
+
+
+def _structure_of(smiles: str) -> _Structure:
+    found = _structure(smiles)
+    if isinstance(found, RefusedError):
+        raise found
+    return found
+
+
+# Records of one molecule stand together. A refusal is remembered as well, hence returned.
+@lru_cache(maxsize=4096)
+def _structure(smiles: str) -> _Structure | RefusedError:
+    try:
+        mol = parse_smiles(smiles)
+        formula = disassemble(mol).formula
+        if not MIN_HEAVY_ATOMS <= formula.n_heavy <= MAX_HEAVY_ATOMS:
+            return RefusedError("too few or too many atoms", f"{formula.n_heavy} heavy atoms")
+        return _Structure(canonical_smiles(mol), inchikey_block(mol), formula)
+    except FormulaError as error:
+        return RefusedError("unsupported element", str(error))
+    except MoleculeError as error:
+        return RefusedError("unusable structure", str(error))
+
+
+def _precursor(record: MassBankRecord, expected: float) -> float:
+    text = record.text("precursor_mz")
+    try:
+        measured = float(text)
+    except ValueError:
+        raise RefusedError("no precursor m/z", text) from None
+    allowed = max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected)
+    if not abs(measured - expected) <= allowed:
+        raise RefusedError("precursor m/z differs", f"{text}, expected {expected:.4f}")
+    return measured
+
+
+def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: float) -> Spectrum:
+    positive = np.isfinite(record.mz) & (record.mz > 0) & (record.intensity > 0)
+    mz, intensity = record.mz[positive], record.intensity[positive]
+    if not mz.size:
+        raise RefusedError("no usable peaks", f"{record.mz.size} peaks")
+    strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
+    order = strongest[np.argsort(mz[strongest], kind="stable")]
+    analyser = record.text("instrument_type")
+    instrument = instrument_class(analyser) or instrument_class(record.text("instrument"))
+    energy_text = record.text("collision_energy_text")
+    return Spectrum(
+        source=source,
+        spectrum_id=record.text("accession"),
+        mz=mz[order],
+        intensity=intensity[order] / intensity.max(),
+        precursor_mz=measured,
+        polarity=adduct.polarity,
+        adduct_text=adduct.name,
+        collision_energy_text=energy_text,
+        collision_energy_ev=collision_energy_ev(energy_text, measured, instrument),
+        instrument=instrument,
+    )
+
+
+def _row(kept: KeptRecord, fold: str) -> list[str]:
+    """The cells of `COLUMNS`."""
+    record, spectrum, formula = kept.record, kept.spectrum, kept.structure.formula
+    energy = spectrum.collision_energy_ev
+    return [
+        spectrum.spectrum_id,
+        ",".join(f"{value:.10g}" for value in spectrum.mz),
+        ",".join(f"{value:.4g}" for value in spectrum.intensity),
+        kept.structure.smiles,
+        kept.structure.inchikey,
+        str(formula),
+        record.text("precursor_mz"),
+        f"{formula.mass:.5f}",
+        kept.adduct.name,
+        {"orbitrap": "Orbitrap", "qtof": "QTOF"}.get(spectrum.instrument, ""),
+        "" if energy is None else f"{energy:.2f}",
+        fold,
+        "positive" if kept.adduct.polarity > 0 else "negative",
+        record.text("instrument"),
+        record.text("collision_energy_text"),
+        record.text("resolution"),
+        record.text("license"),
+    ]
+
+
+def read_folds(path: Path) -> dict[str, str]:
+    """Fold of each molecule from a table with columns inchikey and fold, such as a built data set.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: A column is missing, or a molecule stands in two folds.
+    """
+    folds: dict[str, str] = {}
+    with open_text(path, errors="replace") as stream:
+        names = [name.strip().lower() for name in next(stream, "").rstrip("\r\n").split("\t")]
+        if not {"inchikey", "fold"} <= set(names):
+            raise UnreadableError(f"{path} must have columns inchikey and fold; found {names}")
+        key_column, fold_column = names.index("inchikey"), names.index("fold")
+        for line in stream:
+            cells = line.rstrip("\r\n").split("\t")
+            key, fold = cells[key_column][:14], cells[fold_column].strip().lower()
+            if fold not in FOLDS or folds.setdefault(key, fold) != fold:
+                raise UnreadableError(f"{path} puts {key} into fold {fold!r} and elsewhere")
+    return folds
+
+
+def is_release(source: Path) -> bool:
+    """Whether a path looks like a MassBank release and not like one data set among others."""
+    if source.is_dir():
+        return any(source.rglob("MSBNK-*.txt"))
+    if source.suffix.lower() == ".zip":
+        return True
+    return source.suffix.lower() == ".msp" and "massbank" in source.name.lower()
+
+
+def read_release(source: Path) -> Iterator[MassBankRecord]:
+    """Read every record of a release, in the order of the file names.
+
+    The MSP release names no licences; they are taken from the ``MassBank.json`` of the same
+    release, which must lie beside it.
+
+    Raises:
+        MissingInputError: No such file, or no licences beside the MSP.
+        UnreadableError: Not a release.
+    """
+    if not source.exists():
+        raise MissingInputError(f"{source} does not exist; check the path")
+    if source.is_dir():
+        for path in sorted(source.rglob("*.txt")):
+            yield from _records_of(path.read_text(encoding="utf-8", errors="replace"))
+    elif zipfile.is_zipfile(source):
+        with zipfile.ZipFile(source) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith(".txt"):
+                    yield from _records_of(archive.read(name).decode("utf-8", errors="replace"))
+    else:
+        yield from _msp_records(source)
+
+
+def parse_record(text: str) -> MassBankRecord:
+    """Read one record file; of repeated tags the first counts."""
+    fields: dict[str, str] = {}
+    peaks: list[list[str]] = []
+    in_peaks = False
+    for line in text.splitlines():
+        if in_peaks and line.startswith(" "):
+            peaks.append(line.split())
+            continue
+        tag, _, value = line.partition(": ")
+        in_peaks = line.startswith("PK$PEAK:")
+        subtag, _, rest = value.strip().partition(" ")
+        if tag in _TAGS:
+            fields.setdefault(_TAGS[tag], value.strip())
+        elif f"{tag}: {subtag}" in _TAGS:
+            fields.setdefault(_TAGS[f"{tag}: {subtag}"], rest.strip())
+    # Columns are m/z, intensity and relative intensity.
+    table = [row[:2] for row in peaks if len(row) >= 2]
+    mz, intensity = np.array(table, dtype=np.float64).reshape(-1, 2).T
+    return MassBankRecord(fields, mz, intensity)
+
+
+def _records_of(text: str) -> Iterator[MassBankRecord]:
+    """The record of a text file; none where the file is something else, such as a read-me."""
+    if not text.lstrip("\ufeff").startswith("ACCESSION:"):
+        return
+    try:
+        yield parse_record(text.lstrip("\ufeff"))
+    except ValueError:
+        accession = text.splitlines()[0].partition(":")[2].strip()
+        yield MassBankRecord({"accession": accession}, np.zeros(0), np.zeros(0))
+
+
+def _msp_records(source: Path) -> Iterator[MassBankRecord]:
+    licenses = _read_licenses(source.parent / _LICENSE_FILE)
+    for item in read(str(source), keep_structures=True):
+        if isinstance(item, Unreadable):
+            yield MassBankRecord({"accession": item.spectrum_id}, np.zeros(0), np.zeros(0))
+            continue
+        given = {key: value for key, value in item.metadata.items() if key in _MSP_KEYS}
+        fields = {_MSP_KEYS[key]: value for key, value in given.items()}
+        fields.setdefault("license", licenses.get(fields.get("accession", ""), ""))
+        yield MassBankRecord(fields, item.mz, item.intensity)
+
+
+def _read_licenses(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        raise MissingInputError(
+            f"{path} does not exist; the MSP release names no licences, so put {_LICENSE_FILE} "
+            "of the same release beside it, or use the record files"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UnreadableError(f"{path} is not JSON: {error}") from None
+    return dict(_licenses_in(content))
+
+
+def _licenses_in(node: object) -> Iterator[tuple[str, str]]:
+    """Identifier and licence of every described record, however deep it stands."""
+    if isinstance(node, list):
+        for child in node:
+            yield from _licenses_in(child)
+    elif isinstance(node, dict):
+        if isinstance(node.get("license"), str) and isinstance(node.get("identifier"), str):
+            yield node["identifier"], _license_name(node["license"])
+        for child in node.values():
+            if isinstance(child, list | dict):
+                yield from _licenses_in(child)
+
+
+def _license_name(text: str) -> str:
+    """Short name of a licence given as a link to its deed, such as ``CC BY-SA``."""
+    deed = _DEED.search(text)
+    if deed is None:
+        return text
+    return "CC0" if deed[1].lower() == "zero" else f"CC {deed[1].upper()}"

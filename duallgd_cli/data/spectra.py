@@ -1,0 +1,335 @@
+"""Labelled spectra to a prepared folder: annotated peaks and their molecules; needs rdkit once."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, fits, parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.data.labelled_spectra import (
+    REPORT_COLUMNS,
+    Labelled,
+    LabelledSpectrum,
+    RefusedError,
+    RejectedSpectrum,
+    read_labelled_file,
+    read_nplib1,
+)
+from duallgd_cli.data.massbank import is_release, read_massbank
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
+from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
+from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
+from duallgd_cli.files import sha256
+from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum, Feature, Hypothesis, Spectrum
+
+_CHUNK: Final = 500  # records a process takes at a time
+_PRECURSOR_DA: Final = 0.02
+_PRECURSOR_PPM: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationSettings:
+    """How labelled spectra become training data.
+
+    Attributes:
+        cleaning: The same cleaning as before a prediction.
+        annotation: The same annotation as before a prediction.
+    """
+
+    cleaning: CleaningSettings = field(default_factory=CleaningSettings)
+    annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedSpectrum:
+    """One spectrum in the arrays of `data.prepared`, still apart from the others.
+
+    Attributes:
+        spectrum_id: As read.
+        molecule: Its structure.
+        adduct: Index of the adduct.
+        instrument: Index into `INSTRUMENTS`.
+        energy_ev: One energy for the spectrum, NaN if missing or several.
+        precursor_mz: As read, or the theoretical one where missing.
+        fold: Index into `FOLDS`.
+        number: Of its record.
+        rows: Per-peak arrays by name, all of length K.
+        n_peaks: Peaks looked at.
+        n_explained: Peaks with a sub-formula.
+        explained_intensity: Share of the summed intensity, 0 to 1.
+    """
+
+    spectrum_id: str
+    molecule: PreparedMolecule
+    adduct: int
+    instrument: int
+    energy_ev: float
+    precursor_mz: float
+    fold: int
+    number: int
+    rows: dict[str, NDArray[Any]]
+    n_peaks: int
+    n_explained: int
+    explained_intensity: float
+
+
+def prepare_spectra(
+    source: Path,
+    out: Path,
+    settings: PreparationSettings = PreparationSettings(),
+    *,
+    holdout: frozenset[str] = frozenset(),
+    split: Path | None = None,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda records: None,
+) -> dict[str, object]:
+    """Prepare labelled spectra for training.
+
+    Args:
+        source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), an NPLIB1 folder,
+            or a MassBank release.
+        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
+        settings: Cleaning and annotation.
+        holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
+            left out and counted, those of other folds stay.
+        split: Fold table of an NPLIB1 folder that holds several.
+        workers: Processes.
+        advance: Told how many records were done, for a progress display.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: Nothing in it became training data.
+    """
+    spectra: list[PreparedSpectrum] = []
+    rejected: list[RejectedSpectrum] = []
+    records = read_labelled(source, split)
+    prepare = partial(_prepare_chunk, settings=settings)
+    for results in in_order(prepare, iter(lambda: list(islice(records, _CHUNK)), []), workers):
+        for result in results:
+            kept = _unless_held_out(result, holdout)
+            if isinstance(kept, RejectedSpectrum):
+                rejected.append(kept)
+            else:
+                spectra.append(kept)
+        advance(len(results))
+    if not spectra:
+        raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
+    arrays = _pack_spectra(spectra)
+    reasons = Counter(r.reason for r in rejected)
+    record: dict[str, object] = {
+        "kind": "spectra",
+        "source": {"file": source.name, "sha256": source_sha256(source)},
+        "settings": asdict(settings),
+        "molecules": len(arrays["fold"]),
+        "spectra": len(spectra),
+        "peak_rows": len(arrays["mz"]),
+        "rejected": dict(reasons.most_common()),
+        "holdout_keys": len(holdout),
+        "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+        "without_explained_peak": sum(s.n_explained == 0 for s in spectra),
+        "molecules_in_several_folds": _n_shared(spectra),
+        "explained": _explained(spectra),
+    }
+    manifest = write(out, arrays, record)
+    report = ((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
+    write_report(out / "report.tsv", REPORT_COLUMNS, report)
+    return manifest
+
+
+def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]:
+    """Read a data set whose layout is recognised by its form; see `prepare_spectra`.
+
+    Raises:
+        MissingInputError: No such file or folder.
+        UnreadableError: Of no known layout.
+    """
+    if (source / "labels.tsv").is_file():
+        return read_nplib1(source, split)
+    if is_release(source):
+        return read_massbank(source)
+    if source.is_dir():
+        raise UnreadableError(
+            f"{source} holds neither labels.tsv (NPLIB1 layout) nor MassBank records MSBNK-*.txt"
+        )
+    return read_labelled_file(source)
+
+
+def prepare_record(
+    record: Labelled, settings: PreparationSettings
+) -> PreparedSpectrum | RejectedSpectrum:
+    """Turn one record into training data, or say why it is none."""
+    if isinstance(record, RejectedSpectrum):
+        return record
+    try:
+        molecule = _molecule_of(record)
+        hypothesis = _hypothesis_of(record, molecule, settings)
+    except RefusedError as refusal:
+        reason, detail = refusal.args
+        return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
+    return _prepared(record, molecule, annotate(hypothesis, settings.annotation))
+
+
+def source_sha256(source: Path) -> str:
+    """Digest of a file, or of the names and contents of all files of a folder."""
+    if source.is_file():
+        return sha256(source)
+    digest = hashlib.sha256()
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(source).as_posix()} {sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _molecule_of(record: LabelledSpectrum) -> PreparedMolecule:
+    try:
+        return _molecule(record.smiles)
+    except FormulaError as error:
+        raise RefusedError("unsupported element", str(error)) from None
+    except MoleculeError as error:
+        raise RefusedError("unusable structure", str(error)) from None
+    except UnreadableError as error:
+        raise RefusedError("too few or too many atoms", str(error)) from None
+
+
+# A data set measures the same molecule many times in a row.
+@lru_cache(maxsize=4096)
+def _molecule(smiles: str) -> PreparedMolecule:
+    return prepare_molecule(parse_smiles(smiles))
+
+
+def _hypothesis_of(
+    record: LabelledSpectrum, molecule: PreparedMolecule, settings: PreparationSettings
+) -> Hypothesis:
+    """What is known to be true of a record, its spectra cleaned."""
+    formula = Formula(tuple(int(n) for n in molecule.atom_counts), molecule.charge)
+    adduct = parse_adduct(record.adduct_text)
+    if adduct is None:
+        raise RefusedError("unsupported adduct", record.adduct_text)
+    if not fits(formula, adduct):
+        raise RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
+    expected = precursor_mz(formula, adduct)
+    found = record.feature.first.precursor_mz
+    if found and abs(found - expected) > max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected):
+        raise RefusedError("precursor m/z differs", f"{found:.4f}, expected {expected:.4f}")
+    spectra = [clean(spectrum, settings.cleaning) for spectrum in record.feature.spectra]
+    usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
+    if not usable:
+        messages = {s.message for s in spectra if isinstance(s, Failure)}
+        raise RefusedError("no usable peaks", "; ".join(sorted(messages)))
+    return Hypothesis(Feature(usable), formula, adduct)
+
+
+def _prepared(
+    record: LabelledSpectrum, molecule: PreparedMolecule, found: AnnotatedSpectrum
+) -> PreparedSpectrum:
+    hypothesis = found.hypothesis
+    spectra = hypothesis.feature.spectra
+    measured = spectra[0].precursor_mz
+    energies = {spectrum.collision_energy_ev for spectrum in spectra}
+    energy = energies.pop() if len(energies) == 1 else None
+    return PreparedSpectrum(
+        spectrum_id=record.feature.first.spectrum_id,
+        molecule=molecule,
+        adduct=hypothesis.adduct.index,
+        instrument=INSTRUMENTS.index(spectra[0].instrument),
+        energy_ev=float("nan") if energy is None else energy,
+        precursor_mz=measured or precursor_mz(hypothesis.formula, hypothesis.adduct),
+        fold=FOLDS.index(record.fold),
+        number=record.number,
+        rows={
+            "subformula": found.subformula.astype(np.uint8),
+            "intensity": found.intensity.astype(np.float16),
+            "ppm": found.ppm.astype(np.float16),
+            "mz": found.mz,
+            "carrier": found.carrier,
+            "share": found.share.astype(np.float16),
+            "peak_energy_ev": found.energy_ev.astype(np.float16),
+        },
+        n_peaks=found.n_peaks,
+        n_explained=found.n_explained,
+        explained_intensity=found.explained_intensity,
+    )
+
+
+def _unless_held_out(
+    result: PreparedSpectrum | RejectedSpectrum, holdout: frozenset[str]
+) -> PreparedSpectrum | RejectedSpectrum:
+    if isinstance(result, RejectedSpectrum) or result.fold != FOLDS.index("train"):
+        return result
+    key = result.molecule.inchikey
+    if key not in holdout:
+        return result
+    return RejectedSpectrum(result.number, result.spectrum_id, ON_HOLDOUT, key)
+
+
+def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]]:
+    """Join spectra, and their molecules once each, into the arrays of `data.prepared`."""
+    first: dict[str, PreparedMolecule] = {}
+    folds: dict[str, set[int]] = {}
+    for spectrum in spectra:
+        key = spectrum.molecule.inchikey
+        first.setdefault(key, spectrum.molecule)
+        folds.setdefault(key, set()).add(spectrum.fold)
+    row = {key: index for index, key in enumerate(first)}
+    # The largest index is the fold farthest from training: it decides where folds share a molecule.
+    fold = np.array([max(folds[key]) for key in first], np.uint8)
+    rows = {name: np.concatenate([s.rows[name] for s in spectra]) for name in spectra[0].rows}
+    table, index = np.unique(rows.pop("subformula"), axis=0, return_inverse=True)
+    return {
+        **pack(list(first.values()), fold),
+        "molecule": np.array([row[s.molecule.inchikey] for s in spectra], np.int32),
+        "peak_offset": offsets(len(s.rows["mz"]) for s in spectra),
+        "subformula_table": table,
+        "subformula_index": index.astype(np.uint32),
+        **rows,
+        "adduct": np.array([s.adduct for s in spectra], np.int8),
+        "instrument": np.array([s.instrument for s in spectra], np.int8),
+        "energy_ev": np.array([s.energy_ev for s in spectra], np.float16),
+        "precursor_mz": np.array([s.precursor_mz for s in spectra], np.float32),
+        "spectrum_fold": np.array([s.fold for s in spectra], np.uint8),
+        "spectrum_id": np.array([s.spectrum_id.encode("ascii", "replace") for s in spectra]),
+    }
+
+
+def _n_shared(spectra: Sequence[PreparedSpectrum]) -> int:
+    seen = {(s.molecule.inchikey, s.fold) for s in spectra}
+    return sum(n > 1 for n in Counter(key for key, _ in seen).values())
+
+
+def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
+    """What sub-formulas explain, by adduct and instrument."""
+    groups: dict[tuple[int, int], list[PreparedSpectrum]] = {}
+    for spectrum in spectra:
+        groups.setdefault((spectrum.adduct, spectrum.instrument), []).append(spectrum)
+    return [
+        {
+            "adduct": ADDUCTS[adduct].name,
+            "instrument": INSTRUMENTS[instrument] or "unknown",
+            "spectra": len(group),
+            "peaks": sum(s.n_peaks for s in group),
+            "peaks_explained": sum(s.n_explained for s in group),
+            "mean_intensity_explained": float(np.mean([s.explained_intensity for s in group])),
+        }
+        for (adduct, instrument), group in sorted(groups.items())
+    ]
+
+
+def _prepare_chunk(
+    records: list[Labelled], settings: PreparationSettings
+) -> list[PreparedSpectrum | RejectedSpectrum]:
+    return [prepare_record(record, settings) for record in records]

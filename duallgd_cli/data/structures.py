@@ -1,0 +1,261 @@
+"""Structures as text (SMILES files, tables, SDF) to a prepared folder; needs rdkit, once.
+
+Hold-out lists name molecules, by InChIKey first block, that never reach training.
+"""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+
+from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
+from duallgd_cli.errors import (
+    DuallgdError,
+    FormulaError,
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+)
+from duallgd_cli.files import DAMAGED, open_text, sha256
+
+MAX_HEAVY_ATOMS: Final = 100
+ON_HOLDOUT: Final = "on the hold-out list"
+_CHUNK: Final = 2_000
+_REPORT_LIMIT: Final = 100_000
+_BLOCK_LETTERS: Final = 14
+
+
+@dataclass(frozen=True, slots=True)
+class StructureRow:
+    """One line of a structure file: its SMILES, its fold and where it stands."""
+
+    smiles: str
+    fold: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedMolecule:
+    """One molecule in the arrays of `data.prepared`, still apart from the others."""
+
+    atom_counts: NDArray[np.uint8]
+    charge: int
+    bond_pair: NDArray[np.uint8]
+    bond_type: NDArray[np.uint8]
+    bits: NDArray[np.uint16]
+    inchikey: str
+
+
+def prepare_structures(
+    source: Path,
+    out: Path,
+    *,
+    holdout: frozenset[str] = frozenset(),
+    limit: int | None = None,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> dict[str, object]:
+    """Prepare a structure file for decoder pretraining.
+
+    Args:
+        source: ``.tsv``, ``.csv`` (column smiles, optional fold), ``.smi`` or ``.sdf``, plain or
+            compressed (.gz, .xz).
+        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected rows.
+        holdout: InChIKey first blocks that must not be trained on; they are left out and counted.
+        limit: Read only so many rows.
+        workers: Processes.
+        advance: Told how many rows were done, for a progress display.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: Nothing in it became a molecule.
+    """
+    rows = islice(read_rows(source), limit)
+    done: dict[str, tuple[PreparedMolecule, int]] = {}
+    rejected: list[tuple[int, str, str]] = []
+    for results in in_order(_prepare_chunk, iter(lambda: list(islice(rows, _CHUNK)), []), workers):
+        for row, result in results:
+            kept = _unless_known(result, holdout, done)
+            if isinstance(kept, str):
+                rejected.append((row.line, row.smiles, kept))
+            else:
+                done[kept.inchikey] = (kept, FOLDS.index(row.fold))
+        advance(len(results))
+    if not done:
+        raise UnreadableError(f"{source} holds no structure that can be used; see its columns")
+    reasons = Counter(reason for _, _, reason in rejected)
+    record = {
+        "kind": "structures",
+        "source": {"file": source.name, "sha256": sha256(source)},
+        "molecules": len(done),
+        "rejected": dict(reasons.most_common()),
+        "holdout_keys": len(holdout),
+        "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+    }
+    molecules, folds = zip(*done.values(), strict=True)
+    manifest = write(out, pack(molecules, np.asarray(folds, np.uint8)), record)
+    write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected[:_REPORT_LIMIT])
+    return manifest
+
+
+def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
+    """Read lists with one InChIKey, or its first block, a line; ``#`` starts a comment.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: A line that is not an InChIKey.
+    """
+    keys: set[str] = set()
+    for path in paths:
+        if not path.is_file():
+            raise MissingInputError(f"hold-out list {path} does not exist")
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+            key = line.partition("#")[0].strip()
+            block = key[:_BLOCK_LETTERS]
+            if key and not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
+                raise UnreadableError(f"{path}:{number} is not an InChIKey: {key!r}")
+            if key:
+                keys.add(block)
+    return frozenset(keys)
+
+
+def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
+    """Atoms, bonds and fingerprint of one sanitised molecule without stereo.
+
+    Raises:
+        FormulaError: It holds an unsupported element.
+        DuallgdError: It is not one that a bond matrix can express.
+    """
+    parts = disassemble(mol)
+    n = len(parts.atom_class)
+    if not 2 <= n <= MAX_HEAVY_ATOMS:
+        raise UnreadableError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
+    bonded = np.flatnonzero(parts.bond_class)
+    low, high = np.triu_indices(n, 1)
+    return PreparedMolecule(
+        atom_counts=parts.formula.array.astype(np.uint8),
+        charge=parts.formula.charge,
+        bond_pair=np.stack([low[bonded], high[bonded]], 1).astype(np.uint8),
+        bond_type=parts.bond_class[bonded].astype(np.uint8),
+        bits=np.asarray(fingerprint(mol), dtype=np.uint16),
+        inchikey=inchikey_block(mol),
+    )
+
+
+def pack(
+    molecules: Sequence[PreparedMolecule], fold: NDArray[np.uint8]
+) -> dict[str, NDArray[np.generic]]:
+    """Join molecules into the arrays of `data.prepared.Molecules`."""
+    return {
+        "atom_counts": np.stack([m.atom_counts for m in molecules]),
+        "charge": np.asarray([m.charge for m in molecules], np.int8),
+        "bond_offset": offsets(len(m.bond_type) for m in molecules),
+        "bond_pair": np.concatenate([m.bond_pair for m in molecules]),
+        "bond_type": np.concatenate([m.bond_type for m in molecules]),
+        "bit_offset": offsets(len(m.bits) for m in molecules),
+        "bits": np.concatenate([m.bits for m in molecules]),
+        "fold": fold,
+        "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
+    }
+
+
+def read_rows(source: Path) -> Iterator[StructureRow]:
+    """Yield the rows of a structure file in order, by its ending.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: Of no known kind, without a column smiles, or a broken archive.
+    """
+    kind = Path(source.stem if source.suffix in {".gz", ".xz"} else source.name).suffix.lower()
+    with open_text(source, errors="replace") as stream:
+        try:
+            yield from _rows(stream, source, kind)
+        except (*DAMAGED, csv.Error) as error:
+            raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
+
+
+def _rows(stream: IO[str], source: Path, kind: str) -> Iterator[StructureRow]:
+    if kind in {".tsv", ".csv"}:
+        yield from _table_rows(stream, source, "\t" if kind == ".tsv" else ",")
+    elif kind == ".sdf":
+        yield from _sdf_rows(stream)
+    elif kind in {".smi", ".smiles", ".txt"}:
+        for line, text in enumerate(stream, 1):
+            if text.strip():
+                yield StructureRow(text.split()[0], "train", line)
+    else:
+        raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
+
+
+def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[StructureRow]:
+    reader = csv.DictReader(stream, delimiter=delimiter)
+    names = {(name or "").strip().lower(): name for name in reader.fieldnames or ()}
+    if "smiles" not in names:
+        raise UnreadableError(f"{source} has no column 'smiles'; found {', '.join(names)}")
+    for line, row in enumerate(reader, 2):
+        fold = (row.get(names.get("fold", ""), "") or "train").strip().lower()
+        yield StructureRow(row[names["smiles"]] or "", fold, line)
+
+
+def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
+    record = io.StringIO()
+    start = 1
+    for line, text in enumerate(stream, 1):
+        if text.startswith("$$$$"):
+            yield _sdf_row(record.getvalue(), start)
+            record, start = io.StringIO(), line + 1
+        else:
+            record.write(text)
+    # The last record may lack its delimiter, as a file of one molecule often does.
+    if record.getvalue().strip():
+        yield _sdf_row(record.getvalue(), start)
+
+
+def _sdf_row(record: str, line: int) -> StructureRow:
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromMolBlock(record)
+    return StructureRow(Chem.MolToSmiles(mol) if mol else "", "train", line)
+
+
+def _prepare_chunk(
+    rows: list[StructureRow],
+) -> list[tuple[StructureRow, PreparedMolecule | str]]:
+    """Each row with its molecule, or with the reason why it is none."""
+    return [(row, _prepare_row(row)) for row in rows]
+
+
+def _prepare_row(row: StructureRow) -> PreparedMolecule | str:
+    if row.fold not in FOLDS:
+        return "unknown fold"
+    try:
+        return prepare_molecule(parse_smiles(row.smiles))
+    except FormulaError:
+        return "unsupported element"
+    except (MoleculeError, DuallgdError) as error:
+        message = str(error)
+        # What does not parse is counted under one reason, whatever RDKit says of it.
+        return "not a molecule" if "is not a molecule" in message else message
+
+
+def _unless_known(
+    result: PreparedMolecule | str, holdout: Container[str], done: Container[str]
+) -> PreparedMolecule | str:
+    if isinstance(result, str):
+        return result
+    if result.inchikey in holdout:
+        return ON_HOLDOUT
+    return "InChIKey block seen above" if result.inchikey in done else result

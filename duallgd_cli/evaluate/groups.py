@@ -1,0 +1,188 @@
+"""Groups of spectra to report apart: by the molecule, by the measurement, by what was known.
+
+The parts of a test set are the molecules of each public benchmark; a molecule that two benchmarks
+hold out counts in both.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem import identity
+from duallgd_cli.evaluate.metrics import Scores
+from duallgd_cli.evaluate.tables import Truth
+
+MISSING: Final = "missing"
+# Upper ends of the bins, inclusive; the last bin is open. Those of the four molecular ones are
+# the paper's (appendix "Stratified Analysis by Structural Descriptors").
+_ENDS: Final[Mapping[str, Sequence[float]]] = {
+    "heavy_atoms": (15, 20, 25, 30, 35, 40, 45),
+    "rings": (0, 2, 4),
+    "aromatic_rings": (0, 1, 2),
+    "heteroatoms": (1, 3, 5, 7, 9),
+    "collision_energy": (10.0, 20.0, 30.0, 45.0, 60.0),
+    "explained_peaks": (0, 2, 5, 10, 20, 40),
+    "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
+}
+_POLARITY: Final = {"+": "positive", "-": "negative"}
+_PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
+
+# Index and name of a group, so that groups sort.
+_Label = tuple[float, str]
+
+
+@lru_cache(maxsize=100_000)
+def describe(smiles: str) -> dict[str, int]:
+    """Count atoms and rings of a molecule.
+
+    Raises:
+        MoleculeError: The text is not a SMILES.
+    """
+    mol = identity.parse_smiles(smiles)
+    rings = [[mol.GetBondWithIdx(i) for i in ring] for ring in mol.GetRingInfo().BondRings()]
+    symbols = [atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetSymbol() != "H"]
+    return {
+        "heavy_atoms": len(symbols),
+        "rings": len(rings),
+        "aromatic_rings": sum(all(bond.GetIsAromatic() for bond in ring) for ring in rings),
+        "heteroatoms": sum(symbol != "C" for symbol in symbols),
+    }
+
+
+def strata(
+    scores: Scores,
+    truths: Sequence[Truth],
+    metrics: Sequence[str],
+    notes: Mapping[str, Mapping[str, float]],
+    *,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Report every group of every kind that holds a spectrum.
+
+    Args:
+        scores: Of the spectra.
+        truths: The same spectra in the same order.
+        metrics: Columns to report.
+        notes: Further numbers by spectrum: ``explained_peaks`` and ``nearest_training`` (Tanimoto
+            similarity to the nearest training molecule, also grouped within each part); a spectrum
+            may be missing.
+        seed: Of the bootstrap.
+
+    Returns:
+        For each group what it differs in (``by``) and its ``label``, how many ``spectra`` of how
+        many ``molecules`` it holds, and the ``estimates`` of the metrics over its spectra.
+    """
+    kinds: dict[str, list[_Label]] = {}
+    for truth in truths:
+        for by, label in _labels(truth, notes).items():
+            kinds.setdefault(by, []).append(label)
+    found = [
+        group
+        for by, labels in kinds.items()
+        if {label for _, label in labels} != {MISSING}
+        for group in _grouped(by, labels, scores, metrics, seed)
+    ]
+    for part, keep in parts(truths).items() if notes.get("nearest_training") else ():
+        labels = [kinds["nearest_training"][row] for row in np.flatnonzero(keep)]
+        by = f"nearest_training_{part}"
+        found += _grouped(by, labels, scores.subset(keep), metrics, seed)
+    return found
+
+
+def parts(truths: Sequence[Truth]) -> dict[str, NDArray[np.bool_]]:
+    """Which spectra belong to each part, bool (B,); empty where no spectrum names one.
+
+    Args:
+        truths: B spectra, with a column ``benchmark`` such as ``nplib1+massspecgym``.
+    """
+    names = [
+        {name for name in truth.fields.get("benchmark", "").split("+") if name} for truth in truths
+    ]
+    return {
+        part: np.array([part in named for named in names]) for part in sorted(set().union(*names))
+    }
+
+
+def part_records(scores: Scores, truths: Sequence[Truth], *, seed: int = 0) -> list[dict[str, Any]]:
+    """Means and intervals of every column, part by part; arguments as `strata`."""
+    found = []
+    for name, keep in parts(truths).items():
+        inside = scores.subset(keep)
+        found.append(
+            {
+                "name": name,
+                "title": _PARTS.get(name, f"part {name}"),
+                "spectra": len(inside),
+                "molecules": len(set(inside.molecule)),
+                "metrics": inside.summary(seed),
+            }
+        )
+    return found
+
+
+def _grouped(
+    by: str, labels: Sequence[_Label], scores: Scores, metrics: Sequence[str], seed: int
+) -> list[dict[str, Any]]:
+    found = []
+    for label in sorted(set(labels)):
+        part = scores.subset(np.array([one == label for one in labels]))
+        estimates = part.means(metrics, seed)
+        found.append(
+            {
+                "by": by,
+                "label": label[1],
+                "spectra": len(part),
+                "molecules": len(set(part.molecule)),
+                "estimates": {name: asdict(estimate) for name, estimate in estimates.items()},
+            }
+        )
+    return found
+
+
+def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, _Label]:
+    """The group of a spectrum in every kind."""
+    field = truth.fields.get
+    sign = _POLARITY.get(field("adduct", "")[-1:])
+    found = {by: _binned(by, count) for by, count in describe(truth.smiles).items()}
+    found["adduct"] = _named(field("adduct", ""))
+    found["polarity"] = _named(sign or field("ion_mode", ""))
+    found["instrument"] = _named(field("instrument_type", ""))
+    found["collision_energy"] = _energy(field("collision_energy", ""))
+    found["benchmark"] = _named(field("benchmark", ""))
+    for by in ("explained_peaks", "nearest_training"):
+        found[by] = _binned(by, notes.get(by, {}).get(truth.spectrum_id))
+    return found
+
+
+def _named(text: str) -> _Label:
+    return (0.0, text) if text else (math.inf, MISSING)
+
+
+def _energy(text: str) -> _Label:
+    try:
+        index, label = _binned("collision_energy", float(text))
+    except ValueError:
+        return (math.inf, MISSING)
+    return index, label.replace(".0", "") + ("" if label == MISSING else " eV")
+
+
+def _binned(by: str, value: float | None) -> _Label:
+    """Bin of a number; whole numbers are named by what the bin can hold."""
+    if value is None or math.isnan(value):
+        return (math.inf, MISSING)
+    ends = _ENDS[by]
+    whole = all(isinstance(end, int) for end in ends)
+    index = next((i for i, end in enumerate(ends) if value <= end), len(ends))
+    if index == 0:
+        label = str(ends[0]) if whole and ends[0] == 0 else f"<= {ends[0]}"
+    elif index == len(ends):
+        label = f">= {ends[-1] + 1}" if whole else f"> {ends[-1]}"
+    else:
+        low = ends[index - 1] + 1 if whole else ends[index - 1]
+        label = str(low) if low == ends[index] else f"{low}-{ends[index]}"
+    return (float(index), label)

@@ -1,0 +1,285 @@
+"""Scores of ranked candidates against the truth, by MassSpecGym's and by the reference's rules.
+
+Letters: B spectra. Both rule sets take the candidates as ranked: a candidate that is no molecule
+or repeats an earlier one keeps its rank, and a spectrum with none scores 0, 0 and the MCES ceiling.
+"""
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.identity import tanimoto
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.evaluate import mces
+from duallgd_cli.evaluate.bootstrap import Estimate, independent, per_molecule, per_spectrum
+from duallgd_cli.evaluate.mces import Interval, Pair, Search
+from duallgd_cli.evaluate.molecules import Molecule, canonical_tautomer, molecule
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.runtime import available_cores
+
+# The reference bounds the search by 100 too, and by twice the number of bonds of the truth.
+_REFERENCE_THRESHOLD: Final = 100.0
+
+
+class Entry(NamedTuple):
+    """One spectrum to score; a plain tuple of the four will do.
+
+    Attributes:
+        spectrum_id: Unique among the entries.
+        molecule: Name of the true molecule: spectra of one molecule are one cluster.
+        truth: SMILES of the true molecule.
+        candidates: SMILES, best first.
+    """
+
+    spectrum_id: str
+    molecule: str
+    truth: str
+    candidates: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of every spectrum.
+
+    Attributes:
+        spectrum_id: B names.
+        molecule: Cluster of each spectrum, B names.
+        columns: By name, such as ``accuracy@1``, float64 (B,).
+        mces_work: For each of the columns ``mces`` and ``reference_mces``, how many ``pairs`` had
+            to be solved, and ``timeouts``: those whose time limit ran out, each counted as the
+            worst that it could score.
+    """
+
+    spectrum_id: tuple[str, ...]
+    molecule: tuple[str, ...]
+    columns: Mapping[str, NDArray[np.float64]]
+    mces_work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.spectrum_id)
+
+    def summary(self, seed: int = 0) -> dict[str, dict[str, Any]]:
+        """Mean of every column with its 95 % interval, in three ways.
+
+        ``per_spectrum`` is the mean over spectra with molecules resampled, ``per_molecule`` the
+        mean over molecules of their spectra's mean, and ``independent`` resamples spectra, as
+        MassSpecGym does.
+        """
+        values = np.column_stack(list(self.columns.values()))
+        ways = {
+            "per_spectrum": per_spectrum(values, self.molecule, seed=seed),
+            "per_molecule": per_molecule(values, self.molecule, seed=seed),
+            "independent": independent(values, seed=seed),
+        }
+        return {
+            name: {way: asdict(estimates[place]) for way, estimates in ways.items()}
+            for place, name in enumerate(self.columns)
+        }
+
+    def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
+        """Means over spectra of some columns; the intervals resample molecules."""
+        values = np.column_stack([self.columns[name] for name in names])
+        return dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+
+    def minus(self, other: "Scores", names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
+        """Mean differences to the scores of the same spectra by another method.
+
+        Args:
+            other: Of the same spectra in the same order.
+            names: Columns to compare.
+            seed: Of the bootstrap, which resamples molecules.
+        """
+        differences = {name: self.columns[name] - other.columns[name] for name in names}
+        return replace(self, columns=differences).means(names, seed)
+
+    def subset(self, keep: NDArray[np.bool_]) -> "Scores":
+        """Scores of some of the spectra.
+
+        Args:
+            keep: Which, bool (B,).
+        """
+        rows = np.flatnonzero(keep)
+        return replace(
+            self,
+            spectrum_id=tuple(self.spectrum_id[row] for row in rows),
+            molecule=tuple(self.molecule[row] for row in rows),
+            columns={name: column[rows] for name, column in self.columns.items()},
+        )
+
+
+def score(
+    entries: Iterable[Entry | tuple[str, str, str, Sequence[str]]],
+    settings: EvaluateSettings,
+    advance: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Score ranked candidates.
+
+    Columns: ``accuracy@k`` (first block of the InChIKey), ``tanimoto@k`` (largest), ``mces@k``
+    (smallest), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates given),
+    ``candidates``, ``valid``, ``formula_exact`` and ``distinct`` (counts), and ``reference_...``
+    where the settings ask for the authors' rules.
+
+    Args:
+        entries: Spectra with their truth and candidates.
+        settings: Ranks, MCES distances and processes.
+        advance: Called with the number of spectra done.
+
+    Raises:
+        UnreadableError: A truth is no molecule.
+        UsageError: MCES was asked for and cannot be computed here.
+    """
+    if settings.mces:
+        mces.require()
+    listed = [Entry(*entry) for entry in entries]
+    rows: list[dict[str, float]] = [{} for _ in listed]
+    searches: dict[str, Search] = {}
+    for done, (index, (row, made)) in enumerate(_run(listed, settings), start=1):
+        rows[index] = row
+        for name, search in made.items():
+            if settings.mces_cache is not None:
+                mces.save_pairs(settings.mces_cache, search.solved)
+            total = searches.setdefault(name, Search())
+            total.needed |= search.needed
+            total.timeouts |= search.timeouts
+        advance(done)
+    return Scores(
+        spectrum_id=tuple(entry.spectrum_id for entry in listed),
+        molecule=tuple(entry.molecule for entry in listed),
+        columns={name: np.array([row[name] for row in rows]) for name in (rows or [{}])[0]},
+        mces_work={
+            name: {"pairs": len(search.needed), "timeouts": len(search.timeouts)}
+            for name, search in searches.items()
+        },
+    )
+
+
+# Scores of one spectrum, and the searches for MCES distances behind them.
+_Result = tuple[dict[str, float], dict[str, Search]]
+
+
+def _run(entries: list[Entry], settings: EvaluateSettings) -> Iterator[tuple[int, _Result]]:
+    workers = settings.workers or available_cores()
+    if workers == 1:
+        yield from ((index, _score_one(entry, settings)) for index, entry in enumerate(entries))
+        return
+    # Spawned, not forked: the parent may hold threads of torch or a GPU.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        waiting: dict[Future[_Result], int] = {
+            pool.submit(_score_one, entry, settings): index for index, entry in enumerate(entries)
+        }
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _score_one(entry: Entry, settings: EvaluateSettings) -> _Result:
+    truth = molecule(entry.truth)
+    if truth is None:
+        raise UnreadableError(
+            f"the true structure of {entry.spectrum_id} is {entry.truth!r}, which is no molecule; "
+            "correct it or leave the spectrum out"
+        )
+    candidates = [molecule(smiles) for smiles in entry.candidates]
+    row = _plain(truth, candidates, settings.top_k) | _counts(truth, candidates)
+    searches: dict[str, Search] = {}
+    distances: dict[str, float] = {}
+    if settings.mces:
+        searches["mces"] = search = _search(settings, truth, candidates, {})
+        smiles = [found.smiles if found else None for found in candidates]
+        distances = _ranked("mces", search.minima(truth.smiles, smiles, settings.top_k), settings)
+    if settings.by_reference:
+        kept = _reference_order(candidates)
+        canonical = canonical_tautomer(truth.smiles) or truth
+        tautomers = [canonical_tautomer(found.smiles) or found for found in kept]
+        row |= _reference(truth, kept, canonical, tautomers, settings.top_k)
+        if settings.mces:
+            known = searches["mces"].known | searches["mces"].solved
+            search = _search(settings, canonical, tautomers, known)
+            searches["reference_mces"] = search
+            minima = search.minima(
+                canonical.smiles,
+                [found.smiles for found in tautomers],
+                settings.top_k,
+                threshold=_REFERENCE_THRESHOLD,
+                # Reference: the search starts from twice the number of bonds of the truth.
+                ceiling=2.0 * truth.n_bonds,
+            )
+            distances |= _ranked("reference_mces", minima, settings)
+    return row | distances, searches
+
+
+def _ranked(name: str, values: Iterable[float], settings: EvaluateSettings) -> dict[str, float]:
+    return {f"{name}@{k}": value for k, value in zip(settings.top_k, values, strict=True)}
+
+
+def _plain(
+    truth: Molecule, candidates: Sequence[Molecule | None], top_k: Sequence[int]
+) -> dict[str, float]:
+    hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]
+    similar = [tanimoto(truth.bits, found.bits) if found else 0.0 for found in candidates]
+    row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in top_k}
+    row |= {f"tanimoto@{k}": max(similar[:k], default=0.0) for k in top_k}
+    row["oracle_accuracy"] = max(hits, default=0.0)
+    row["oracle_tanimoto"] = max(similar, default=0.0)
+    return row
+
+
+def _counts(truth: Molecule, candidates: Sequence[Molecule | None]) -> dict[str, float]:
+    valid = [found for found in candidates if found is not None]
+    exact = [found for found in valid if _same(truth.formula, found.formula)]
+    return {
+        "candidates": float(len(candidates)),
+        "valid": float(len(valid)),
+        "formula_exact": float(len(exact)),
+        "distinct": float(len({found.block or found.smiles for found in valid})),
+    }
+
+
+def _reference_order(candidates: Sequence[Molecule | None]) -> list[Molecule]:
+    """Reference: ranks are of distinct InChIs of valid, connected molecules."""
+    valid = [found for found in candidates if found and found.inchi and "." not in found.smiles]
+    first: dict[str, Molecule] = {}
+    for found in valid:
+        first.setdefault(found.inchi, found)
+    return list(first.values())
+
+
+def _reference(
+    truth: Molecule,
+    candidates: Sequence[Molecule],
+    canonical: Molecule,
+    tautomers: Sequence[Molecule],
+    top_k: Sequence[int],
+) -> dict[str, float]:
+    """Reference: the match is the whole InChI; similarity is that of canonical tautomers."""
+    hits = [_same(truth.inchi, found.inchi) for found in candidates]
+    similar = [tanimoto(canonical.bits, found.bits) for found in tautomers]
+    row = {f"reference_accuracy@{k}": max(hits[:k], default=0.0) for k in top_k}
+    return row | {f"reference_tanimoto@{k}": max(similar[:k], default=0.0) for k in top_k}
+
+
+def _search(
+    settings: EvaluateSettings,
+    truth: Molecule,
+    candidates: Sequence[Molecule | None],
+    known: Mapping[Pair, Interval],
+) -> Search:
+    """A search that knows what the file of solved pairs holds about the candidates."""
+    cached: Mapping[Pair, Interval] = {}
+    if settings.mces_cache is not None:
+        others = {found.smiles for found in candidates if found is not None}
+        pairs = sorted((min(truth.smiles, s), max(truth.smiles, s)) for s in others)
+        cached = mces.load_pairs(settings.mces_cache, pairs)
+    return Search(settings.mces_limit, known={**cached, **known})
+
+
+def _same(first: str, second: str) -> float:
+    return float(first == second and first != "")

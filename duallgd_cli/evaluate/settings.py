@@ -1,0 +1,169 @@
+"""What an evaluation is asked for: the options of `duallgd evaluate` under their own names."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.settings import PredictSettings, Shard
+
+_CHOICES: Final = {
+    "preset": ("duallgd", "reference"),
+    "atom_order": ("formula", "truth"),
+    "spectra_per_molecule": ("1", "all"),
+}
+_SWEPT: Final = ("steps", "samples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateSettings:
+    """What is predicted and scored, how, and where the report goes.
+
+    Attributes:
+        benchmark: ``massspecgym``, ``nplib1`` or a table of labelled spectra.
+        data_dir: Folder with the benchmark's files.
+        predictions: Table of predictions to score as it is; None predicts the benchmark.
+        truth: Table that says what the predicted spectra are.
+        fold: Value of the column ``fold``; "" for the benchmark's own, or all of a plain table.
+        spectra_per_molecule: ``1`` (always the same one) or ``all``.
+        limit: At most so many spectra, always the same ones; None for all.
+        out: Folder of the report; None names it after what is scored.
+        top_k: Ranks to report, ascending.
+        mces: Compute MCES distances: the slow part.
+        mces_limit: Time limit of one pair, s.
+        mces_cache: File of solved pairs, or None.
+        reference: Add the columns by the rules of the authors' code.
+        preset: ``reference`` for the authors' choice of molecules, with their weights.
+        atom_order: ``formula``, or ``truth``, which only the authors' network reads.
+        rivals: Score random graphs and the nearest training analogues too.
+        rival: Other weights to score beside, by name.
+        decompose: Predict from the true fingerprints too, to see where accuracy is lost.
+        sweep: ``steps`` or ``samples`` with its values, ascending, or None.
+        formulas: Table of predicted formulas; None gives the true ones (another track).
+        prediction: How spectra are predicted; its seed is the bootstrap's too.
+        train_hashes: List of the weights' training molecules; None takes the one beside them.
+        train_data: Tables of training molecules for similarities.
+        allow_leakage: Score molecules that the weights have seen, and say so on the result.
+        drop_leaked: Leave them out, and say so on the result.
+        weights: File or name; None for those that come with duallgd.
+        device: As `Runtime.resolve` takes it.
+        precision: As `Runtime.resolve` takes it.
+        threads: CPU threads; None for the physical cores at hand.
+        workers: Processes that assemble molecules and that score; None chooses for both.
+        resume: Continue an interrupted run; finished shards of it are joined.
+        shard: Part of the spectra to predict; a part is not scored.
+    """
+
+    benchmark: str | None = None
+    data_dir: Path | None = None
+    predictions: Path | None = None
+    truth: Path | None = None
+    fold: str = ""
+    spectra_per_molecule: str = "all"
+    limit: int | None = None
+    out: Path | None = None
+    top_k: tuple[int, ...] = (1, 10)
+    mces: bool = True
+    mces_limit: float = 30.0
+    mces_cache: Path | None = None
+    reference: bool = False
+    preset: str = "duallgd"
+    atom_order: str = "formula"
+    rivals: bool = True
+    rival: Mapping[str, str] = field(default_factory=dict)
+    decompose: bool = False
+    sweep: tuple[str, tuple[int, ...]] | None = None
+    formulas: Path | None = None
+    prediction: PredictSettings = field(default_factory=PredictSettings)
+    train_hashes: Path | None = None
+    train_data: Sequence[Path] = ()
+    allow_leakage: bool = False
+    drop_leaked: bool = False
+    weights: str | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    threads: int | None = None
+    workers: int | None = None
+    resume: bool = False
+    shard: Shard = field(default_factory=Shard)
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in known:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is {' or '.join(known)}, not {value!r}")
+        if self.allow_leakage and self.drop_leaked:
+            raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
+        if self.sweep is not None and self.shard.count > 1:
+            raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
+        if self.tells_order and self.formulas is not None:
+            raise UsageError(
+                "--atom-order truth and --formulas exclude each other: the true order is that of "
+                "the true formula's atoms"
+            )
+
+    @property
+    def tells_order(self) -> bool:
+        """Whether the authors' network is told the true order of the atoms."""
+        return self.atom_order == "truth"
+
+    @property
+    def by_reference(self) -> bool:
+        """Whether the columns by the authors' rules are computed."""
+        return self.reference or self.preset == "reference"
+
+    @property
+    def folder(self) -> Path:
+        """Where the report goes."""
+        name = self.predictions or Path(str(self.benchmark))
+        return self.out or Path(f"{name.name}.evaluation")
+
+
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Read ``1,10``.
+
+    Raises:
+        UsageError: It is not a list of whole numbers from 1.
+    """
+    ranks = _numbers(text)
+    if ranks is None:
+        raise UsageError(f"--top-k {text!r} is not a list of whole numbers such as 1,10")
+    return ranks
+
+
+def parse_rivals(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=WEIGHTS`` of --rival.
+
+    Raises:
+        UsageError: One is not of that form, or two have one name.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, path = (part.strip() for part in text.partition("="))
+        if not name or not path or name in found:
+            raise UsageError(f"--rival {text!r} is not a new name with weights, NAME=WEIGHTS")
+        found[name] = path
+    return found
+
+
+def parse_sweep(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read ``steps=1,2,5``.
+
+    Raises:
+        UsageError: The text is not of that form.
+    """
+    setting, _, listed = text.partition("=")
+    values = _numbers(listed)
+    if setting.strip() not in _SWEPT or values is None:
+        raise UsageError(f"--sweep {text!r} is not like steps=1,2,5 or samples=10,100")
+    return setting.strip(), values
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    """Distinct whole numbers from 1, ascending; None if the text is no list of them."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        return None
+    return tuple(sorted({int(part) for part in parts}))

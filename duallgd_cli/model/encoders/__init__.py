@@ -1,1 +1,0 @@
-"""Spectrum encoders: annotated peaks to fingerprint logits."""

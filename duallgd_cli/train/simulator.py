@@ -1,0 +1,287 @@
+"""Fitting the fragment model to measured spectra, and what is made of it.
+
+It simulates spectra, whose likeness to measured ones is looked at here, and scores candidates by
+their fragments, see `predict.evidence`. Molecules count alike, however many spectra they have.
+
+Letters: S spectra, C fragments, K peaks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from duallgd_cli.data.fragment_rows import (
+    CARRIED,
+    N_INPUTS,
+    SHIFTS,
+    Ion,
+    fragment_features,
+    measured_intensity,
+    same_heavy_atoms,
+)
+from duallgd_cli.data.fragmentation import Fragments, fragments
+from duallgd_cli.data.molecular_graph import graph_of
+from duallgd_cli.data.peaks import PeakRows, from_prepared
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
+from duallgd_cli.spectra.subformula import excess
+from duallgd_cli.train.encoder import by_molecule
+
+_LEARNING_RATE: Final = 2e-3
+_WEIGHT_DECAY: Final = 0.02
+_SPECTRA_PER_STEP: Final = 48
+_VALIDATION_SPECTRA: Final = 500
+# Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
+_EVIDENCE_WIDTH: Final = 96
+_UNUSED: Final = "intensity."
+_COMPARED_MOLECULES: Final = 500
+_FAINTEST: Final = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSpectrum:
+    """One measured spectrum over the fragments of its molecule.
+
+    Attributes:
+        found: Of the true structure.
+        ion: As measured.
+        intensity: Of each fragment and hydrogen shift, (C, len(SHIFTS)).
+        weight: Of the spectrum among those of its molecule.
+    """
+
+    found: Fragments
+    ion: Ion
+    intensity: NDArray[np.float32]
+    weight: float
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Features and intensities."""
+        features = fragment_features(self.found, self.ion)
+        return torch.from_numpy(features), torch.from_numpy(self.intensity)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Of some spectra; shares are of peaks with a single sub-formula.
+
+    Attributes:
+        peaks: Explained ones of a spectrum, median.
+        unpaired: Share whose ion has an unpaired electron.
+        uncut: Share that no cut of up to three bonds gives.
+        log_intensity: Relative to the base peak, natural logarithm, median.
+    """
+
+    peaks: float
+    unpaired: float
+    uncut: float
+    log_intensity: float
+
+    def __str__(self) -> str:
+        """For a terminal."""
+        return (
+            f"{self.peaks:.0f} peaks a spectrum, {self.unpaired:.0%} with an unpaired electron, "
+            f"{self.uncut:.0%} that no cut gives, median intensity {np.exp(self.log_intensity):.3f}"
+        )
+
+
+def fit_simulator(
+    spectra: PreparedSpectra,
+    steps: int = 2500,
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+    *,
+    width: int = 192,
+) -> tuple[Simulator, dict[str, object]]:
+    """Fit a fragment model on fold train and judge it on fold val.
+
+    Args:
+        spectra: Prepared spectra.
+        steps: Optimiser steps.
+        seed: Random seed.
+        advance: Told each step, for a progress display.
+        width: Of the fragment model.
+
+    Returns:
+        A simulator that draws the ions and energies of fold train, molecules alike, and what to
+        keep on record: sizes, seed and the model's figures on fold val, the cosine similarity of
+        expected and measured square roots of intensity; none where the fold is empty.
+
+    Raises:
+        UnreadableError: Fold train holds no spectrum of an ion that can be simulated.
+    """
+    torch.manual_seed(seed)
+    generator = np.random.default_rng(seed)
+    train = list_measured(spectra, "train", generator)
+    if not train:
+        raise UnreadableError("the prepared spectra hold none of fold train that can be simulated")
+    weight = np.array([one.weight for one in train])
+    weight /= weight.sum()
+    model = FragmentModel(N_INPUTS, len(SHIFTS), width)
+    optimiser = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _LEARNING_RATE, total_steps=steps + 1)
+    for _ in range(steps):
+        drawn = generator.choice(len(train), _SPECTRA_PER_STEP, p=weight)
+        features, intensity = zip(*(train[i].tensors for i in drawn), strict=True)
+        loss = fragment_loss(model, torch.cat(features), torch.cat(intensity))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        advance(1)
+    model.eval()
+    held_out = list_measured(spectra, "val", generator)
+    figures = _figures(model, [held_out[i] for i in generator.permutation(len(held_out))])
+    record = {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
+    return Simulator(model, [one.ion for one in train], weight), record
+
+
+def fit_evidence(
+    structures: Molecules,
+    spectra: PreparedSpectra,
+    n_bits: int,
+    steps: int = 2500,
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """What scores candidates beside the network: bits counted and a fragment model, of fold train.
+
+    Args:
+        structures: Whose bits are counted.
+        spectra: That the fragment model is fitted on.
+        n_bits: Length of their fingerprints.
+        steps: Optimiser steps of that fit.
+        seed: Random seed of that fit.
+        advance: Told each step.
+
+    Returns:
+        Tensors for a weights file, and what to keep on record.
+
+    Raises:
+        UnreadableError: Fold train of either is empty.
+    """
+    train = structures.in_folds("train")
+    if not train.any():
+        raise UnreadableError("the prepared structures hold none of fold train")
+    simulator, record = fit_simulator(spectra, steps, seed, advance, width=_EVIDENCE_WIDTH)
+    fitted = simulator.model.state_dict()
+    tensors = {name: t for name, t in fitted.items() if not name.startswith(_UNUSED)}
+    tensors["log_prevalence"] = _log_prevalence(structures, train, n_bits)
+    return tensors, {"structures": int(train.sum()), **record}
+
+
+def compare(
+    simulator: Simulator, spectra: PreparedSpectra, fold: str, seed: int
+) -> dict[str, Traits]:
+    """Traits of measured spectra, one a molecule, and of those simulated for the same ions.
+
+    What an encoder learns from simulated spectra holds for measured ones as far as they are alike.
+
+    Args:
+        simulator: Fitted.
+        spectra: Prepared spectra.
+        fold: Whose molecules; one that the simulator was not fitted on.
+        seed: Random seed.
+
+    Returns:
+        By the names ``measured`` and ``simulated``; nothing where the fold has no peaks.
+    """
+    generator, molecules = np.random.default_rng(seed), spectra.molecules
+    rows: dict[str, list[NDArray[np.float64]]] = {"measured": [], "simulated": []}
+    able = list(simulable(spectra, fold))
+    for place in generator.permutation(len(able))[:_COMPARED_MOLECULES]:
+        molecule, own = able[place]
+        number = int(generator.choice(own))
+        found = fragments(graph_of(molecules, molecule), generator)
+        alone = Simulator(simulator.model, [ion_of(spectra, number)], np.ones(1))
+        simulated = alone.spectrum(molecules, molecule, generator)
+        rows["measured"].append(_described(from_prepared(spectra, [number]), found))
+        rows["simulated"].append(_described(simulated, found))
+    found_any = all(sum(map(len, own)) for own in rows.values())
+    return {name: _traits(own) for name, own in rows.items()} if found_any else {}
+
+
+def list_measured(
+    spectra: PreparedSpectra, fold: str, generator: np.random.Generator
+) -> list[MeasuredSpectrum]:
+    """Spectra of a fold whose ion can be simulated and of which a fragment is a peak."""
+    result: list[MeasuredSpectrum] = []
+    for molecule, own in simulable(spectra, fold):
+        found = fragments(graph_of(spectra.molecules, molecule), generator)
+        ions = [ion_of(spectra, s) for s in own]
+        measured = [_measured(spectra, s, found, ion) for s, ion in zip(own, ions, strict=True)]
+        kept = [(i, m) for i, m in zip(ions, measured, strict=True) if m.any()]
+        result += [MeasuredSpectrum(found, ion, values, 1 / len(kept)) for ion, values in kept]
+    return result
+
+
+def simulable(spectra: PreparedSpectra, fold: str) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Molecules of a fold that have a bond, and their spectra whose ions can be simulated."""
+    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
+    n_bonds = np.diff(spectra.molecules.bond_offset)
+    for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
+        if n_bonds[molecule]:
+            yield int(molecule), own
+
+
+def ion_of(spectra: PreparedSpectra, spectrum: int) -> Ion:
+    """What a prepared spectrum was measured with."""
+    return Ion(
+        int(spectra.adduct[spectrum]),
+        int(spectra.instrument[spectrum]),
+        float(spectra.energy_ev[spectrum]),
+    )
+
+
+def _measured(
+    spectra: PreparedSpectra, spectrum: int, found: Fragments, ion: Ion
+) -> NDArray[np.float32]:
+    peaks = slice(int(spectra.peak_offset[spectrum]), int(spectra.peak_offset[spectrum + 1]))
+    carried = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
+    return measured_intensity(
+        found, ion, spectra.subformula[peaks][carried], spectra.intensity[peaks][carried]
+    )
+
+
+def _figures(model: FragmentModel, held_out: Sequence[MeasuredSpectrum]) -> dict[str, float]:
+    cosines = []
+    for one in held_out[:_VALIDATION_SPECTRA]:
+        features, intensity = one.tensors
+        expected, measured = expected_intensity(model, features), intensity.sqrt()
+        product = float((expected * measured).sum())
+        cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
+    return {"cosine": float(np.mean(cosines))} if cosines else {}
+
+
+def _log_prevalence(structures: Molecules, some: NDArray[np.bool_], n_bits: int) -> Tensor:
+    """Log share of some of the molecules that have each bit, none of it 0; (n_bits,)."""
+    of_bit = np.repeat(some, np.diff(structures.bit_offset))
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
+    return torch.from_numpy(np.log((counts + 1) / (some.sum() + 1))).float()
+
+
+def _described(peaks: PeakRows, found: Fragments) -> NDArray[np.float64]:
+    """One row for each peak: single, unpaired, uncut, log intensity; (K, 4)."""
+    bare = peaks.carrier == 0
+    numbers, subformula = peaks.numbers[bare], peaks.subformula[bare]
+    _, first = np.unique(numbers[:, 2], return_index=True)  # by m/z
+    numbers, subformula = numbers[first], subformula[first]
+    unpaired = excess(subformula) % 2 == 0
+    uncut = ~same_heavy_atoms(subformula, found.counts)
+    log_intensity = np.log(np.maximum(numbers[:, 0], _FAINTEST))
+    return np.column_stack([numbers[:, 3] == 1, unpaired, uncut, log_intensity])
+
+
+def _traits(spectra: Sequence[NDArray[np.float64]]) -> Traits:
+    every = np.concatenate(spectra)
+    single = every[every[:, 0] == 1]
+    unpaired, uncut = single[:, 1:3].mean(0).tolist() if len(single) else (0.0, 0.0)
+    peaks = float(np.median([len(one) for one in spectra]))
+    return Traits(peaks, unpaired, uncut, float(np.median(every[:, 3])))

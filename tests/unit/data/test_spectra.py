@@ -1,0 +1,244 @@
+"""Labelled spectra to prepared folders; peaks are made from fragment formulas."""
+
+import csv
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest, verify
+from duallgd_cli.data.spectra import (
+    INSTRUMENTS,
+    PreparationSettings,
+    PreparedSpectrum,
+    prepare_record,
+    prepare_spectra,
+    read_labelled,
+)
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.spectra.annotation import AnnotationSettings
+
+COLUMNS = (
+    "identifier",
+    "mzs",
+    "intensities",
+    "smiles",
+    "adduct",
+    "precursor_mz",
+    "instrument_type",
+    "collision_energy",
+    "fold",
+)
+ASPIRIN, CATECHOL, CAFFEINE = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Oc1ccccc1O",
+    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+)
+KEYS = {ASPIRIN: b"BSYNRYMUTXBXSQ", CATECHOL: b"YCIMNLLNPGFGHC", CAFFEINE: b"RYYVLZVUVIJVGH"}
+
+
+def ion_mz(atoms, charge=1):
+    return Formula.parse(atoms).atoms_mass - charge * ELECTRON_MASS_DA
+
+
+def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):
+    formula = {ASPIRIN: "C9H8O4", CATECHOL: "C6H6O2", CAFFEINE: "C8H10N4O2"}.get(smiles, "C9H8O4")
+    charge = 1 if adduct.endswith("+") else -1
+    cells = {
+        "identifier": name,
+        "mzs": ",".join(f"{ion_mz(atoms, charge):.5f}" for atoms in fragments),
+        "intensities": ",".join(f"{1 / (i + 1):.4f}" for i in range(len(fragments))),
+        "smiles": smiles,
+        "adduct": adduct,
+        "precursor_mz": f"{precursor_mz(Formula.parse(formula), BY_NAME['[M+H]+']):.5f}"
+        if adduct == "[M+H]+"
+        else "",
+        "instrument_type": "Orbitrap",
+        "collision_energy": "20",
+        "fold": fold,
+    }
+    return cells | changes
+
+
+def table(path, *rows):
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+GOOD = (
+    row("A1", ASPIRIN, ["C7H5O2", "C9H7O3", "C6H7O"]),
+    row("A2", ASPIRIN, ["C9H7O3"], collision_energy="", instrument_type="QTOF"),
+    row("C1", CATECHOL, ["C6H5O"], adduct="[M-H]-", fold="val"),
+    row("K1", CAFFEINE, ["C6H8N3O", "C5H8N3"], fold="test"),
+)
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    prepare_spectra(table(tmp_path / "set.tsv", *GOOD), tmp_path / "out")
+    verify(tmp_path / "out")
+    return load_spectra(tmp_path / "out")
+
+
+def test_spectra_share_their_molecules(prepared):
+    molecules = prepared.molecules
+
+    assert molecules.inchikey.tolist() == list(KEYS.values())
+    assert prepared.molecule.tolist() == [0, 0, 1, 2]
+    assert [FOLDS[f] for f in molecules.fold] == ["train", "val", "test"]
+    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test"]
+    assert len(molecules.atom_class(0)) == 13
+
+
+def test_rows_hold_the_explained_peaks(prepared):
+    start, stop = prepared.peak_offset[:2]
+    rows = prepared.subformula[start:stop]
+
+    written = [str(Formula(tuple(int(n) for n in counts))) for counts in rows]
+    assert written == ["C6H7O", "C7H5O2", "C9H7O3"]
+    np.testing.assert_allclose(prepared.intensity[start:stop], [0.3333, 1, 0.5], atol=1e-3)
+    assert (np.abs(prepared.ppm[start:stop]) < 1).all()
+    assert prepared.subformula.shape[1] == len(SYMBOLS)
+
+
+def test_conditions_of_the_measurement_are_kept(prepared):
+    assert [INSTRUMENTS[i] for i in prepared.instrument] == [
+        "orbitrap", "qtof", "orbitrap", "orbitrap",
+    ]  # fmt: skip
+    assert prepared.adduct.tolist() == [0, 0, BY_NAME["[M-H]-"].index, 0]
+    assert prepared.energy_ev[0] == 20
+    assert math.isnan(prepared.energy_ev[1])
+    # A missing precursor m/z is the theoretical one.
+    expected = precursor_mz(Formula.parse("C6H6O2"), BY_NAME["[M-H]-"])
+    assert prepared.precursor_mz[2] == pytest.approx(expected, abs=1e-4)
+    assert prepared.spectrum_id.tolist() == [b"A1", b"A2", b"C1", b"K1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"smiles": "not a molecule"}, "unusable structure"),
+        ({"smiles": "CC[Hg]C"}, "unsupported element"),
+        ({"smiles": "C" * 101}, "too few or too many atoms"),
+        ({"adduct": "[M+2H]2+"}, "unsupported adduct"),
+        ({"adduct": "[M]+"}, "adduct does not fit the molecule"),
+        ({"precursor_mz": "200.0"}, "precursor m/z differs"),
+        ({"mzs": "500.0", "intensities": "1"}, "no usable peaks"),
+    ],
+)
+def test_a_bad_record_is_rejected_by_reason_and_reported(tmp_path, changes, reason):
+    bad = row("B1", ASPIRIN, ["C7H5O2"]) | changes
+
+    manifest = prepare_spectra(table(tmp_path / "set.tsv", bad, *GOOD), tmp_path / "out")
+
+    assert manifest["rejected"] == {reason: 1}
+    with (tmp_path / "out" / "report.tsv").open(encoding="utf-8") as stream:
+        (line,) = csv.DictReader(stream, delimiter="\t")
+    assert (line["number"], line["spectrum_id"], line["reason"]) == ("1", "B1", reason)
+    assert line["detail"]
+
+
+def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
+    holdout = frozenset(key.decode() for key in (KEYS[ASPIRIN], KEYS[CAFFEINE]))
+
+    manifest = prepare_spectra(
+        table(tmp_path / "set.tsv", *GOOD), tmp_path / "out", holdout=holdout
+    )
+
+    prepared = load_spectra(tmp_path / "out")
+    trained = prepared.molecules.inchikey[prepared.molecules.fold == FOLDS.index("train")]
+    assert trained.tolist() == []
+    assert prepared.spectrum_id.tolist() == [b"C1", b"K1"]
+    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 2)
+
+
+def test_a_molecule_of_two_folds_counts_as_the_one_farther_from_training(tmp_path):
+    rows = (row("A1", ASPIRIN, ["C7H5O2"]), row("A2", ASPIRIN, ["C9H7O3"], fold="test"))
+
+    manifest = prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out")
+
+    prepared = load_spectra(tmp_path / "out")
+    assert manifest["molecules_in_several_folds"] == 1
+    assert [FOLDS[f] for f in prepared.molecules.fold] == ["test"]
+    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "test"]
+
+
+def test_the_manifest_records_settings_source_and_what_was_explained(tmp_path):
+    settings = PreparationSettings(annotation=AnnotationSettings(orbitrap_ppm=3.0))
+    rows = (*GOOD, row("N1", CAFFEINE, ["C6H5S"]))
+
+    prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out", settings)
+    manifest = read_manifest(tmp_path / "out")
+
+    assert manifest["settings"]["annotation"]["orbitrap_ppm"] == 3.0
+    assert manifest["source"]["file"] == "set.tsv"
+    assert len(manifest["source"]["sha256"]) == 64
+    assert manifest["spectra"] == 5
+    assert manifest["without_explained_peak"] == 1
+    groups = {(g["adduct"], g["instrument"]): g for g in manifest["explained"]}
+    assert groups["[M-H]-", "orbitrap"]["mean_intensity_explained"] == 1.0
+    assert groups["[M+H]+", "orbitrap"]["peaks_explained"] == 5
+
+
+def test_several_processes_prepare_the_same_as_one(tmp_path):
+    source = table(tmp_path / "set.tsv", *GOOD)
+
+    one = prepare_spectra(source, tmp_path / "one")
+    two = prepare_spectra(source, tmp_path / "two", workers=2)
+
+    assert one["arrays"] == two["arrays"]
+
+
+def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_path):
+    folder = tmp_path / "nplib1"
+    (folder / "spec_files").mkdir(parents=True)
+    (folder / "labels.tsv").write_text(
+        f"spec\tionization\tsmiles\nA1\t[M+H]+\t{ASPIRIN}\n", encoding="utf-8"
+    )
+    (folder / "split.tsv").write_text("name\tsplit\nA1\ttrain\n", encoding="utf-8")
+    blocks = f">collision 10 eV\n{ion_mz('C9H7O3')} 5\n>collision 40 eV\n{ion_mz('C7H5O2')} 7\n"
+    (folder / "spec_files" / "A1.ms").write_text(
+        f">compound A1\n>parentmass 181.0495\n\n{blocks}", encoding="utf-8"
+    )
+
+    (record,) = read_labelled(folder)
+    found = prepare_record(record, PreparationSettings())
+
+    assert math.isnan(found.energy_ev)
+    assert found.rows["peak_energy_ev"].tolist() == [10.0, 40.0]
+    assert found.rows["intensity"].tolist() == [1.0, 1.0]
+
+
+def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
+    source = table(tmp_path / "set.tsv", row("B1", "nothing", ["C7H5O2"]))
+
+    with pytest.raises(UnreadableError, match="no spectrum that can be used"):
+        prepare_spectra(source, tmp_path / "out")
+
+
+def test_a_folder_of_no_known_layout_is_refused(tmp_path):
+    with pytest.raises(UnreadableError, match="neither"):
+        read_labelled(tmp_path)
+
+
+def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
+    source = shared / "data" / "massbank" / "massbank.tsv.xz"
+    if not source.is_file():
+        pytest.skip("needs the MassBank table beside the checkout")
+    settings = PreparationSettings()
+
+    found = [prepare_record(record, settings) for record in islice(read_labelled(source), 400)]
+
+    assert all(isinstance(spectrum, PreparedSpectrum) for spectrum in found)
+    for spectrum in found:
+        ion = spectrum.molecule.atom_counts + np.array(ADDUCTS[spectrum.adduct].change)
+        assert (spectrum.rows["subformula"] <= ion).all()
+        assert len(spectrum.rows["mz"]) <= settings.annotation.max_rows
+    assert np.mean([spectrum.explained_intensity for spectrum in found]) > 0.9

@@ -1,0 +1,247 @@
+"""Structure files of every kind to a prepared folder; nothing is lost without a reason."""
+
+import csv
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from duallgd_cli.data.prepared import FOLDS, load_molecules, verify
+from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
+from duallgd_cli.errors import MissingInputError, UnreadableError
+
+ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
+GOOD = (ETHANOL, ACETIC, GLYCINE, PYRROLE)
+
+
+def key(smiles):
+    return inchikey_block(parse_smiles(smiles))
+
+
+def write(path, text):
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opener(path, "wt", encoding="utf-8") as stream:
+        stream.write(text)
+    return path
+
+
+def sdf(*smiles, end="$$$$\n"):
+    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in smiles]
+    return "".join(f"{block}> <NAME>\nx\n\n$$$$\n" for block in blocks[:-1]) + blocks[-1] + end
+
+
+def prepared(tmp_path, text, name="in.smi", **options):
+    manifest = prepare_structures(write(tmp_path / name, text), tmp_path / "out", **options)
+    verify(tmp_path / "out")
+    with (tmp_path / "out" / "report.tsv").open(encoding="utf-8", newline="") as stream:
+        report = list(csv.DictReader(stream, delimiter="\t"))
+    return manifest, load_molecules(tmp_path / "out"), report
+
+
+def keys_of(molecules):
+    return [one.decode() for one in molecules.inchikey]
+
+
+TEXTS = {
+    "in.smi": "".join(f"{s} name of it\n" for s in GOOD),
+    "in.smiles": "\n\n".join(GOOD),
+    "in.txt": "\r\n".join(GOOD),
+    "in.csv": "Name,SMILES\n" + "".join(f'"a, b",{s}\n' for s in GOOD),
+    "in.tsv": "smiles\tsource\n" + "".join(f"{s}\tx\n" for s in GOOD),
+    "in.sdf": sdf(*GOOD),
+    "IN.SDF": sdf(*GOOD),
+}
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name, compression):
+    path = write(tmp_path / (name + compression), TEXTS[name])
+
+    found = [key(row.smiles) for row in read_rows(path)]
+
+    assert found == [key(smiles) for smiles in GOOD]
+
+
+def test_prepared_molecules_are_the_ones_given(tmp_path):
+    manifest, molecules, report = prepared(tmp_path, "\n".join(GOOD))
+
+    assert keys_of(molecules) == [key(smiles) for smiles in GOOD]
+    assert manifest["molecules"] == 4
+    assert manifest["kind"] == "structures"
+    assert manifest["source"]["file"] == "in.smi"
+    assert report == []
+
+
+@pytest.mark.slow
+def test_two_processes_prepare_what_one_does(tmp_path):
+    prepared(tmp_path, "\n".join(GOOD))
+
+    prepare_structures(tmp_path / "in.smi", tmp_path / "two", workers=2)
+
+    for path in (tmp_path / "out").glob("*.npy"):
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):
+    _, molecules, _ = prepared(tmp_path, "\ufeffsmiles,name\nCCO,x\n", "in.csv")
+
+    assert keys_of(molecules) == [key(ETHANOL)]
+
+
+@pytest.mark.parametrize("end", ["", "$$$$", "$$$$\n", "$$$$\n\n"])
+def test_the_last_record_of_an_sdf_counts_however_the_file_ends(tmp_path, end):
+    path = write(tmp_path / "in.sdf", sdf(*GOOD, end=end))
+
+    assert [key(row.smiles) for row in read_rows(path)] == [key(smiles) for smiles in GOOD]
+
+
+def test_rejected_rows_are_listed_with_line_and_reason(tmp_path):
+    rows = [ETHANOL, "not_smiles", "C[Hg]C", "C", "CCO.Cl", "OCC", "C" * 101, ACETIC]
+
+    manifest, molecules, report = prepared(tmp_path, "\n".join(rows))
+
+    assert keys_of(molecules) == [key(ETHANOL), key(ACETIC)]
+    found = {row["line"]: row["reason"] for row in report}
+    assert list(found) == ["2", "3", "4", "5", "6", "7"]
+    assert found["2"] == "not a molecule"
+    assert found["3"] == "unsupported element"
+    assert found["4"] == found["7"] == "number of heavy atoms outside 2 to 100"
+    assert found["6"] == "InChIKey block seen above"
+    assert sum(manifest["rejected"].values()) == 6
+    assert {row["smiles"] for row in report} == set(rows) - {ETHANOL, ACETIC}
+
+
+def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
+    text = sdf(ETHANOL) + "nonsense\n$$$$\n" + sdf(ACETIC)
+    start = sdf(ETHANOL).count("\n") + 1
+
+    _, molecules, report = prepared(tmp_path, text, "in.sdf")
+
+    assert keys_of(molecules) == [key(ETHANOL), key(ACETIC)]
+    assert [row["line"] for row in report] == [str(start)]
+
+
+def test_held_out_molecules_are_removed_counted_and_listed(tmp_path):
+    manifest, molecules, report = prepared(
+        tmp_path, "\n".join(GOOD), holdout=frozenset({key(ACETIC), key(PYRROLE), "A" * 14})
+    )
+
+    assert keys_of(molecules) == [key(ETHANOL), key(GLYCINE)]
+    assert manifest["holdout_keys"] == 3
+    assert manifest["holdout_removed"] == 2
+    assert [row["reason"] for row in report] == ["on the hold-out list"] * 2
+
+
+def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
+    text = (
+        "smiles\tfold\n"
+        f"{ETHANOL}\tval\n{ACETIC}\tTest\n{GLYCINE}\t\n{PYRROLE}\tvalidation\nCCN\ttrain\n"
+    )
+
+    _, molecules, report = prepared(tmp_path, text, "in.tsv")
+
+    assert keys_of(molecules) == [key(s) for s in (ETHANOL, ACETIC, GLYCINE, "CCN")]
+    assert [FOLDS[index] for index in molecules.fold] == ["val", "test", "train", "train"]
+    assert [(row["line"], row["reason"]) for row in report] == [("5", "unknown fold")]
+
+
+def test_a_limit_reads_only_so_many_rows(tmp_path):
+    _, molecules, _ = prepared(tmp_path, "\n".join(GOOD), limit=2)
+
+    assert len(molecules) == 2
+
+
+def test_progress_counts_every_row(tmp_path):
+    told = []
+
+    prepared(tmp_path, "\n".join([*GOOD, "bad"]), advance=told.append)
+
+    assert sum(told) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("in.mol2", "CCO", r"is not \.tsv, \.csv, \.smi or \.sdf; convert it first"),
+        ("in.csv", "structure,name\nCCO,x\n", "no column 'smiles'; found structure, name"),
+        ("in.csv", "", "no column 'smiles'"),
+        ("in.smi", "", "holds no structure that can be used"),
+        ("in.smi", "bad\nworse\n", "holds no structure that can be used"),
+    ],
+)
+def test_a_file_without_structures_is_refused(tmp_path, name, text, message):
+    with pytest.raises(UnreadableError, match=message):
+        prepare_structures(write(tmp_path / name, text), tmp_path / "out")
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz"])
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_broken_archive_is_refused_in_a_sentence(tmp_path, compression, damage):
+    path = write(tmp_path / f"in.smi{compression}", "\n".join(GOOD * 50))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20] if damage == "cut" else whole[:20] + b"CCO\n" * 20)
+
+    with pytest.raises(UnreadableError, match=r"in\.smi\.\w\w is broken"):
+        prepare_structures(path, tmp_path / "out")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
+        prepare_structures(tmp_path / "none.smi", tmp_path / "out")
+
+
+def test_stereo_and_explicit_hydrogens_make_no_second_molecule(tmp_path):
+    manifest, molecules, _ = prepared(tmp_path, "C[C@H](N)C(=O)O\nC[C@@H](N)C(=O)O\nCC([H])([H])O")
+
+    assert len(molecules) == 2
+    assert manifest["rejected"] == {"InChIKey block seen above": 1}
+
+
+def test_atoms_are_sorted_by_element(tmp_path):
+    _, molecules, _ = prepared(tmp_path, "OCC(N)CS\n")
+
+    assert np.array_equal(molecules.atom_class(0), np.sort(molecules.atom_class(0)))
+
+
+def listed(tmp_path, text, name="keys.txt"):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_keys_are_read_whole_or_as_first_blocks(tmp_path):
+    path = listed(
+        tmp_path,
+        "# our own test set\nBSYNRYMUTXBXSQ-UHFFFAOYSA-N\n\nRYYVLZVUVIJVGH  # caffeine\n"
+        "BSYNRYMUTXBXSQ\r\n",
+    )
+
+    assert read_holdout([path]) == {"BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH"}
+
+
+def test_several_lists_add_up(tmp_path):
+    paths = [listed(tmp_path, "A" * 14, "a.txt"), listed(tmp_path, "B" * 14, "b.txt")]
+
+    assert read_holdout(paths) == {"A" * 14, "B" * 14}
+    assert read_holdout([]) == frozenset()
+
+
+def test_a_list_saved_by_a_spreadsheet_is_read(tmp_path):
+    assert read_holdout([listed(tmp_path, "\ufeff" + "A" * 14)]) == {"A" * 14}
+
+
+@pytest.mark.parametrize("line", ["CCO", "bsynrymutxbxsq", "BSYNRYMUTXBXS", "1SYNRYMUTXBXSQ"])
+def test_a_line_that_is_no_key_is_refused_with_its_number(tmp_path, line):
+    path = listed(tmp_path, f"{'A' * 14}\n{line}\n")
+
+    with pytest.raises(UnreadableError, match=rf"keys\.txt:2 is not an InChIKey: '{line}'"):
+        read_holdout([path])
+
+
+def test_a_missing_list_is_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"hold-out list .*none\.txt does not exist"):
+        read_holdout([tmp_path / "none.txt"])

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+
+from duallgd_cli.evaluate import EvaluateSettings, Scores, score
+from duallgd_cli.evaluate.groups import describe, part_records, parts, strata
+from duallgd_cli.evaluate.tables import Truth
+
+NAPHTHYL = "CC(=O)Nc1ccc2ccccc2c1"
+SETTINGS = EvaluateSettings(mces=False, workers=1)
+
+
+def truth(spectrum_id, smiles="CCO", **fields):
+    return Truth(spectrum_id, smiles, smiles, fields)
+
+
+def groups(truths, by, notes=None):
+    entries = [(t.spectrum_id, t.molecule, t.smiles, [t.smiles]) for t in truths]
+    found = strata(score(entries, SETTINGS), truths, ["accuracy@1"], notes or {})
+    return [(group["label"], group["spectra"]) for group in found if group["by"] == by]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "by_hand"),
+    [
+        ("CCO", (3, 0, 0, 1)),
+        (NAPHTHYL, (14, 2, 2, 2)),
+        ("C1CCCCC1c1ccncc1", (12, 2, 1, 1)),
+        ("ClC(Cl)Cl", (4, 0, 0, 3)),
+    ],
+)
+def test_atoms_and_rings_are_counted(smiles, by_hand):
+    names = ("heavy_atoms", "rings", "aromatic_rings", "heteroatoms")
+    assert describe(smiles) == dict(zip(names, by_hand, strict=True))
+
+
+def test_bins_of_the_paper():
+    chains = {str(n): "C" * n for n in (15, 16, 20, 21, 45, 46)}
+    truths = [truth(name, smiles) for name, smiles in chains.items()]
+
+    assert groups(truths, "heavy_atoms") == [
+        ("<= 15", 1),
+        ("16-20", 2),
+        ("21-25", 1),
+        ("41-45", 1),
+        (">= 46", 1),
+    ]
+    assert groups(truths, "rings") == [("0", 6)]
+
+
+def test_polarity_follows_the_adduct_and_else_the_table():
+    truths = [
+        truth("a", adduct="[M+H]+"),
+        truth("b", adduct="[M-H]-"),
+        truth("c", ion_mode="negative"),
+        truth("d"),
+    ]
+
+    assert groups(truths, "polarity") == [("negative", 2), ("positive", 1), ("missing", 1)]
+
+
+def test_energies_are_binned_as_numbers_and_text_is_missing():
+    texts = ("10", "10.5", "35", "120", "", "ramp")
+    truths = [truth(str(i), collision_energy=text) for i, text in enumerate(texts)]
+
+    assert groups(truths, "collision_energy") == [
+        ("<= 10 eV", 1),
+        ("10-20 eV", 1),
+        ("30-45 eV", 1),
+        ("> 60 eV", 1),
+        ("missing", 2),
+    ]
+
+
+def test_further_numbers_may_be_missing():
+    truths = [truth("a"), truth("b"), truth("c")]
+    notes = {"nearest_training": {"a": 0.71, "b": 0.3}, "explained_peaks": {"a": 0.0, "c": 3.0}}
+
+    assert groups(truths, "nearest_training", notes) == [
+        ("<= 0.3", 1),
+        ("0.7-0.85", 1),
+        ("missing", 1),
+    ]
+    assert groups(truths, "explained_peaks", notes) == [("0", 1), ("3-5", 1), ("missing", 1)]
+
+
+def test_a_kind_that_no_spectrum_has_is_left_out():
+    assert groups([truth("a")], "instrument") == []
+
+
+def test_every_kind_covers_every_spectrum_and_weighs_to_the_whole():
+    truths = [truth(str(i), "C" * (i + 1), adduct="[M+H]+") for i in range(30)]
+    entries = [
+        (t.spectrum_id, t.molecule, t.smiles, [t.smiles][: i % 2]) for i, t in enumerate(truths)
+    ]
+    scores = score(entries, SETTINGS)
+
+    found = strata(scores, truths, ["accuracy@1"], {})
+
+    for by in {group["by"] for group in found}:
+        groups = [group for group in found if group["by"] == by]
+        total = sum(one["spectra"] * one["estimates"]["accuracy@1"]["mean"] for one in groups)
+        assert sum(one["spectra"] for one in groups) == 30
+        assert total == pytest.approx(np.sum(scores.columns["accuracy@1"]))
+
+
+PARTS = [
+    truth(name, benchmark=part)
+    for name, part in zip("abcd", ("nplib1", "nplib1+massspecgym", "own", ""), strict=True)
+]
+
+
+def test_a_molecule_of_two_benchmarks_counts_in_both():
+    found = {name: keep.tolist() for name, keep in parts(PARTS).items()}
+
+    assert found == {
+        "massspecgym": [False, True, False, False],
+        "nplib1": [True, True, False, False],
+        "own": [False, False, True, False],
+    }
+    assert parts([truth("a")]) == {}
+
+
+def test_a_part_has_the_means_of_its_own_spectra():
+    scores = Scores(tuple("abcd"), tuple("abcd"), {"accuracy@1": np.array([1.0, 0.0, 1.0, 1.0])})
+
+    found = {part["name"]: part for part in part_records(scores, PARTS)}
+
+    assert found["nplib1"]["metrics"]["accuracy@1"]["per_spectrum"]["mean"] == 0.5
+    assert found["massspecgym"]["metrics"]["accuracy@1"]["per_spectrum"]["mean"] == 0.0
+    assert (found["nplib1"]["spectra"], found["nplib1"]["molecules"]) == (2, 2)
+    assert [found[name]["title"] for name in ("nplib1", "own")] == ["NPLIB1 part", "part own"]

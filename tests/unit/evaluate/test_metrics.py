@@ -1,0 +1,166 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.evaluate import Entry, EvaluateSettings, score
+
+ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
+ISOMER = "COC(=O)c1ccccc1C(=O)O"
+ACETYLACETONE, ENOL = "CC(=O)CC(C)=O", "CC(=O)C=C(C)O"
+
+
+PLAIN = EvaluateSettings(mces=False, workers=1)
+
+
+def one(candidates, truth=ASPIRIN, **settings):
+    wanted = replace(PLAIN, **settings)
+    scores = score([Entry("s", "m", truth, candidates)], wanted)
+    return {name: column[0] for name, column in scores.columns.items()}
+
+
+def test_a_hit_counts_from_its_rank_on():
+    row = one([ISOMER, ASPIRIN], top_k=(1, 2, 10))
+
+    assert [row[f"accuracy@{k}"] for k in (1, 2, 10)] == [0.0, 1.0, 1.0]
+    assert row["tanimoto@1"] < 1.0
+    assert row["tanimoto@2"] == row["tanimoto@10"] == 1.0
+
+
+def test_tanimoto_counted_by_hand():
+    # Ethanol and dimethyl ether share no environment: methyl carbons differ in their neighbour
+    # only from radius 1 on, so exactly the radius-0 methyl bit is shared.
+    ethanol = {"CH3", "CH2", "OH", "CH3-C", "CH2(-C)(-O)", "OH-C"}
+    ether = {"CH3", "O", "CH3-O", "O(-C)(-C)"}
+
+    row = one(["COC"], truth="CCO")
+
+    assert row["tanimoto@1"] == len(ethanol & ether) / len(ethanol | ether)
+
+
+def test_no_candidate_counts_as_wrong():
+    row = one([], mces=True)
+
+    assert row["accuracy@1"] == row["accuracy@10"] == 0.0
+    assert row["tanimoto@1"] == row["tanimoto@10"] == 0.0
+    assert row["mces@1"] == row["mces@10"] == 100.0
+    assert row["oracle_accuracy"] == row["oracle_tanimoto"] == row["candidates"] == 0.0
+
+
+def test_a_candidate_that_is_no_molecule_keeps_its_rank():
+    row = one(["not a molecule", "C(C)(C)(C)(C)C", ASPIRIN], top_k=(1, 2, 3), mces=True)
+
+    assert [row[f"accuracy@{k}"] for k in (1, 2, 3)] == [0.0, 0.0, 1.0]
+    assert [row[f"mces@{k}"] for k in (1, 2, 3)] == [100.0, 100.0, 0.0]
+    assert (row["candidates"], row["valid"], row["formula_exact"]) == (3.0, 1.0, 1.0)
+
+
+def test_a_repeated_candidate_keeps_its_rank():
+    row = one([ISOMER, ISOMER, ASPIRIN], top_k=(2, 3))
+
+    assert [row["accuracy@2"], row["accuracy@3"]] == [0.0, 1.0]
+    assert row["distinct"] == 2.0
+
+
+def test_stereochemistry_and_writing_do_not_matter():
+    row = one(["C[C@@H](N)C(O)=O"], truth="C[C@H](N)C(=O)O", mces=True)
+
+    assert (row["accuracy@1"], row["tanimoto@1"], row["mces@1"]) == (1.0, 1.0, 0.0)
+
+
+def test_formula_exact_counts_hydrogens():
+    assert one(["CC=O", "CCO", "COC"], truth="CCO")["formula_exact"] == 2.0
+
+
+def test_the_oracle_looks_at_all_candidates():
+    row = one(["CCC"] * 30 + [ASPIRIN])
+
+    assert (row["accuracy@10"], row["oracle_accuracy"]) == (0.0, 1.0)
+
+
+def test_the_reference_compares_canonical_tautomers_but_whole_inchis():
+    row = one([ENOL], truth=ACETYLACETONE, reference=True, mces=True)
+
+    assert row["reference_accuracy@1"] == 0.0
+    assert (row["reference_tanimoto@1"], row["reference_mces@1"]) == (1.0, 0.0)
+    assert row["tanimoto@1"] < 1.0
+    assert row["mces@1"] == 2.0  # one C=O became C-O, one C-C became C=C
+
+
+def test_the_reference_leaves_out_invalid_and_repeated_candidates_before_it_counts_ranks():
+    row = one(["xyz", "CC.O", ISOMER, ISOMER, ASPIRIN], top_k=(1, 2), reference=True)
+
+    assert [row["reference_accuracy@1"], row["reference_accuracy@2"]] == [0.0, 1.0]
+
+
+def test_the_reference_starts_its_distance_from_twice_the_bonds():
+    row = one([], truth="CCO", reference=True, mces=True)
+
+    assert row["reference_mces@1"] == row["reference_mces@10"] == 4.0
+
+
+def test_plain_tuples_are_entries_and_clusters_reach_the_summary():
+    scores = score(
+        [("1", "a", "CCO", ["CCO"]), ("2", "a", "CCO", ["CCO"]), ("3", "b", "CC", [])], PLAIN
+    )
+
+    summary = scores.summary()["accuracy@1"]
+
+    assert summary["per_spectrum"]["mean"] == pytest.approx(2 / 3)
+    assert summary["per_molecule"]["mean"] == 0.5
+
+
+def test_a_permuted_truth_gives_zero_accuracy():
+    molecules = ["CCO", ASPIRIN, "c1ccccc1", "CCN", "CC(=O)O"]
+    shifted = molecules[1:] + molecules[:1]
+
+    right = score([(s, s, s, [s]) for s in molecules], PLAIN)
+    wrong = score([(t, t, t, [s]) for s, t in zip(molecules, shifted, strict=True)], PLAIN)
+
+    assert right.columns["accuracy@10"].mean() == 1.0
+    assert wrong.columns["accuracy@10"].mean() == 0.0
+
+
+def test_a_truth_that_is_no_molecule_is_refused_by_name():
+    with pytest.raises(UnreadableError, match=r"true structure of spec7 is 'nonsense'"):
+        score([("spec7", "m", "nonsense", ["CCO"])], PLAIN)
+
+
+def test_a_subset_keeps_rows_together():
+    scores = score([("1", "a", "CCO", ["CCO"]), ("2", "b", "CC", ["CCO"])], PLAIN)
+
+    kept = scores.subset(np.array([False, True]))
+
+    assert (kept.spectrum_id, kept.molecule) == (("2",), ("b",))
+    assert kept.columns["accuracy@1"].tolist() == [0.0]
+
+
+def test_nothing_to_score_is_an_empty_table():
+    assert len(score([], PLAIN)) == 0
+
+
+def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):
+    entries = [("1", "a", ASPIRIN, [ISOMER]), ("2", "a", ASPIRIN, [ISOMER, "CCO"])]
+    wanted = replace(PLAIN, mces=True, mces_cache=tmp_path / "cache" / "mces.sqlite")
+
+    first = score(entries, wanted)
+    again = score(entries, wanted)
+
+    assert first.columns["mces@1"].tolist() == again.columns["mces@1"].tolist() == [4.0, 4.0]
+    assert first.mces_work["mces"] == {"pairs": 1, "timeouts": 0}
+    assert wanted.mces_cache.exists()
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_same_scores():
+    entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(4)]
+    seen = []
+
+    alone = score(entries, replace(PLAIN, mces=True))
+    many = score(entries, replace(PLAIN, mces=True, workers=2), seen.append)
+
+    assert {k: v.tolist() for k, v in alone.columns.items()} == {
+        k: v.tolist() for k, v in many.columns.items()
+    }
+    assert seen == [1, 2, 3, 4]

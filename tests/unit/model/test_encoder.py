@@ -1,0 +1,173 @@
+"""The spectrum encoder: independent of padding and batch, and fit for incomplete records."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem.adduct import ADDUCTS
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.settings import EncoderSettings
+from duallgd_cli.spectra.types import INSTRUMENTS
+
+
+def made(n_rows, seed=1):
+    rng = np.random.default_rng(seed)
+    parent = rng.integers(0, 20, N_ELEMENTS).astype(np.float32)
+    numbers = rng.random((n_rows, 5)).astype(np.float32) * [1, 5, 500, 1, 60]
+    return PeakRows(
+        subformula=np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32),
+        numbers=numbers.astype(np.float32),
+        carrier=rng.integers(0, 3, n_rows),
+        parent=parent,
+        adduct=int(rng.integers(len(ADDUCTS))),
+        instrument=int(rng.integers(len(INSTRUMENTS))),
+    )
+
+
+def encoder(**changes):
+    torch.manual_seed(1)
+    settings = EncoderSettings(layers=2, width=16, heads=4, fingerprint_bits=64)
+    return FormulaTransformer(replace(settings, **changes)).eval()
+
+
+@torch.no_grad()
+def logits(net, *spectra):
+    return net(peak_batch(spectra))
+
+
+def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone():
+    net, spectra = encoder(), [made(n, seed=n) for n in (1, 4, 17, 30)]
+
+    together = logits(net, *spectra)
+
+    for row, spectrum in enumerate(spectra):
+        torch.testing.assert_close(together[row], logits(net, spectrum)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypatch):
+    net = encoder(dropout=0.0).train()
+    batch = peak_batch([made(n % 23, seed=n) for n in range(40)])
+
+    def gradients():
+        net.zero_grad()
+        found = net(batch)
+        (found * torch.linspace(-1, 1, found.numel()).view_as(found)).sum().backward()
+        return found.detach(), {name: p.grad for name, p in net.named_parameters()}
+
+    found, gradient = gradients()
+    monkeypatch.setattr(FormulaTransformer, "_summary_by_length", FormulaTransformer._summary)
+    expected, whole = gradients()
+
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    for name, own in gradient.items():
+        torch.testing.assert_close(own, whole[name], atol=1e-4, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("n_spectra", [1, 7, 16])
+def test_by_length_every_spectrum_comes_once_and_loses_padding_alone(n_spectra):
+    spectra = [made(n, seed=n) for n in (5, 0, 30, 5, 1, 17, 2, 2)]
+    batch = peak_batch(spectra)
+
+    parts = list(batch.by_length(n_spectra))
+
+    assert sorted(int(p) for places, _ in parts for p in places) == list(range(8))
+    assert all(len(places) <= n_spectra for places, _ in parts)
+    for places, part in parts:
+        assert part.mask.any(0).all()
+        for place, mask, mz in zip(places, part.mask, part.mz, strict=True):
+            torch.testing.assert_close(mz[mask], batch.mz[place][batch.mask[place]])
+            assert mask.sum() == len(spectra[place].numbers)
+
+
+def test_what_stands_in_padded_rows_changes_nothing():
+    net, batch = encoder(), peak_batch([made(3), made(9)])
+    padding = ~batch.mask
+    disturbed = replace(
+        batch,
+        intensity=batch.intensity + padding,
+        mz=batch.mz + 1000 * padding,
+        subformula=batch.subformula + 3 * padding[..., None],
+    )
+
+    with torch.no_grad():
+        torch.testing.assert_close(net(disturbed), net(batch), atol=1e-6, rtol=1e-6)
+
+
+def test_peaks_are_a_set():
+    net, spectrum = encoder(), made(12)
+    order = np.random.default_rng(5).permutation(12)
+    shuffled = replace(
+        spectrum,
+        subformula=spectrum.subformula[order],
+        numbers=spectrum.numbers[order],
+        carrier=spectrum.carrier[order],
+    )
+
+    torch.testing.assert_close(logits(net, shuffled), logits(net, spectrum), atol=1e-5, rtol=1e-5)
+
+
+def test_a_spectrum_without_explained_peaks_still_has_its_formula():
+    net = encoder()
+    alone, among = logits(net, made(0)), logits(net, made(0), made(5))
+
+    assert alone.isfinite().all()
+    torch.testing.assert_close(among[0], alone[0], atol=1e-5, rtol=1e-5)
+    other = replace(made(0), parent=made(0).parent + 1)
+    assert (logits(net, other) - alone).abs().max() > 1e-4
+
+
+def test_a_missing_energy_is_handled_and_told_from_zero():
+    net, known = encoder(), made(4)
+    missing, zero = known.numbers.copy(), known.numbers.copy()
+    missing[:, 4], zero[:, 4] = np.nan, 0
+
+    without = logits(net, replace(known, numbers=missing))
+
+    assert without.isfinite().all()
+    assert (without - logits(net, replace(known, numbers=zero))).abs().max() > 1e-4
+
+
+def test_a_missing_energy_gives_finite_gradients():
+    net, rows = encoder().train(), made(4)
+    numbers = rows.numbers.copy()
+    numbers[:2, 4] = np.nan
+
+    net(peak_batch([replace(rows, numbers=numbers), made(0)])).sum().backward()
+
+    assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
+
+
+@pytest.mark.parametrize("adduct", range(len(ADDUCTS)))
+def test_every_adduct_has_an_embedding_of_its_own(adduct):
+    net = encoder()
+
+    own = logits(net, replace(made(3), adduct=adduct))
+    other = logits(net, replace(made(3), adduct=(adduct + 1) % len(ADDUCTS)))
+
+    assert (own - other).abs().max() > 1e-5
+
+
+def test_dropout_works_while_training_alone():
+    net = encoder(dropout=0.5)
+    batch = peak_batch([made(5)])
+
+    with torch.no_grad():
+        assert torch.equal(net(batch), net(batch))
+        net.train()
+        assert not torch.equal(net(batch), net(batch))
+
+
+def test_every_parameter_of_the_encoder_gets_a_gradient():
+    net = encoder().train()
+    spectra = [
+        replace(made(6, seed=s), adduct=s % len(ADDUCTS), instrument=s % 3) for s in range(12)
+    ]
+
+    net(peak_batch(spectra)).square().sum().backward()
+
+    # Rows of an embedding that no spectrum of this batch uses have none, every tensor has some.
+    assert not [n for n, p in net.named_parameters() if p.grad is None or not p.grad.any()]
