@@ -44,7 +44,7 @@ check: lint quick  ## what to run before a commit
 slow: env  ## the property tests with 1,000 examples each
 	HYPOTHESIS_PROFILE=thorough DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/property
 
-fuzz: env  ## 10,000 mutated inputs and 20 kills, counts printed
+fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 20 kills, counts printed
 	$(BIN)/python -m tests.fuzz
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest

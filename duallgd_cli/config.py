@@ -24,13 +24,14 @@ from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from duallgd_cli.errors import LONGEST_QUOTE, ConfigError, quote
+from duallgd_cli.errors import LONGEST_QUOTE, ConfigError, clip, quote
 
 S = TypeVar("S")
 
 _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
 _LONGEST_FILE: Final = 1 << 20
+_LARGEST: Final = 10**18
 # All samples of a spectrum are in memory at once.
 _MOST_SAMPLES: Final = 100_000
 
@@ -298,7 +299,7 @@ def _unknown(cls: type[Any], path: str, name: str) -> str:
         hint = f"did you mean {close[0]}?"
     else:
         hint = f"known here: {', '.join(known)}"
-    return f"unknown setting {path}{name}; {hint}"
+    return f"unknown setting {path}{clip(name)}; {hint}"
 
 
 def _paths(cls: type[Any], path: str = "") -> list[str]:
@@ -339,9 +340,16 @@ def _convert_optional(arguments: tuple[object, ...], value: object, path: str) -
     return _convert(inner, value, path)
 
 
+def _require_whole(value: int, path: str) -> None:
+    if isinstance(value, bool):
+        raise ConfigError(f"setting {path} must be a whole number, not {quote(value)}")
+    if abs(value) > _LARGEST:
+        raise ConfigError(f"setting {path} must be at most {_LARGEST}, not {quote(value)}")
+
+
 def _convert_scalar(hint: type, value: object, path: str) -> object:
     if isinstance(value, Mapping) and value:
-        raise ConfigError(f"setting {path} has no field {next(iter(value))}")
+        raise ConfigError(f"setting {path} has no field {clip(str(next(iter(value))))}")
     if hint is float and isinstance(value, str):
         # YAML 1.1 reads 1e-4 as text because it has no dot.
         try:
@@ -352,8 +360,8 @@ def _convert_scalar(hint: type, value: object, path: str) -> object:
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"setting {path} must be a finite number, not {value}")
-    if hint is int and isinstance(value, bool):
-        raise ConfigError(f"setting {path} must be a whole number, not {quote(value)}")
+    if hint is int and isinstance(value, int):
+        _require_whole(value, path)
     if not isinstance(value, hint):
         kinds = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
         raise ConfigError(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.errors import InterruptedRunError, UsageError, quote
 
 if TYPE_CHECKING:
     import torch
@@ -294,11 +294,11 @@ def _device(text: str, local_rank: int) -> torch.device:
     if text == "auto":
         text = "cuda" if torch.cuda.is_available() else "cpu"
     if text.partition(":")[0] not in ("cpu", "cuda", "mps"):
-        raise UsageError(f"device {text!r} is unknown; use auto, cpu, cuda, cuda:0 or mps")
+        raise UsageError(f"device {quote(text)} is unknown; use auto, cpu, cuda, cuda:0 or mps")
     try:
         device = torch.device(text)
     except RuntimeError:
-        raise UsageError(f"device {text!r} is not of the form cuda:0") from None
+        raise UsageError(f"device {quote(text)} is not of the form cuda:0") from None
     if device.type == "cuda":
         return _cuda_device(device, local_rank)
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -329,7 +329,7 @@ def _wants_bfloat16(precision: str, device: torch.device) -> bool:
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {quote(value)}")
 
 
 def _core_of(cpu: int) -> str:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, clip
 from duallgd_cli.files import replaced
 
 DIGEST: Final = "sha256"
@@ -65,7 +65,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise _broken(path, "their content does not match their digest")
     for name, tensor in tensors.items():
         if tensor.is_complex() or not torch.isfinite(tensor.float()).all():
-            raise _broken(path, f"{name} holds values that are no finite numbers")
+            raise _broken(path, f"{clip(name)} holds values that are no finite numbers")
     return tensors, metadata
 
 
@@ -105,4 +105,6 @@ def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 
 
 def _broken(path: Path, reason: object) -> WeightsError:
-    return WeightsError(f"weights {path} are broken ({reason}); fetch or copy them again")
+    return WeightsError(
+        f"weights {path} are broken ({clip(str(reason))}); fetch or copy them again"
+    )

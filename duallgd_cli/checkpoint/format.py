@@ -21,7 +21,7 @@ from torch import Tensor
 from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError, clip
 from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
@@ -113,13 +113,14 @@ def load(path: Path) -> Checkpoint:
     tensors, metadata = container.read(path)
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
-            f"weights {path} have format version {metadata.get('format_version')}, this version "
-            f"reads {FORMAT_VERSION}; use weights made by 'duallgd train' or 'duallgd weights'"
+            f"weights {path} have format version {clip(str(metadata.get('format_version')))}, this "
+            f"version reads {FORMAT_VERSION}; use weights made by 'duallgd train' or "
+            "'duallgd weights'"
         )
     if "preset" in metadata:
         raise WeightsError(
-            f"weights {path} hold the {metadata['preset']} network, which this command does not "
-            "work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
+            f"weights {path} hold the {clip(metadata['preset'])} network, which this command does "
+            "not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
         )
     try:
         settings = parse(ModelSettings, container.load_finite(metadata["settings"]))
@@ -144,7 +145,7 @@ def _from_8_bit(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name in [name for name in floats if name.endswith(_SCALE)]:
         scale, codes = floats.pop(name), floats.get(name.removesuffix(_SCALE))
         if codes is None or codes.dim() != 2 or scale.shape != (len(codes), 1):
-            raise ValueError(f"{name} fits no matrix")
+            raise ValueError(f"{clip(name)} fits no matrix")
         floats[name.removesuffix(_SCALE)] = codes * scale
     return floats
 

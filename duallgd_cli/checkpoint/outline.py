@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, quote
 
 _FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_", "copy_"})
 
@@ -55,6 +55,6 @@ def require_same_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, 
     other = sorted(n for n in shapes.keys() & tensors.keys() if shapes[n] != tensors[n].shape)
     if missing or unused or other:
         raise WeightsError(
-            f"weights do not fit: {len(missing)} missing {missing[:3]}, {len(unused)} unused "
-            f"{unused[:3]}, {len(other)} of another shape {other[:3]}"
+            f"weights do not fit: {len(missing)} missing {quote(missing[:3])}, {len(unused)} "
+            f"unused {quote(unused[:3])}, {len(other)} of another shape {quote(other[:3])}"
         )

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, quote
 from duallgd_cli.runtime import weights_from_environment
 
 DEFAULT_NAME: Final = "duallgd"
@@ -49,7 +49,9 @@ def _find(given: str | Path | None) -> Path:
     found = next((place for place in places if place.is_file()), None)
     if found is None or len(path.parts) > 1 or path.suffix == _SUFFIX:
         looked = ", ".join(str(p) for p in ([path] if len(path.parts) > 1 else [path, *places]))
-        raise WeightsError(f"no weights {wanted!r}; looked at {looked}; give a file with --weights")
+        raise WeightsError(
+            f"no weights {quote(wanted)}; looked at {looked}; give a file with --weights"
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from rdkit.Chem import rdFingerprintGenerator, rdinchi
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.errors import MoleculeError
+from duallgd_cli.errors import MoleculeError, quote
 
 FINGERPRINT_RADIUS: Final = 2
 BLOCK_LENGTH: Final = 14
@@ -30,7 +30,7 @@ def parse_smiles(text: str) -> Chem.Mol:
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)
         if mol is None:
-            raise MoleculeError(f"{text!r} is not a molecule: {_problem(text)}")
+            raise MoleculeError(f"{quote(text)} is not a molecule: {_problem(text)}")
         Chem.RemoveStereochemistry(mol)
     if mol.GetNumAtoms() == 0:
         raise MoleculeError("an empty SMILES is not a molecule; write one such as CCO")

@@ -156,7 +156,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: No such preset.
     """
-    from duallgd_cli.errors import ConfigError
+    from duallgd_cli.errors import ConfigError, quote
     from duallgd_cli.model.ablations import build
     from duallgd_cli.predict.about import parameter_counts
     from duallgd_cli.reference.parameter_counts import PAPER_OTHERS, count_beside, count_by_module
@@ -171,7 +171,7 @@ def _of_preset(name: str) -> dict[str, Any]:
         }
     known = [_OURS, _REFERENCE, *preset_names()]
     if name not in known:
-        raise ConfigError(f"no preset {name!r}; presets are {', '.join(known)}")
+        raise ConfigError(f"no preset {quote(name)}; presets are {', '.join(known)}")
     settings = run_settings(None if name == _OURS else name, [])
     return _with_total(parameter_counts(build(settings.model)))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, quote
 
 S = TypeVar("S")
 
@@ -193,7 +193,7 @@ def rows_of(text: str) -> Literal["feature", "spectrum"]:
         return "feature"
     if text == "spectrum":
         return "spectrum"
-    raise UsageError(f"rows must be feature or spectrum, not {text!r}")
+    raise UsageError(f"rows must be feature or spectrum, not {quote(text)}")
 
 
 def settings_of(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from duallgd_cli.errors import ConfigError
+from duallgd_cli.errors import ConfigError, quote
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def parse_schedule(text: str, n_steps: int, evaluations: int) -> JumpPlan:
         plan = JumpPlan(tuple(int(step) for step in words.split(",")))
     except ValueError:
         raise ConfigError(
-            f"schedule {text!r} is not quadratic, uniform, full, strideK or steps "
+            f"schedule {quote(text)} is not quadratic, uniform, full, strideK or steps "
             "such as 500,200,50,0"
         ) from None
     if plan.timesteps[0] != n_steps:

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, clip
 from duallgd_cli.files import sha256
 from duallgd_cli.reference import denoiser as reference_denoiser
 from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
@@ -213,5 +213,5 @@ def _prefixed(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_LISTED])
+    shown = ", ".join(map(clip, names[:_LISTED]))
     return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown

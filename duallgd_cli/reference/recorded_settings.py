@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, quote
 from duallgd_cli.reference.recorded_sizes import RELEASED_FEATURES, RELEASED_HEADS, SWITCHES
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.reference.unpickle import Record
@@ -117,7 +117,7 @@ def _expect(model: Mapping[str, Any], name: str, value: str) -> None:
 def _whole(value: object, name: str) -> int:
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(number, int | float) or number != int(number):
-        raise WeightsError(f"the checkpoint's {name} is {value!r}, expected a whole number")
+        raise WeightsError(f"the checkpoint's {name} is {quote(value)}, expected a whole number")
     return int(number)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import INDEX, MASSES_DA, POTASSIUM_MASS_DA, SODIUM_MASS_DA
-from duallgd_cli.errors import FormulaError, UnsupportedElementError
+from duallgd_cli.errors import FormulaError, UnsupportedElementError, quote
 
 # Element order of the reference's count vectors.
 ELEMENTS: Final = (
@@ -111,7 +111,7 @@ def adduct_name(text: str) -> str:
     """
     if not knows_adduct(text):
         known = ", ".join(name for name, _ in _ADDUCTS)
-        raise ValueError(f"the reference encoder knows {known}, not {text!r}")
+        raise ValueError(f"the reference encoder knows {known}, not {quote(text)}")
     return _ALIASES.get(text.strip(), text.strip())
 
 
@@ -124,7 +124,7 @@ def parse_counts(formula: str) -> NDArray[np.int64]:
     """
     tokens = _TOKEN.findall(formula)
     if not tokens or "".join(symbol + number for symbol, number in tokens) != formula:
-        raise FormulaError(f"{formula!r} is not a molecular formula; write it like C9H8O4")
+        raise FormulaError(f"{quote(formula)} is not a molecular formula; write it like C9H8O4")
     counts = np.zeros(len(ELEMENTS), dtype=np.int64)
     for symbol, number in tokens:
         if symbol not in ELEMENTS:

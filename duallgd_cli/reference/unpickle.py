@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, clip, quote
 
 _STORAGES: Final = {
     "FloatStorage": torch.float32,
@@ -187,7 +187,7 @@ class _Builder:
         object.__setattr__(self, "_function", function)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise WeightsError(f"tries to change {name} of a function; refused")
+        raise WeightsError(f"tries to change {clip(name)} of a function; refused")
 
     def __call__(self, *arguments: object) -> object:
         return self._function(*arguments)
@@ -212,8 +212,8 @@ class _Unpickler(pickle.Unpickler):
         )
         if dangerous:
             raise WeightsError(
-                f"names {module}.{name}, which no weights need; it was refused and nothing in it "
-                "was run"
+                f"names {clip(module)}.{clip(name)}, which no weights need; it was refused and "
+                "nothing in it was run"
             )
         kind = f"{module}.{name}"
         return self._kinds.setdefault(kind, type("Record", (Record,), {"kind": kind}))
@@ -222,7 +222,7 @@ class _Unpickler(pickle.Unpickler):
         """A storage of the archive, as a flat tensor."""
         _, dtype, key, *_ = reference
         if not isinstance(dtype, torch.dtype):
-            raise WeightsError(f"holds a storage of unknown type {dtype!r}")
+            raise WeightsError(f"holds a storage of unknown type {quote(dtype)}")
         return self._storage(str(key), dtype)
 
 

@@ -16,7 +16,7 @@ from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.format import FORMAT_VERSION, load_strictly
 from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError, clip
 from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
 from duallgd_cli.reference.mist import ReferenceEncoder
 from duallgd_cli.reference.network import ReferenceDualLGD
@@ -139,8 +139,8 @@ def load(path: Path) -> ReferenceCheckpoint:
         raise WeightsError(f"weights {path} are not those of the reference network")
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
-            f"weights {path} have format version {metadata.get('format_version')}, this version "
-            f"reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
+            f"weights {path} have format version {clip(str(metadata.get('format_version')))}, this "
+            f"version reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
         )
     try:
         settings = parse(ReferenceSettings, container.load_finite(metadata["settings"]))

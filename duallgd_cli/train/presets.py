@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli.config import assigned, merge, parse, read_mapping
-from duallgd_cli.errors import ConfigError
+from duallgd_cli.errors import ConfigError, quote
 from duallgd_cli.train.run import RunSettings
 
 
@@ -40,5 +40,7 @@ def _read(config: str | None) -> dict[str, Any]:
         return read_mapping(Path(config))
     if config not in preset_names():
         known = ", ".join(preset_names())
-        raise ConfigError(f"{config!r} is neither a YAML file nor a preset; presets are {known}")
+        raise ConfigError(
+            f"{quote(config)} is neither a YAML file nor a preset; presets are {known}"
+        )
     return read_mapping(Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))

@@ -8,7 +8,8 @@ from collections import Counter
 
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
-from tests.fuzz.reading import assert_sentence, broken_file
+from tests.fuzz.loop import assert_sentence
+from tests.fuzz.reading import broken_file
 from tests.stub_model import stub_model
 
 EXIT_CODES = {0, 2, 65}
@@ -21,10 +22,10 @@ def fuzz_command(count, seed, folder):
     original, api.load = api.load, lambda *_, **__: stub_model()
     try:
         for number in range(count):
-            path = broken_file(number, f"command {seed}", folder)
-            ending = random.Random(number).choice(_ENDINGS)
+            rng = random.Random(f"command {seed}:{number}")
+            path, ending = broken_file(rng, folder), rng.choice(_ENDINGS)
             output = folder / f"out.{ending}"
-            code, err = _run("predict", path, "-o", output, "--samples", "2", "--force")
+            code, err = run("predict", path, "-o", output, "--samples", "2", "--force")
             assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
             if code:
                 assert_sentence(err.splitlines()[-1])
@@ -34,7 +35,7 @@ def fuzz_command(count, seed, folder):
     return codes
 
 
-def _run(*arguments):
+def run(*arguments):
     err = io.StringIO()
     argv, sys.argv = sys.argv, ["duallgd", *map(str, arguments)]
     try:

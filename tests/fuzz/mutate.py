@@ -1,6 +1,11 @@
 """Ways in which files get broken on their way from an instrument to a command line."""
 
+import bz2
 import gzip
+import io
+import lzma
+import zipfile
+from functools import partial
 
 _NUMBERS = (b"nan", b"-1", b"0", b"inf", b"1e308", b"-1e-300", b"1e6", b"2147483648", b"", b"1,5")
 _WORDS = (
@@ -10,6 +15,45 @@ _WORDS = (
     "TITLE=Пример µ 例 \u202e".encode(), b"\xff\xfe\xfa", b"\xef\xbb\xbf", b'"', b">compound",
     b"100.0", b"COLLISION_ENERGY=NaN eV", b"SMILES=CCO",
 )  # fmt: skip
+
+
+_PACKERS = {
+    "gz": partial(gzip.compress, compresslevel=1, mtime=0),
+    "xz": partial(lzma.compress, preset=0),
+    "bz2": partial(bz2.compress, compresslevel=1),
+}
+_BOMB_BYTES = 1 << 25
+
+
+def packed_as(ending, content, rng):
+    """An archive of the content, whole or broken in ways that archives get broken.
+
+    Once in a while it is one that unfolds to hundreds of megabytes.
+    """
+    if ending == "zip":
+        return _flip(_zipped(content), rng)
+    pack = _PACKERS[ending]
+    chance = rng.random()
+    if chance < 0.01:
+        return pack(content) + pack(bytes([rng.choice(b"0 \n\t1a")]) * _BOMB_BYTES) * 20
+    if chance < 0.3:
+        half = rng.randrange(len(content) + 1)
+        between = rng.choice((b"", b"\0" * 99, b"\n", rng.randbytes(9)))
+        return pack(content[:half]) + between + pack(content[half:])
+    packed = pack(content)
+    return rng.choice((_flip, _cut, _cut, _drop, _insert, _repeat, _double))(packed, rng)
+
+
+def _zipped(content):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("spectra", content)
+    return stream.getvalue()
+
+
+def _double(content, rng):
+    """Packed again, by mistake, as the same or otherwise."""
+    return _PACKERS[rng.choice(sorted(_PACKERS))](content)
 
 
 def mutate(content, rng):

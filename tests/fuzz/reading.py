@@ -1,46 +1,56 @@
 """Broken files through reading, formulas, annotation and a stand-in model: rows or one sentence."""
 
-import random
 from collections import Counter
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import DuallgdError
 from duallgd_cli.predict.inputs import Inputs, formula_source
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
+from duallgd_cli.spectra.reading import Unreadable, read
 from tests.fuzz.corpus import sound_files
-from tests.fuzz.mutate import mutate
+from tests.fuzz.loop import assert_sentence, fuzz
+from tests.fuzz.mutate import mutate, packed_as
 from tests.stub_model import StubGenerator
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 
 
-def broken_file(number, seed, folder):
-    """Write the broken file of this number; the same for the same seed."""
+def broken_file(rng, folder):
+    """Write a broken file."""
     files = sound_files()
-    rng = random.Random(f"{seed}:{number}")
     name = rng.choice(sorted(files))
     path = folder / name
     path.write_bytes(mutate(files[name], rng))
     return path
 
 
-def fuzz_reading(count, seed, folder):
+def broken_archive(rng, folder):
+    """Write a broken archive of a sound file, or a sound one of a broken file."""
+    files = {name: text for name, text in sound_files().items() if not name.endswith(".gz")}
+    name, ending = rng.choice(sorted(files)), rng.choice(("gz", "xz", "bz2", "bz2", "zip"))
+    content = mutate(files[name], rng) if rng.random() < 0.3 else files[name]
+    path = folder / f"{name}.{ending}"
+    path.write_bytes(packed_as(ending, content * rng.choice((1, 1, 30)), rng))
+    return path
+
+
+def fuzz_reading(count, seed, folder, broken=broken_file):
     """Predict `count` broken files with the stand-in; how often each status or error came."""
-    seen = Counter()
     with Workers(1) as workers:
-        for number in range(count):
-            path = broken_file(number, seed, folder)
-            try:
-                seen += _statuses(path, workers)
-            except DuallgdError as error:
-                assert_sentence(str(error))
-                seen[type(error).__name__] += 1
-            except Exception as error:
-                error.add_note(f"broken file {number} of seed {seed}: {path}")
-                raise
-    return seen
+        return fuzz(count, seed, lambda rng: _statuses(broken(rng, folder), workers))
+
+
+def fuzz_archives(count, seed, folder):
+    """The same with archives; spectra are read and not predicted."""
+    return fuzz(count, seed, lambda rng: _read(broken_archive(rng, folder)))
+
+
+def _read(path):
+    for item in read(str(path)):
+        if isinstance(item, Unreadable):
+            assert_sentence(item.failure.message)
+        yield "unreadable" if isinstance(item, Unreadable) else "spectra"
 
 
 def _statuses(path, workers):
@@ -55,10 +65,3 @@ def _statuses(path, workers):
         if outcome.status != "ok":
             assert_sentence(outcome.message)
     return seen
-
-
-def assert_sentence(text):
-    """A message is there, on one line, and of a length that somebody reads."""
-    assert text.strip(), "an empty message"
-    assert "\n" not in text, f"more than one line: {text!r}"
-    assert len(text) < 600, f"too long: {text!r}"

@@ -2,12 +2,19 @@
 
 import pytest
 
+from duallgd_cli.predict.inputs import Inputs
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.spectra.formulas import TableFormulas
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
+from examples.make_examples import SPECTRA
 from tests.fuzz.commands import fuzz_command
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.kills import kill_and_resume
-from tests.fuzz.reading import fuzz_reading
+from tests.fuzz.loop import bounded_memory
+from tests.fuzz.reading import fuzz_archives, fuzz_reading
+from tests.fuzz.settings import fuzz_settings
+from tests.fuzz.tables import fuzz_tables, sound_tables
 from tests.fuzz.weights import fuzz_weights
 
 
@@ -51,3 +58,33 @@ def test_broken_weights_give_one_sentence_or_candidates(tmp_path, monkeypatch):
 
     assert codes["verify 69"] > 10
     assert codes["predict 0"] > 3
+
+
+@pytest.mark.parametrize(
+    ("fuzz", "count", "sound"),
+    [
+        (fuzz_archives, 40, "spectra"),
+        (fuzz_tables, 60, "hypotheses"),
+        (fuzz_settings, 20, "predict settings"),
+    ],
+)
+def test_broken_archives_tables_and_settings_give_one_sentence(tmp_path, fuzz, count, sound):
+    with bounded_memory():
+        seen = fuzz(count, "tests", tmp_path)
+
+    assert seen[sound] > 0
+    assert seen.total() >= count
+
+
+@pytest.mark.parametrize("program", sound_tables())
+def test_the_tables_to_be_broken_are_sound(tmp_path, program):
+    (tmp_path / "plain.ms").write_bytes(sound_files()["plain.ms"])
+    (tmp_path / "table").write_bytes(sound_tables()[program])
+    source = TableFormulas(str(tmp_path / "table"))
+
+    with Inputs((str(tmp_path / "plain.ms"),)) as inputs:
+        found = [source.propose(feature) for feature in inputs.features(PredictSettings())]
+
+    assert [str(hypotheses[0].formula) for hypotheses in found] == [
+        made.formula for made in SPECTRA[:4]
+    ]

@@ -3,8 +3,6 @@
 import contextlib
 import copy
 import json
-import random
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +15,9 @@ from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
 from duallgd_cli.model.fragment_model import FragmentModel
 from duallgd_cli.predict.templates import Templates
 from examples.make_examples import SPECTRA, mgf
-from tests.fuzz.commands import _run
+from tests.fuzz.commands import run
+from tests.fuzz.loop import assert_sentence, fuzz
 from tests.fuzz.mutate import mutate
-from tests.fuzz.reading import assert_sentence
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
 
@@ -52,26 +50,28 @@ def fuzz_weights(count, seed, folder):
 
     What `verify` passes, `predict` has to take.
     """
-    sound, codes = sound_weights(folder / "sound.safetensors"), Counter()
+    sound = sound_weights(folder / "sound.safetensors")
     spectra, broken = folder / "one.mgf", folder / "broken.safetensors"
     spectra.write_text(mgf(SPECTRA[:1]), encoding="utf-8")
-    for number in range(count):
-        rng = random.Random(f"weights {seed} {number}")
+    predicting = (
+        "predict", spectra, "-o", folder / "out.csv", "--weights", broken, "--samples", "2",
+        "--steps", "1", "--threads", "1", "--quiet", "--force",
+    )  # fmt: skip
+
+    def try_one(rng):
         rng.choice((_bytes, _metadata, _metadata, _tensors, _tensors))(sound, broken, rng)
         with contextlib.redirect_stdout(None):
-            code, err = _run("weights", "verify", broken)
-        assert code in {0, 69}, f"exit code {code} for file {number} of seed {seed}: {err}"
-        codes[f"verify {code}"] += 1
+            code, err = run("weights", "verify", broken)
+        assert code in {0, 69}, f"exit code {code}: {err}"
+        yield f"verify {code}"
         if code:
             assert_sentence(err.splitlines()[-1])
-            continue
-        code, err = _run(
-            "predict", spectra, "-o", folder / "out.csv", "--weights", broken, "--samples", "2",
-            "--steps", "2", "--quiet", "--force",
-        )  # fmt: skip
-        assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
-        codes[f"predict {code}"] += 1
-    return codes
+            return
+        code, err = run(*predicting)
+        assert code in EXIT_CODES, f"exit code {code}: {err}"
+        yield f"predict {code}"
+
+    return fuzz(count, f"weights {seed}", try_one)
 
 
 def _bytes(sound, broken, rng):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from duallgd_cli.errors import Failure, UnreadableError
-from duallgd_cli.files import describe_damage
+from duallgd_cli.files import DAMAGED, describe_damage
 from duallgd_cli.spectra.reading import mgf, msp, sirius, table
 from duallgd_cli.spectra.reading.opening import FORMATS, Opened, open_input
 from duallgd_cli.spectra.reading.record import Record, Unreadable, build, name_of
@@ -66,7 +66,7 @@ def _records(opened: Opened) -> Iterator[Record]:
     reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
     try:
         yield from reader(opened.stream)
-    except (EOFError, OSError) as error:
+    except DAMAGED as error:
         opened.damage = describe_damage(error)
     except xml.BROKEN as error:
         opened.damage = f"its XML is broken ({' '.join(str(error).split())})"

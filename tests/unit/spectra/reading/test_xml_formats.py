@@ -1,7 +1,9 @@
 """mzML and mzXML, built here from the formats' definitions."""
 
 import base64
+import bz2
 import gzip
+import lzma
 import zlib
 
 import numpy as np
@@ -162,6 +164,18 @@ def test_a_truncated_gzip_of_mzml_ends_with_a_row(tmp_path):
 
     assert isinstance(last, Unreadable)
     assert "the compressed data are cut off" in last.failure.message
+    assert spectra
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_corrupt_archive_of_mzml_ends_with_a_row(tmp_path, pack):
+    content = mzml([scan(i) for i in range(1, 4000)]).encode()
+    packed = pack(content[:200_000]) + pack(content[200_000:])[:99] + b"?" * 9999
+
+    *spectra, last = parsed(tmp_path, packed, "a.mzML")
+
+    assert isinstance(last, Unreadable)
+    assert "the compressed data are corrupt" in last.failure.message
     assert spectra
 
 
