@@ -170,7 +170,7 @@ def test_a_truncated_gzip_of_mzml_ends_with_a_row(tmp_path):
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_a_corrupt_archive_of_mzml_ends_with_a_row(tmp_path, pack):
     content = mzml([scan(i) for i in range(1, 4000)]).encode()
-    packed = pack(content[:200_000]) + pack(content[200_000:])[:99] + b"?" * 9999
+    packed = pack(content[:200_000]) + b"no archive" * 99
 
     *spectra, last = parsed(tmp_path, packed, "a.mzML")
 
