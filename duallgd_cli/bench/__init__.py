@@ -1,1 +1,1 @@
-"""Benchmarks: accuracy on public data sets, speed, and ablations."""
+"""How fast it is: growth of time and memory with the number of atoms, and throughput of predict."""

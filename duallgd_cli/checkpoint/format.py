@@ -10,7 +10,7 @@ runs, which repeat each other and grow long, as base64 of zlib of JSON.
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,6 @@ from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError, clip
-from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
@@ -57,14 +56,19 @@ class Checkpoint:
     evidence: dict[str, Tensor] = field(default_factory=dict)
     analogues: dict[str, Tensor] = field(default_factory=dict)
 
-    def build(self) -> DualLGD:
+    def build(self, make: Callable[[ModelSettings], DualLGD] | None = None) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.
+
+        Args:
+            make: What builds the network of a study; None for the default network.
 
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
+                Or the network is that of a study, and `make` was not given.
         """
-        _require_fit(self.settings, self.tensors)
-        model = build(self.settings)
+        if make is None:
+            _require_fit(self.settings, self.tensors)
+        model = (make or DualLGD)(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
 
@@ -197,14 +201,12 @@ def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
 
 def _require_fit(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> None:
     """Compare names and shapes before memory is taken for the sizes that the settings name."""
-    if settings.variant == "published":
-        return  # its random features cannot be left out; loading compares what it holds
     sizes = settings.denoiser
     # Random features are computed when a layer is made; their shape is known without.
     drawn = torch.Size(
         (sizes.pair_heads, sizes.pair_features, sizes.pair_width // sizes.pair_heads)
     )
     outline = replace(settings, denoiser=replace(sizes, pair_features=0))
-    shapes = shapes_of(lambda: build(outline))
+    shapes = shapes_of(lambda: DualLGD(outline))
     features = dict.fromkeys((name for name in shapes if name.endswith(_FEATURES)), drawn)
     require_same_shapes(shapes | features, tensors)

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from duallgd_cli.errors import WeightsError, quote
 
-_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_", "copy_"})
+_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
 
 
 class _NoMemory(TorchFunctionMode):

@@ -1,15 +1,13 @@
-"""`duallgd bench`: how fast the network is, and other measurements of it.
+"""`duallgd bench`: how time and memory of the network grow, and the throughput of predict."""
 
-To add a sub-command: write ``cli/bench_<name>.py`` with a function that imports what it needs
-inside, import it above, and add a line ``app.command("<name>")(bench_<name>.<function>)`` below.
-"""
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from duallgd_cli.cli import bench_attention, bench_predict, bench_training, options
+from duallgd_cli.cli import bench_predict, options
 
 EPILOG: Final = """
 **Examples**
@@ -18,18 +16,28 @@ EPILOG: Final = """
 
 - `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/ --plot`
 
-- `duallgd bench --atoms 30 --preset reference --samples 100 --threads 1`
+- `duallgd bench --atoms 30 --samples 100 --threads 1`
 
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
-the whole sampling loop, for exact softmax and FAVOR+ and for a plain path (dense masks,
-written-out scores, the condition computed at every step) beside the fast one; both must give the
-same numbers. Each figure stands beside the time that nothing can beat on this machine.
+the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time that
+nothing can beat on this machine. An interrupted run goes on with the same command. A plain path to
+compare with, and the authors' network: `python examples/studies/plain_path.py`.
 """
 _WHAT, _OUTPUT = "What is measured", "Output"
+# Piped output has no width of its own; tables then take what they need.
+_WIDTH_WITHOUT_TERMINAL: Final = 170
+# Columns of the printed table: title, name in `scaling.COLUMNS`, factor, format.
+_COLUMNS: Final = (
+    ("N", "atoms", 1, "d"), ("cand.", "samples", 1, "d"), ("steps", "steps", 1, "d"),
+    ("time / ms", "time", 1000, ".2f"), ("iqr", "iqr", 1000, ".2f"),
+    ("plain/fast", "times_plain", 1, ".2f"), ("floor / ms", "floor_s", 1000, ".2f"),
+    ("/floor", "over_floor", 1, ".1f"), ("MiB", "memory_mib", 1, ".1f"),
+    ("/plain", "memory_of_plain", 1, ".2f"), ("GFLOP", "gflop", 1, ".3f"),
+    ("difference", "difference", 1, ".1e"),
+)  # fmt: skip
 
 app = typer.Typer(
-    invoke_without_command=True,
-    help="Measure speed and memory of the network, and what its parts are worth.",
+    invoke_without_command=True, help="Measure speed and memory of the network and of predict."
 )
 
 
@@ -46,19 +54,12 @@ def bench(
     attention: Annotated[
         str, typer.Option(help="Kernels: softmax, favor or both.", rich_help_panel=_WHAT)
     ] = "softmax,favor",
-    paths: Annotated[
-        str,
-        typer.Option(help="plain, fast or both; only both are compared.", rich_help_panel=_WHAT),
-    ] = "plain,fast",
-    preset: Annotated[
-        str,
-        typer.Option(help="duallgd, or reference for the authors' network.", rich_help_panel=_WHAT),
-    ] = "duallgd",
+    paths: Annotated[str, typer.Option(hidden=True)] = "fast",
+    preset: Annotated[str, typer.Option(hidden=True)] = "duallgd",
     weights: Annotated[
         str | None,
         typer.Option(
-            help="Weights file or name, or random. By default those that come with duallgd; for "
-            "the reference random ones.",
+            help="Weights file or name, or random. By default those that come with duallgd.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -94,7 +95,7 @@ def bench(
         ),
     ] = 20.0,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of inputs and noise.", rich_help_panel=_WHAT)
+        int, typer.Option(min=0, help="Seed of inputs and noise.", rich_help_panel=_WHAT)
     ] = 1,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -110,44 +111,141 @@ def bench(
         typer.Option("--plot", help="Draw four panels as PNG and SVG.", rich_help_panel=_OUTPUT),
     ] = False,
 ) -> None:
-    """Measure speed and memory of the network, and what its parts are worth."""
+    """Measure speed and memory of the network and of predict."""
     if context.invoked_subcommand is not None:
         return
     if atoms is None:
         typer.echo(context.get_help())
         return
-    from duallgd_cli.bench.speed import cells, scaling
-    from duallgd_cli.bench.speed import plot as drawing
-    from duallgd_cli.cli import bench_display
+    from duallgd_cli.bench import growth, measure, scaling
+    from duallgd_cli.bench import plot as drawing
+    from duallgd_cli.errors import UsageError
 
+    if (paths, preset) != ("fast", "duallgd"):
+        raise UsageError(
+            "the plain path and the authors' network are measured by 'python "
+            "examples/studies/plain_path.py', which takes --paths and --preset"
+        )
     if plot:
         drawing.require_matplotlib()
-    subject = scaling.subject_on(
-        device,
-        precision,
-        threads,
-        cells.Subject(preset, weights, seed=seed, repeats=repeats, limit_s=limit),
-    )
+    subject = measure.Subject(weights=weights, seed=seed, repeats=repeats, limit_s=limit)
     request = scaling.StudyRequest(
-        subject=subject,
-        atoms=cells.parse_atoms(atoms),
-        kernels=cells.parse_choices("attention", attention, cells.KERNELS),
-        paths=cells.parse_choices("paths", paths, cells.PATHS),
+        subject=scaling.subject_on(device, precision, threads, subject),
+        atoms=scaling.parse_atoms(atoms),
+        kernels=scaling.parse_choices("attention", attention, growth.KERNELS),
         samples=samples,
         steps=steps,
         batch=batch,
         sweeps=sweeps,
     )
-    with bench_display.watching(len(scaling.groups_of(request))) as advance:
-        found = scaling.run_study(request, output, advance)
-    bench_display.show(found)
+    with watching() as say:
+        found = scaling.run_study(request, output, say)
+    show(found)
     if plot:
-        drawing.write_plot(output, scaling.read_results(output))
+        drawing.write_plot(output, found)
     typer.echo(f"-> {output}", err=True)
-    found.check_parity()
+
+
+@contextmanager
+def watching() -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a callback for what is done, of how much, in words: a bar on a terminal, else lines."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    bar = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    words = TextColumn("{task.description}")
+    with Progress(*bar, words, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("measuring", total=None)
+
+        def say(done: int, total: int, text: str) -> None:
+            progress.update(task, completed=done, total=total, description=text)
+            if not console.is_terminal:
+                typer.echo(f"{done} of {total}: {text}", err=True)
+
+        yield say
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """Print machine, ceilings, figures, growth and crossings on standard output."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    for sentence in _setting(found):
+        console.print(sentence, markup=False)
+    console.print(_figures(found["rows"]))
+    console.print(_growth(found["exponents"]))
+    for part, atoms in found["favor_faster_from_atoms"].items():
+        where = "not faster than exact softmax at these sizes"
+        if atoms is not None:
+            where = f"faster than exact softmax from N = {atoms:.0f}"
+        console.print(f"{part}: FAVOR+ is {where}")
+    if found["not_stated"]:
+        lines = ["warning: not stated, as the figures are too bad for it:", *found["not_stated"]]
+        typer.echo("\n  ".join(lines), err=True)
+        typer.echo("measure again on an idle machine, or with more --repeats", err=True)
+
+
+def _setting(found: Mapping[str, Any]) -> list[str]:
+    machine, row, ceilings = found["machine"], found["rows"][0], found["ceilings"]
+    known = {r["val_top1"] for r in found["rows"] if r["val_top1"] is not None}
+    accuracy = ", ".join(f"{100 * share:.1f} %" for share in sorted(known))
+    products = ", ".join(f"{rate / 1e9:.0f} {name}" for name, rate in ceilings["flop_s"].items())
+    return [
+        f"{machine['accelerator'] or machine['cpu']}, {machine['threads']} of {machine['cores']} "
+        f"cores, {' '.join(machine['instructions'])}, torch {machine['torch']}, load "
+        f"{machine['load']}",
+        f"Reached here: {products} GFLOP/s in matrix products, "
+        f"{ceilings['exponentials_s'] / 1e9:.2f} G exponentials/s, "
+        f"{ceilings['bytes_s'] / 1e9:.1f} GB/s",
+        f"Preset {row['preset']}, weights {row['weights']}, {row['parameters']:,} parameters, "
+        f"{row['precision']}, top-1 on validation spectra {accuracy or 'not known'}",
+        f"Times: median {row['clock']} time of a run. Memory: {found['memory']}. GFLOP: matrix "
+        "products of a candidate-step. Difference: of both paths' numbers; of loops, share of "
+        "bonds that differ.",
+    ]
+
+
+def _figures(rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+    """A table of the columns in which there is anything."""
+    from rich.table import Table
+
+    rows = [
+        {**row, "time": row[f"{row['clock']}_s"], "iqr": row[f"{row['clock']}_iqr_s"]}
+        for row in rows
+    ]
+    shown = [column for column in _COLUMNS if any(row[column[1]] is not None for row in rows)]
+    table = Table("part, kernel, path", title="Time and memory", title_justify="left")
+    for title, *_ in shown:
+        table.add_column(title, justify="right", no_wrap=True)
+    kinds = ("sweep", "part", "kernel", "path", "atoms", "samples", "steps")
+    previous = None
+    for row in sorted(rows, key=lambda row: [row[name] for name in kinds]):
+        kind = [row[name] for name in kinds[:3]]
+        if kind != previous:
+            table.add_section()
+            previous = kind
+        cells = ("" if row[n] is None else format(k * row[n], form) for _, n, k, form in shown)
+        table.add_row(f"{row['part']} {row['kernel']} {row['path']}", *cells)
+    return table
+
+
+def _growth(exponents: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+    from rich.table import Table
+
+    names = ("with", "part", "kernel", "path")
+    title = "Growth: exponent b of cost = a x^b"
+    table = Table(*names, "time", "memory", title=title, title_justify="left")
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for fitted in exponents:
+        error = fitted["standard_error"]
+        text = f"{fitted['value']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+        lines.setdefault(tuple(fitted[name] for name in names), {})[fitted["of"]] = text
+    for key, texts in lines.items():
+        table.add_row(*key, texts.get("time", ""), texts.get("memory", ""))
+    return table
 
 
 app.command("predict", epilog=bench_predict.EPILOG)(bench_predict.predict)
-app.command("attention", epilog=bench_attention.EPILOG)(bench_attention.attention)
-app.command("leak", epilog=bench_training.LEAK_EPILOG)(bench_training.leak)
-app.command("ablations", epilog=bench_training.ABLATIONS_EPILOG)(bench_training.ablations)

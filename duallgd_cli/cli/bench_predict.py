@@ -1,16 +1,12 @@
 """`duallgd bench predict`: end-to-end throughput and where the time goes."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from duallgd_cli.bench.throughput import Throughput
 
 EPILOG: Final = """
 **Examples**
@@ -91,59 +87,50 @@ def predict(
     if output is not None:
         throughput.write_throughput(found, output)
     if profile:
-        _profile(throughput.profile(model, request), output)
+        text = throughput.profile(model, request)
+        if output is None:
+            typer.echo(text)
+        else:
+            (output / throughput.PROFILE).write_text(text, encoding="utf-8")
     if output is not None:
         typer.echo(f"-> {output}", err=True)
 
 
-def _show(found: "Throughput") -> None:
+def _show(found: Mapping[str, Any]) -> None:
     from rich.console import Console
+    from rich.table import Table
 
     console = Console(highlight=False)
     for sentence in _sentences(found):
         console.print(sentence, markup=False, soft_wrap=True)
-    console.print(_table(found))
-
-
-def _sentences(found: "Throughput") -> list[str]:
-    where = found.machine["accelerator"] or found.machine["cpu"]
-    accuracy = "not known" if found.val_top1 is None else f"{100 * found.val_top1:.1f} %"
-    share, steady = found.share_of_ceiling, found.steady_s
-    sizes = ", ".join(f"{count} of {n}" for n, count in found.atoms.items())
-    return [
-        f"{where}, load {found.machine['load']}; {found.runtime}; {found.workers} workers",
-        f"Weights {found.weights}: {found.parameters:,} parameters, top-1 on validation spectra "
-        f"{accuracy}; "
-        + ("" if found.gflop is None else f"{found.gflop:.3f} GFLOP per candidate-step"),
-        f"{found.spectra} spectra (heavy atoms: {sizes}), {found.samples} samples, "
-        f"{found.steps} steps" + ("" if found.assembled else "; network alone: rdkit is absent"),
-        f"{found.spectra_s:.3g} spectra/s, {found.candidates_s:.4g} candidates/s"
-        + ("" if steady is None else f"; once under way {steady:.3g} s a spectrum"),
-        f"Loading {found.load_s:.2f} s, warm-up {found.warm_up_s:.2f} s; "
-        f"peak memory {found.memory_mib:.0f} MiB ({found.memory_how})",
-        f"Machine reaches {found.ceiling_gflop_s:.0f} GFLOP/s"
-        + ("" if share is None else f"; sampling uses {100 * share:.0f} % of it"),
-    ]
-
-
-def _table(found: "Throughput") -> "Table":
-    from rich.table import Table
-
     table = Table("stage", title="Time by stage", title_justify="left")
     for name in ("seconds", "share", "ms a spectrum"):
         table.add_column(name, justify="right")
-    for name, seconds in found.stages_s.items():
-        share, each = seconds / found.seconds, 1000 * seconds / max(1, found.spectra)
+    for name, seconds in found["stages_s"].items():
+        share, each = seconds / found["seconds"], 1000 * seconds / max(1, found["spectra"])
         table.add_row(name, f"{seconds:.3f}", f"{100 * share:.1f} %", f"{each:.1f}")
     table.add_section()
-    table.add_row("whole run", f"{found.seconds:.3f}", "", "")
-    return table
+    table.add_row("whole run", f"{found['seconds']:.3f}", "", "")
+    console.print(table)
 
 
-def _profile(text: str, folder: Path | None) -> None:
-    from duallgd_cli.bench.throughput import PROFILE
-
-    if folder is None:
-        typer.echo(text)
-    else:
-        (folder / PROFILE).write_text(text, encoding="utf-8")
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    machine, top1, gflop = found["machine"], found["val_top1"], found["gflop"]
+    share, steady = found["share_of_ceiling"], found["steady_s"]
+    sizes = ", ".join(f"{count} of {n}" for n, count in found["atoms"].items())
+    return [
+        f"{machine['accelerator'] or machine['cpu']}, load {machine['load']}; {found['runtime']}; "
+        f"{found['workers']} workers",
+        f"Weights {found['weights']}: {found['parameters']:,} parameters, top-1 on validation "
+        f"spectra {'not known' if top1 is None else f'{100 * top1:.1f} %'}; "
+        + ("" if gflop is None else f"{gflop:.3f} GFLOP per candidate-step"),
+        f"{found['spectra']} spectra (heavy atoms: {sizes}), {found['samples']} samples, "
+        f"{found['steps']} steps"
+        + ("" if found["assembled"] else "; network alone: rdkit is absent"),
+        f"{found['spectra_per_s']:.3g} spectra/s, {found['candidates_per_s']:.4g} candidates/s"
+        + ("" if steady is None else f"; once under way {steady:.3g} s a spectrum"),
+        f"Loading {found['load_s']:.2f} s, warm-up {found['warm_up_s']:.2f} s; "
+        f"peak memory {found['memory_mib']:.0f} MiB ({found['memory_how']})",
+        f"Machine reaches {found['ceiling_gflop_s']:.0f} GFLOP/s"
+        + ("" if share is None else f"; sampling uses {100 * share:.0f} % of it"),
+    ]

@@ -157,7 +157,7 @@ def _of_preset(name: str) -> dict[str, Any]:
         ConfigError: No such preset.
     """
     from duallgd_cli.errors import ConfigError, quote
-    from duallgd_cli.model.ablations import build
+    from duallgd_cli.model.duallgd import DualLGD
     from duallgd_cli.predict.about import parameter_counts
     from duallgd_cli.reference.parameter_counts import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.train.presets import preset_names, run_settings
@@ -173,7 +173,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     if name not in known:
         raise ConfigError(f"no preset {quote(name)}; presets are {', '.join(known)}")
     settings = run_settings(None if name == _OURS else name, [])
-    return _with_total(parameter_counts(build(settings.model)))
+    return _with_total(parameter_counts(DualLGD(settings.model)))
 
 
 def _beside_paper(counts: Mapping[str, "PartCount"]) -> dict[str, Any]:

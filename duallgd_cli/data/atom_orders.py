@@ -59,7 +59,7 @@ def load_in_order(folder: Path, order: AtomOrder, seed: int = 0) -> Molecules:
     if SMILES_PLACE not in read_manifest(folder)["arrays"]:
         raise UsageError(
             f"{folder} does not know the order of atoms in canonical SMILES; "
-            "'duallgd bench leak' derives it"
+            "'python examples/studies/leak.py' derives it"
         )
     return in_order(molecules, load_array(folder, SMILES_PLACE).astype(np.int64))
 

@@ -172,7 +172,7 @@ def _benchmark(
 ) -> dict[str, Any] | None:
     """Predict and score a benchmark; None for a shard."""
     if settings.decompose:
-        from duallgd_cli.bench.oracle import decoder_of  # torch loads only here
+        from duallgd_cli.evaluate.oracle import decoder_of  # torch loads only here
 
         decoder_of(models.ours)  # refused before anything is predicted
     model, checked = by_authors_rules(settings, models.ours, checked)
@@ -200,7 +200,7 @@ def _benchmark(
     rivals = _rivals(settings, inputs, request, models._replace(ours=model))
     oracle = None
     if settings.decompose:
-        from duallgd_cli.bench.oracle import true_fingerprint_predictions
+        from duallgd_cli.evaluate.oracle import true_fingerprint_predictions
 
         oracle = true_fingerprint_predictions(request, folder, checked.truths, model)
     return report(settings, replace(inputs, record=record, rivals=rivals, oracle=oracle), advance)

@@ -9,18 +9,8 @@ from duallgd_cli.config import require
 MOST: Final = 1 << 16
 MOST_LAYERS: Final = 256
 
-# The default network, and those of the paper's ablations and of the leak study.
-Variant = Literal[
-    "full",
-    "single-stream",
-    "no-cross-attention",
-    "atoms-to-bonds",
-    "bonds-to-atoms",
-    "no-incidence-mask",
-    "no-bit-attention",
-    "no-positions",
-    "published",
-]
+# The default network; any other variant is one of examples/studies.
+FULL: Final = "full"
 # Order in which atoms are listed: by element, as a formula does; drawn; or as the canonical SMILES
 # of the true molecule lists them, which nobody knows who asks.
 AtomOrder = Literal["formula", "random", "truth"]
@@ -135,14 +125,14 @@ class ModelSettings:
         encoder: The spectrum encoder.
         diffusion: The forward process.
         memory_bits: Fingerprint bits, by probability, that the denoiser attends to.
-        variant: Which parts the denoiser is built of; see `model.ablations`.
+        variant: `FULL`, or the name of a network that only a study in examples/studies builds.
     """
 
     denoiser: DenoiserSettings = field(default_factory=DenoiserSettings)
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     memory_bits: int = 160
-    variant: Variant = "full"
+    variant: str = FULL
 
     def __post_init__(self) -> None:
         require_size("memory_bits", self.memory_bits, self.encoder.fingerprint_bits)

@@ -17,7 +17,6 @@ from duallgd_cli.config import dump, merge, parse
 from duallgd_cli.data.atom_orders import load_in_order
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.model.ablations import build
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import AtomOrder, ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores, device_name
@@ -61,6 +60,7 @@ class TrainingRequest:
         minutes: Time after which to stop although the schedule goes on, or None.
         atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
             network what no user knows, and is for the leak study alone; the record says so.
+        network: What builds the network; studies of other networks bring their own.
     """
 
     settings: RunSettings
@@ -73,6 +73,7 @@ class TrainingRequest:
     stop_after: int | None = None
     minutes: float | None = None
     atom_order: AtomOrder = "formula"
+    network: Callable[[ModelSettings], DualLGD] = DualLGD
 
 
 def run_training(
@@ -139,7 +140,7 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
     settings = parse(ModelSettings, merge(dump(settings), request.said), "model.")
-    model = build(settings)
+    model = request.network(settings)
     for name, checkpoint in parts.items():
         prefix = f"{name}."
         own_tensors = {

@@ -1,0 +1,325 @@
+"""One thing measured: its time, its peak of memory, its operations; on a CPU in a fresh process.
+
+Letters: N heavy atoms, M = N (N - 1) / 2 pairs, S candidates, J steps.
+"""
+
+import ctypes
+import dataclasses
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from duallgd_cli.bench.work import MIB, Work, count_work, wait_for
+from duallgd_cli.errors import DuallgdError
+from duallgd_cli.runtime import Runtime
+
+DEFAULT: Final = "duallgd_cli.bench.network"
+_MODULE: Final = "duallgd_cli.bench.measure"
+PEAK_RSS: Final = "peak RSS above RSS before, fresh process, peak reset (VmHWM)"
+CHILD_RSS: Final = "peak RSS above peak RSS before, fresh process (ru_maxrss)"
+CUDA_ALLOCATOR: Final = "peak of the CUDA allocator above what was allocated before"
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
+_FORGET_PEAK: Final = "5"
+# Libraries load their kernels in a first run of so many atoms, lest that count as the work's.
+_WARM_UP_ATOMS: Final = 5
+_MESSAGE, _READINGS, _RESULT = "message.json", "readings.json", "result{}.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Which network is measured, where and how.
+
+    Attributes:
+        preset: Name of the network, for the table.
+        weights: A weights file or name, ``random``, or None for what the network has by default.
+        device: As `runtime.Runtime` takes it.
+        precision: As `runtime.Runtime` takes it.
+        threads: CPU threads.
+        seed: Seed of random weights, inputs and noise.
+        repeats: Timed runs of a cell, after one that warms up.
+        limit_s: Seconds after which a cell is not repeated any more.
+        maker: Module, or Python file, whose ``network_of(subject, kernel)`` gives what is measured;
+            see `bench.network`.
+    """
+
+    preset: str = "duallgd"
+    weights: str | None = None
+    device: str = "cpu"
+    precision: str = "float32"
+    threads: int = 1
+    seed: int = 1
+    repeats: int = 5
+    limit_s: float = 20.0
+    maker: str = DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing to measure.
+
+    Attributes:
+        subject: The network and the machine.
+        part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
+            evaluation of the denoiser) or ``loop`` (the whole sampling loop).
+        kernel: Of the attention over pairs, ``softmax`` or ``favor``.
+        path: ``fast`` as shipped; a study may have others to compare with it.
+        atoms: N.
+        samples: Graphs of one evaluation in the first two parts, S in the loop.
+        steps: J; 1 in the first two parts.
+    """
+
+    subject: Subject
+    part: str
+    kernel: str
+    path: str
+    atoms: int
+    samples: int = 1
+    steps: int = 1
+
+    @property
+    def pairs(self) -> int:
+        """M."""
+        return self.atoms * (self.atoms - 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is run at one cell.
+
+    Attributes:
+        run: Does the work once; its tensor is what paths are compared by.
+        measured: Module whose parameters the work reads.
+        at_once: Candidates in one evaluation of the network.
+    """
+
+    run: Callable[[], Tensor]
+    measured: nn.Module
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read at one cell.
+
+    Attributes:
+        wall_s: Seconds of each timed run by the clock.
+        cpu_s: CPU seconds of each, over all threads.
+        memory_mib: Peak above what was there before, network and inputs included in that.
+        memory_how: How it was read.
+        about: Name of the ``weights``, ``parameters`` of the network, spectrum encoder included,
+            and ``val_top1``, top-1 accuracy on validation spectra by the weights' record, or None.
+        at_once: Candidates in one evaluation of the network.
+        work: Of one candidate-step on the fast path, or None.
+    """
+
+    wall_s: Sequence[float]
+    cpu_s: Sequence[float]
+    memory_mib: float
+    memory_how: str
+    about: dict[str, Any]
+    at_once: int
+    work: Work | None
+
+
+# A reading, and the numbers by which paths are compared.
+Measured = tuple[Reading, NDArray[np.float32]]
+
+
+def read_cells(cells: Sequence[Cell]) -> list[Measured]:
+    """Measure cells of one subject one after the other: on a CPU, in a fresh process.
+
+    Raises:
+        DuallgdError: A cell cannot be measured, or the process ended early.
+    """
+    if cells[0].subject.device != "cpu":
+        return [measure_cell(cell) for cell in cells]
+    with tempfile.TemporaryDirectory(prefix="duallgd-bench-") as name:
+        folder = Path(name)
+        message = json.dumps([dataclasses.asdict(cell) for cell in cells])
+        (folder / _MESSAGE).write_text(message, encoding="utf-8")
+        _run_child([sys.executable, "-m", _MODULE, name], cells[0])
+        readings = json.loads((folder / _READINGS).read_text(encoding="utf-8"))
+        for reading in readings:
+            reading["work"] = None if reading["work"] is None else Work(**reading["work"])
+        return [
+            (Reading(**reading), np.load(folder / _RESULT.format(number)))
+            for number, reading in enumerate(readings)
+        ]
+
+
+def measure_cell(cell: Cell) -> Measured:
+    """Measure a cell in this process."""
+    subject = cell.subject
+    runtime = Runtime.resolve(subject.device, subject.precision, threads=subject.threads)
+    network = network_of(subject, cell.kernel)
+    latest: dict[str, Tensor] = {}
+    with torch.inference_mode():
+        network.job(replace(cell, atoms=_WARM_UP_ATOMS, samples=1), runtime).run()
+        job = network.job(cell, runtime)
+
+        def run() -> None:
+            latest["result"] = job.run()
+
+        memory: list[tuple[float, str]] = []
+        device = runtime.device
+        wall, cpu = timed(lambda: memory.append(peak_memory(run, device)), 1, 0.0, device)
+        # Work that fills the limit by itself is not run again for warm memory, which hardly matters
+        # to it; on a GPU the first run also compiles.
+        if device.type != "cpu" or wall[0] < subject.limit_s:
+            wall, cpu = timed(run, 1, 0.0, device)
+            if wall[0] * 2 < subject.limit_s:
+                # That run was the first to find its memory warm; with time left it only warms up.
+                wall, cpu = timed(run, subject.repeats, subject.limit_s, device)
+    work = count_cell(cell, runtime) if cell.path == "fast" else None
+    reading = Reading(wall, cpu, *memory[0], network.about, job.at_once, work)
+    return reading, latest["result"].to("cpu", torch.float32).numpy()
+
+
+def count_cell(cell: Cell, runtime: Runtime) -> Work:
+    """Operations of one evaluation for one graph of a cell's part and size."""
+    part = "attention" if cell.part == "attention" else "forward"
+    one = replace(cell, part=part, samples=1, steps=1)
+    job = network_of(cell.subject, cell.kernel).job(one, replace(runtime, compile=False))
+    return count_work(job.run, job.measured)
+
+
+def network_of(subject: Subject, kernel: str) -> Any:  # noqa: ANN401
+    """What the subject's maker gives: ``about`` it, and ``job(cell, runtime)``."""
+    name = subject.maker
+    if not name.endswith(".py"):
+        return importlib.import_module(name).network_of(subject, kernel)
+    if name not in sys.modules:
+        sys.path.insert(0, str(Path(name).parent))  # its neighbours, as if it were run
+        spec = importlib.util.spec_from_file_location(name, name)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name].network_of(subject, kernel)
+
+
+def timed(
+    run: Callable[[], object], repeats: int, limit_s: float, device: torch.device
+) -> tuple[list[float], list[float]]:
+    """Run repeatedly; seconds of each run by the clock, and CPU seconds over all threads.
+
+    Args:
+        run: The work.
+        repeats: Runs, at most; one at least.
+        limit_s: No further run once all runs together took so long.
+        device: Waited for before the clock is read.
+    """
+    wall: list[float] = []
+    cpu: list[float] = []
+    while not wall or (len(wall) < repeats and sum(wall) < limit_s):
+        wait_for(device)
+        started, worked = time.perf_counter(), time.process_time()
+        run()
+        wait_for(device)
+        cpu.append(time.process_time() - worked)
+        wall.append(time.perf_counter() - started)
+    return wall, cpu
+
+
+def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:
+    """Run once; the most memory it took above what was there before, in MiB, and how it was read.
+
+    On a CPU the figure is meaningful in a process that has done little before.
+    """
+    gc.collect()
+    if device.type != "cpu":
+        wait_for(device)
+        torch.accelerator.reset_peak_memory_stats(device)
+        before = torch.accelerator.memory_allocated(device)
+        run()
+        wait_for(device)
+        peak = torch.accelerator.max_memory_allocated(device) - before
+        return peak / MIB, CUDA_ALLOCATOR
+    with suppress(OSError, AttributeError):  # freed memory goes back, else the work hides in it
+        ctypes.CDLL(None).malloc_trim(0)
+    if not _CLEAR.exists():
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run()
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return (after - before) * unit / MIB, CHILD_RSS
+    _CLEAR.write_text(_FORGET_PEAK, encoding="ascii")
+    resident = _status_mib("VmRSS")
+    run()
+    return max(0.0, _status_mib("VmHWM") - resident), PEAK_RSS
+
+
+def _status_mib(field: str) -> float:
+    lines = _STATUS.read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
+
+
+def _run_child(command: list[str], cell: Cell) -> None:
+    # Its input stays open as long as this process lives, however that ends: see `_end_with_parent`.
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            complaint = child.stderr.read() if child.stderr else ""
+            child.wait()
+        except BaseException:
+            child.kill()
+            raise
+    if not child.returncode:
+        return
+    ending = f"its process ended with code {child.returncode}"
+    if child.returncode == -signal.SIGKILL:
+        ending = "its process was killed, perhaps for want of memory; try fewer atoms or samples"
+    reason = complaint.strip().splitlines()[-1:] or [ending]
+    where = f"{cell.part} {cell.kernel} {cell.path} N = {cell.atoms}"
+    failure = DuallgdError(f"measuring {where} failed: {reason[0]}")
+    failure.exit_code = max(1, child.returncode)
+    raise failure
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has gone and its end of the pipe with it."""
+    os.read(sys.stdin.fileno(), 1)  # not through `sys.stdin`, whose lock would outlive the program
+    os._exit(1)
+
+
+def main(folder: Path) -> None:
+    """Measure the cells that a folder's message describes, and leave the answers there."""
+    readings = []
+    for number, values in enumerate(json.loads((folder / _MESSAGE).read_text(encoding="utf-8"))):
+        cell = Cell(**(values | {"subject": Subject(**values["subject"])}))
+        reading, result = measure_cell(cell)
+        np.save(folder / _RESULT.format(number), result)
+        readings.append(dataclasses.asdict(reading))
+    (folder / _READINGS).write_text(json.dumps(readings), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        main(Path(sys.argv[1]))
+    except DuallgdError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

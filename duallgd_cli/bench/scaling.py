@@ -1,0 +1,396 @@
+"""Growth of time and memory with the number of atoms: every size, kernel and part of the network.
+
+Every row states parameters, operations and accuracy of the weights, since a goal is not met by a
+network that knows less. An interrupted run goes on where it was. Where the machine was busy, or
+times are too far apart to say how they grow, no exponent and no crossing is stated.
+Letters: N heavy atoms, S candidates, J steps.
+"""
+
+import csv
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.bench.growth import (
+    KERNELS,
+    PARTS,
+    Row,
+    busy,
+    conclusions,
+    median_and_iqr,
+    time_s,
+)
+from duallgd_cli.bench.measure import Cell, Measured, Reading, Subject, count_cell, read_cells
+from duallgd_cli.bench.network import weights_digest
+from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
+from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.files import write_atomically
+from duallgd_cli.runtime import Runtime
+
+TABLE, RESULTS, UNFINISHED = "scaling.csv", "results.json", "unfinished.jsonl"
+# Columns of the table. Times are medians over `repeats` runs with interquartile ranges; `clock`
+# says which of them counts. The last four compare a path with another one, in studies that have
+# two: how many times faster, memory as a share, difference of the numbers and what is allowed.
+COLUMNS: Final = (
+    "sweep", "preset", "weights", "parameters", "val_top1", "part", "kernel", "path", "device",
+    "precision", "threads", "atoms", "pairs", "samples", "steps", "at_once", "repeats", "wall_s",
+    "wall_iqr_s", "cpu_s", "cpu_iqr_s", "clock", "memory_mib", "gflop", "moved_mib", "floor_s",
+    "over_floor", "times_plain", "memory_of_plain", "difference", "allowed",
+)  # fmt: skip
+# Multiples of the candidates and of the steps at which growth with them is looked at.
+_MULTIPLES: Final = (1, 2, 4)
+_RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
+_DEFAULT_STRIDE: Final = 10
+_FEWEST, _MOST = 2, 400
+# Counts are polynomials of N of degree 4 (attention over pairs of pairs): five sizes tell them.
+_COUNTED: Final = (6, 8, 10, 12, 14)
+Read = Callable[[Sequence[Cell]], list[Measured]]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRequest:
+    """What to measure.
+
+    Attributes:
+        subject: The network and the machine.
+        atoms: Every N.
+        kernels: Of `KERNELS`.
+        paths: ``fast``, the network as shipped, and what a study compares with it.
+        samples: Candidates of the loop.
+        steps: Of the loop.
+        batch: Graphs of one evaluation in the other parts.
+        sweeps: Whether growth with candidates and steps is measured too.
+    """
+
+    subject: Subject
+    atoms: tuple[int, ...]
+    kernels: tuple[str, ...] = KERNELS
+    paths: tuple[str, ...] = ("fast",)
+    samples: int = 1
+    steps: int = 10
+    batch: int = 1
+    sweeps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells measured in one go, on each path in turn.
+
+    Attributes:
+        sweep: What is varied: atoms, candidates or steps.
+        cells: On the first path.
+        paths: To measure.
+    """
+
+    sweep: str
+    cells: tuple[Cell, ...]
+    paths: tuple[str, ...]
+
+    def on(self, path: str) -> list[Cell]:
+        """The cells on a path."""
+        return [replace(cell, path=path) for cell in self.cells]
+
+    def __str__(self) -> str:
+        """For whoever waits."""
+        text = f"{self.cells[0].kernel}, {self.cells[0].atoms} atoms"
+        return text if self.sweep == "atoms" else f"{text}, growth with {self.sweep}"
+
+
+def parse_atoms(text: str) -> tuple[int, ...]:
+    """Numbers of atoms, ascending and each once.
+
+    Args:
+        text: ``10..100`` (every tenth), ``10..100:5``, ``30``, or several of them with commas.
+
+    Raises:
+        UsageError: Anything else, or a number out of range.
+    """
+    found: set[int] = set()
+    for word in text.replace(" ", "").split(","):
+        matched = _RANGE.fullmatch(f"{word}..{word}" if word.isdecimal() else word)
+        if matched is None:
+            raise UsageError(f"atoms {text!r} are not of the form 10..100, 10..100:5 or 30,60,100")
+        first, last = int(matched[1]), int(matched[2])
+        stride = int(matched[3] or _DEFAULT_STRIDE)
+        if first > last or stride < 1:
+            raise UsageError(
+                f"atoms {word!r} hold no number: the first is above the last, or stride 0"
+            )
+        found.update(range(first, min(last, _MOST + 1) + 1, stride))
+    wrong = [n for n in found if not _FEWEST <= n <= _MOST]
+    if wrong:
+        raise UsageError(f"numbers of atoms must be {_FEWEST} to {_MOST}, not {min(wrong)}")
+    return tuple(sorted(found))
+
+
+def parse_choices(name: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """Words with commas between them, each one of the choices, each once.
+
+    Raises:
+        UsageError: A word is none of them, or there is none.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    wrong = [word for word in words if word not in choices]
+    if wrong or not words:
+        shown = repr(wrong[0]) if wrong else "nothing"
+        raise UsageError(f"{name} must be one or more of {', '.join(choices)}, not {shown}")
+    return tuple(dict.fromkeys(words))
+
+
+def subject_on(device: str, precision: str, threads: int | None, subject: Subject) -> Subject:
+    """A subject on a machine as `runtime.Runtime` resolves it.
+
+    Raises:
+        UsageError: The device is not there, or a word is unknown.
+    """
+    runtime = Runtime.resolve(device, precision, threads=threads)
+    lower = "float32" if runtime.autocast is None else "bfloat16"
+    return replace(subject, device=str(runtime.device), precision=lower, threads=runtime.threads)
+
+
+def groups_of(request: StudyRequest) -> list[Group]:
+    """What is measured in one go, small sizes first."""
+
+    def cells(kernel: str, n_atoms: int) -> Iterator[Cell]:
+        for part in PARTS:
+            size = (request.batch, 1) if part != "loop" else (request.samples, request.steps)
+            yield Cell(request.subject, part, kernel, request.paths[0], n_atoms, *size)
+
+    groups = [
+        Group("atoms", tuple(cells(kernel, n)), request.paths)
+        for n in request.atoms
+        for kernel in request.kernels
+    ]
+    if request.sweeps and "fast" in request.paths:
+        n = statistics.median_low(request.atoms)
+        for kernel in request.kernels:
+            one = Cell(request.subject, "loop", kernel, "fast", n, request.samples, request.steps)
+            more = tuple(replace(one, samples=k * one.samples) for k in _MULTIPLES)
+            longer = tuple(replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES)
+            groups += [Group("candidates", more, ("fast",)), Group("steps", longer, ("fast",))]
+    return groups
+
+
+def run_study(
+    request: StudyRequest,
+    output: Path,
+    say: Callable[[int, int, str], None] = lambda done, total, text: None,
+    read: Read = read_cells,
+    compare: Callable[[Sequence[Row], Sequence[Measured]], None] = lambda rows, measured: None,
+) -> dict[str, Any]:
+    """Measure everything; what is finished is kept in the output folder as it comes.
+
+    Args:
+        request: What to measure.
+        output: Folder; made if need be.
+        say: Told groups done, all of them, and a text with the time that is left.
+        read: Measures cells of one path.
+        compare: Fills the last columns of the rows of one cell, by path, from what was measured.
+
+    Returns:
+        What is also written to results.json.
+
+    Raises:
+        DuallgdError: A cell cannot be measured.
+        InterruptedRunError: Ctrl-C; the same command goes on.
+    """
+    subject, groups = request.subject, groups_of(request)
+    runtime = Runtime.resolve(subject.device, subject.precision, threads=subject.threads)
+    output.mkdir(parents=True, exist_ok=True)
+    log = output / UNFINISHED
+    head, done = _begun(log, request, runtime)
+    ceilings, rows = Ceilings(**head["ceilings"]), [row for part in done for row in part["rows"]]
+    loads = [head["machine"]["load"], *(part["load"] for part in done)]
+    if done:
+        say(len(done), len(groups), f"going on with the measurements in {output}")
+    try:
+        floors = _floors(request, runtime, ceilings)
+        for number, group in enumerate(groups[len(done) :], len(done) + 1):
+            started = time.perf_counter()
+            measured = [read(group.on(path)) for path in group.paths]
+            took = time.perf_counter() - started
+            fresh = _rows_of_group(group, measured, ceilings, compare)
+            rows += fresh
+            loads.append(load())
+            line = {"rows": fresh, "load": loads[-1], "memory": measured[0][0][0].memory_how}
+            with log.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line) + "\n")
+            _write_table(output / TABLE, rows)
+            beside = max(0.0, took - sum(cost_s(row["wall_s"], subject) for row in fresh))
+            left = seconds_left(groups[number:], rows, floors, beside)
+            rest = f", about {_words(left)} left" if left else ""
+            say(number, len(groups), f"{group} done{rest}")
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"stopped; what is finished is kept in {output}, and the same command goes on"
+        ) from None
+    found = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "request": asdict(request),
+        "machine": head["machine"],
+        "ceilings": head["ceilings"],
+        "memory": _lines(log)[-1]["memory"],
+        "rows": rows,
+        **conclusions(rows, busy(loads, subject.threads)),
+    }
+    write_atomically(output / RESULTS, [json.dumps(found, indent=1) + "\n"])
+    log.unlink()
+    return found
+
+
+def _rows_of_group(
+    group: Group,
+    measured: Sequence[Sequence[Measured]],
+    ceilings: Ceilings,
+    compare: Callable[[Sequence[Row], Sequence[Measured]], None],
+) -> list[Row]:
+    """Rows of every cell, a path each; the fast one says how much work there is."""
+    found = []
+    for cell, own in zip(group.cells, zip(*measured, strict=True), strict=True):
+        work = next((reading.work for reading, _ in own if reading.work is not None), None)
+        rows = [
+            _row(group.sweep, replace(cell, path=path), reading, work, ceilings)
+            for path, (reading, _) in zip(group.paths, own, strict=True)
+        ]
+        compare(rows, own)
+        found += rows
+    return found
+
+
+def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
+    subject = cell.subject
+    by_cpu = subject.device == "cpu" and subject.threads == 1
+    (wall_s, wall_iqr_s), (cpu_s, cpu_iqr_s) = map(median_and_iqr, (reading.wall_s, reading.cpu_s))
+    row: Row = dict.fromkeys(COLUMNS) | reading.about
+    for of, names in (
+        (subject, ("preset", "device", "precision", "threads")),
+        (cell, ("part", "kernel", "path", "atoms", "pairs", "samples", "steps")),
+    ):
+        row |= {name: getattr(of, name) for name in names}
+    row |= {
+        "sweep": sweep,
+        "at_once": reading.at_once,
+        "repeats": len(reading.wall_s),
+        "wall_s": wall_s,
+        "wall_iqr_s": wall_iqr_s,
+        "cpu_s": cpu_s,
+        "cpu_iqr_s": cpu_iqr_s,
+        "clock": "cpu" if by_cpu else "wall",
+        "memory_mib": reading.memory_mib,
+    }
+    if work is not None:
+        size = (cell.samples, cell.steps, reading.at_once)
+        row["gflop"], row["moved_mib"] = work.flop / 1e9, work.moved_bytes / MIB
+        row["floor_s"] = floor_s(work, *size, ceilings, subject.precision)
+        row["over_floor"] = time_s(row) / row["floor_s"]
+    return row
+
+
+def cost_s(run_s: float, subject: Subject) -> float:
+    """Seconds of all runs of a cell, as `measure.measure_cell` repeats them."""
+    total = run_s
+    if subject.device != "cpu" or run_s < subject.limit_s:
+        total += run_s
+    if 2 * run_s < subject.limit_s:
+        total += min(subject.repeats * run_s, subject.limit_s + run_s)
+    return total
+
+
+def seconds_left(
+    groups: Sequence[Group], rows: Sequence[Row], floors: Callable[[Cell], float], start_s: float
+) -> float | None:
+    """How long the rest takes: its operations, at the pace of the latest rows of the same kind.
+
+    Small graphs are slower than their operations say, so this errs upwards.
+
+    Args:
+        groups: Not measured yet.
+        rows: Measured.
+        floors: Seconds that a cell takes at the least.
+        start_s: What a group takes beside its runs, such as the start of its process.
+
+    Returns:
+        None before any pace is known.
+    """
+    pace: dict[tuple[str, ...], float] = {}
+    for row in rows:
+        if row["floor_s"] is not None:
+            for kind in ((), (row["part"], row["path"]), (row["part"], row["path"], row["kernel"])):
+                pace[kind] = row["wall_s"] / row["floor_s"]
+    if not pace:
+        return None
+    total = start_s * len(groups)
+    for cell in (cell for group in groups for path in group.paths for cell in group.on(path)):
+        kinds = ((cell.part, cell.path, cell.kernel), (cell.part, cell.path), ())
+        total += cost_s(floors(cell) * next(pace[k] for k in kinds if k in pace), cell.subject)
+    return total
+
+
+def _floors(request: StudyRequest, runtime: Runtime, ceilings: Ceilings) -> Callable[[Cell], float]:
+    """What gives the least seconds of a cell of any size, from operations counted at small ones."""
+    fitted: dict[tuple[str, str], tuple[NDArray[np.float64], Work]] = {}
+    for kernel in request.kernels:
+        for part in ("attention", "forward"):
+            cells = [Cell(request.subject, part, kernel, "fast", n) for n in _COUNTED]
+            works = [count_cell(cell, runtime) for cell in cells]
+            counts = np.array([(work.flop, work.exponentials) for work in works])
+            powers = np.vander(np.array(_COUNTED, float), len(_COUNTED))
+            fitted[kernel, part] = np.linalg.solve(powers, counts), works[0]
+
+    def floor(cell: Cell) -> float:
+        part = "attention" if cell.part == "attention" else "forward"
+        polynomial, one = fitted[cell.kernel, part]
+        flop, exponentials = np.vander([float(cell.atoms)], len(_COUNTED))[0] @ polynomial
+        work = replace(one, flop=float(flop), exponentials=float(exponentials))
+        size = (cell.samples, cell.steps, cell.samples)
+        return floor_s(work, *size, ceilings, cell.subject.precision)
+
+    return floor
+
+
+def _begun(
+    log: Path, request: StudyRequest, runtime: Runtime
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Head of the log of what is finished, and its groups; a log of something else is replaced."""
+    machine = describe(runtime)
+    identity = json.loads(json.dumps(asdict(request)))
+    identity |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
+    identity["digest"] = weights_digest(request.subject)
+    lines = _lines(log)
+    if not lines or lines[0]["identity"] != identity:
+        precisions = sorted({"float32", request.subject.precision})
+        ceilings = asdict(measure_ceilings(runtime.device, precisions))
+        lines = [{"identity": identity, "machine": machine, "ceilings": ceilings}]
+    write_atomically(log, [json.dumps(line) + "\n" for line in lines])
+    return lines[0], lines[1:]
+
+
+def _lines(log: Path) -> list[dict[str, Any]]:
+    """What a log holds; a last line that was cut short is left out."""
+    found = []
+    for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def _write_table(path: Path, rows: Sequence[Row]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        table = csv.DictWriter(stream, COLUMNS)
+        table.writeheader()
+        table.writerows(rows)
+
+
+def _words(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,1 +1,0 @@
-"""The scalability study: time, memory and operations of the network against the number of atoms."""

@@ -1,0 +1,257 @@
+"""How much there is to do, what the machine can do, and so the time that nothing can beat.
+
+Counted is what the fast path calls: multiplications and additions of matrix products, exponentials
+(softmax, GELU and their kind), and bytes. A floor takes the larger of the time for arithmetic at
+the machine's measured rates and of the time to read the parameters once and the result's bytes.
+"""
+
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from duallgd_cli import __version__
+from duallgd_cli.model.linear import linear
+from duallgd_cli.runtime import Runtime, available_cores, device_name
+
+MIB: Final = 1 << 20
+_CPU_FACTS: Final = Path("/proc/cpuinfo")
+# Instructions that decide how fast matrix products are.
+_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "asimd")
+
+_aten: Final = torch.ops.aten
+_FUSED_ON_CPU: Final = _aten._scaled_dot_product_flash_attention_for_cpu
+_ONEDNN_LINEAR: Final = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_FUSED: Final = (
+    _FUSED_ON_CPU,
+    _aten._scaled_dot_product_flash_attention,
+    _aten._scaled_dot_product_efficient_attention,
+    _aten._scaled_dot_product_cudnn_attention,
+)
+_EXPONENTIALS: Final = (
+    _aten.exp, _aten.exp_, _aten._softmax, _aten._log_softmax, _aten.sigmoid, _aten.sigmoid_,
+    _aten.gelu, _aten.tanh, _aten.sin, _aten.cos, _aten.log1p, _aten.elu,
+)  # fmt: skip
+_TRIES: Final = 4
+_CPU_EDGE, _DEVICE_EDGE = 1_024, 8_192
+_CPU_COPY, _DEVICE_COPY = 1 << 26, 1 << 28  # float32 numbers, beyond any cache
+_CPU_CACHED, _DEVICE_MANY = 1 << 15, 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Operations of one candidate-step, counted where they are called.
+
+    Attributes:
+        flop: Of matrix products, a multiplication and an addition being two.
+        exponentials: Elements of softmax, exp, sigmoid, GELU and the like.
+        moved_bytes: What all operations read and write, as if none were fused.
+        parameter_bytes: Of the parameters of the part, which an evaluation reads once at least.
+    """
+
+    flop: float
+    exponentials: float
+    moved_bytes: float
+    parameter_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What a machine reaches with as many threads as the study uses.
+
+    Attributes:
+        flop_s: Matrix products per second by precision, in FLOP.
+        exponentials_s: Of float32 numbers.
+        bytes_s: Read and written, in a copy.
+        arithmetic_overlaps: Whether exponentials run beside products, as on a GPU.
+    """
+
+    flop_s: Mapping[str, float]
+    exponentials_s: float
+    bytes_s: float
+    arithmetic_overlaps: bool
+
+
+def count_work(run: Callable[[], object], measured: nn.Module) -> Work:
+    """Count what one run does.
+
+    Args:
+        run: An evaluation for one graph.
+        measured: Its parameters are what must be read.
+    """
+    unknown = {_FUSED_ON_CPU: _attention_flop, _ONEDNN_LINEAR: _linear_flop}
+    products = FlopCounterMode(display=False, custom_mapping=unknown)
+    others = _Traffic()
+    # Not in inference mode, where composite operations do not come apart.
+    with torch.no_grad(), products, others:
+        run()
+    return Work(
+        flop=float(products.get_total_flops()),
+        exponentials=others.exponentials,
+        moved_bytes=others.moved_bytes,
+        parameter_bytes=float(sum(p.numel() * p.element_size() for p in measured.parameters())),
+    )
+
+
+def floor_s(
+    work: Work, samples: int, steps: int, at_once: int, rates: Ceilings, precision: str
+) -> float:
+    """Seconds that so much work takes at least.
+
+    Args:
+        work: Of one candidate-step.
+        samples: Candidates.
+        steps: Evaluations one after the other.
+        at_once: Candidates for which the parameters are read together.
+        rates: Of the machine.
+        precision: Of the network.
+    """
+    products = work.flop / rates.flop_s[precision]
+    exponentials = work.exponentials / rates.exponentials_s
+    overlap = rates.arithmetic_overlaps
+    arithmetic = max(products, exponentials) if overlap else products + exponentials
+    memory = steps * math.ceil(samples / at_once) * work.parameter_bytes / rates.bytes_s
+    return max(samples * steps * arithmetic, memory)
+
+
+def wait_for(device: torch.device) -> None:
+    """Return when the device has done everything it was told."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def describe(runtime: Runtime) -> dict[str, Any]:
+    """The machine in words: processor, cores, instructions, accelerator, versions and load."""
+    facts: dict[str, str] = {}
+    if _CPU_FACTS.is_file():
+        text = _CPU_FACTS.read_text(encoding="utf-8", errors="replace")
+        lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+        facts = {name.strip(): value.strip() for name, _, value in lines}
+    flags = facts.get("flags", facts.get("Features", "")).split()
+    return {
+        "cpu": facts.get("model name") or platform.processor() or platform.machine(),
+        "cores": available_cores(),
+        "threads": runtime.threads,
+        "instructions": [flag for flag in _FLAGS if flag in flags],
+        "accelerator": None if runtime.device.type == "cpu" else device_name(runtime.device),
+        "system": f"{platform.system()} {platform.machine()}",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "duallgd": __version__,
+        "load": load(),
+    }
+
+
+def load() -> float | None:
+    """Processes that wanted a processor in the last minute, or None where nobody counts them."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def measure_ceilings(device: torch.device, precisions: Sequence[str]) -> Ceilings:
+    """Find out what the machine reaches now, in about a second."""
+    on_cpu = device.type == "cpu"
+    edge = _CPU_EDGE if on_cpu else _DEVICE_EDGE
+    numbers = torch.rand(_CPU_COPY if on_cpu else _DEVICE_COPY, device=device)
+    target = torch.empty_like(numbers)
+    few = torch.rand(_CPU_CACHED if on_cpu else _DEVICE_MANY, device=device)
+    out = torch.empty_like(few)
+    rounds = 200 if on_cpu else 1
+    exponentials = _best(lambda: [torch.exp(few, out=out) for _ in range(rounds)], device)
+    return Ceilings(
+        flop_s={name: _products(device, name, edge) for name in precisions},
+        exponentials_s=rounds * few.numel() / exponentials,
+        bytes_s=2 * numbers.nbytes / _best(lambda: target.copy_(numbers), device),
+        arithmetic_overlaps=not on_cpu,
+    )
+
+
+def _products(device: torch.device, precision: str, edge: int) -> float:
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
+    left = torch.rand(edge, edge, device=device, dtype=dtype)
+    out = torch.empty_like(left)
+    took = _best(lambda: torch.mm(left, left, out=out), device)
+    # On a CPU the network's linear maps may go through another library than torch.mm does.
+    return 2 * edge**3 / min(took, _best(lambda: linear(left, left), device))
+
+
+def _best(run: Callable[[], object], device: torch.device) -> float:
+    """Shortest of some runs; on one thread by its own clock, which other processes do not move."""
+    clock = time.perf_counter
+    if device.type == "cpu" and torch.get_num_threads() == 1:
+        clock = time.thread_time
+    found = []
+    with torch.inference_mode():
+        run()
+        for _ in range(_TRIES):
+            wait_for(device)
+            started = clock()
+            run()
+            wait_for(device)
+            found.append(clock() - started)
+    return min(found)
+
+
+class _Traffic(TorchDispatchMode):
+    """Adds up exponentials and bytes of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.exponentials = 0.0
+        self.moved_bytes = 0.0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        """Call the operation and count it."""
+        out = func(*args, **(kwargs or {}))
+        packet = func._overloadpacket
+        if not func.is_view:
+            tensors = _tensors((args, out))
+            self.moved_bytes += sum(t.numel() * t.element_size() for t in tensors)
+        if packet in _EXPONENTIALS:
+            self.exponentials += out.numel()
+        elif packet in _FUSED:
+            query, key = args[0], args[1]
+            self.exponentials += query.numel() // query.shape[-1] * key.shape[-2]
+        return out
+
+
+def _tensors(tree: object) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    parts = tree if isinstance(tree, tuple | list) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]
+
+
+def _attention_flop(
+    query: Sequence[int],
+    key: Sequence[int],
+    value: Sequence[int],
+    *_: object,
+    out_shape: object = None,
+    **__: object,
+) -> int:
+    """Two products of matrices for each head: queries with keys, weights with values."""
+    del out_shape
+    pairs = math.prod(query[:-1]) * key[-2]
+    return 2 * pairs * (query[-1] + value[-1])
+
+
+def _linear_flop(
+    x: Sequence[int], weight: Sequence[int], *_: object, out_shape: object = None, **__: object
+) -> int:
+    del out_shape
+    return 2 * math.prod(x) * weight[0]

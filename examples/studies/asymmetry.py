@@ -1,0 +1,423 @@
+r"""What cross-attention looks at: how a pair shares its attention between its two end atoms.
+
+The paper (section 4.5, label ``sec:cross_attn_interp``) looks at the weights of equation 6
+(``eq:l_from_p``), which each pair gives its two atoms, and defines the asymmetry ratio
+
+.. math:: r_{ij} = \alpha_{u_{ij}, i_{low}} / \alpha_{u_{ij}, i_{high}}
+
+of the less over the more electronegative end. It does not say how heads, layers and noise levels
+enter. Here the weights are averaged over heads, noise draws, layers and noise levels, which leaves
+two weights a pair that still sum to one, and the ratio is taken once, of these means. Means over
+all but layers, and all but noise levels, are kept beside it.
+
+Letters: L layers, S noise levels, D noise draws, M pairs, H heads.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from networks import build as build_own
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from duallgd_cli.checkpoint import format as own_format
+from duallgd_cli.chem.elements import HEAVY
+from duallgd_cli.chem.molecule import places
+from duallgd_cli.chem.skeleton import Skeleton, bonds_of
+from duallgd_cli.data.batches import MoleculeCollator
+from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    Molecules,
+    PreparedSpectra,
+    load_molecules,
+    load_spectra,
+    read_manifest,
+)
+from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.transition import corrupt
+from duallgd_cli.errors import UsageError
+from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.incidence import PairsFromAtoms
+from duallgd_cli.model.line_graph import LineGraph
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.denoiser import build as build_reference
+from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.settings import ReferenceSettings
+
+Denoise = Callable[[Tensor, int], object]
+# Weights closer to 0 than this are float32's rounding of a sigmoid; log2 of the ratio stays finite.
+_LEAST_WEIGHT: Final = 1e-7
+
+
+@dataclass(frozen=True)
+class NoiseLevels:
+    """How the graphs are noised that the network looks at.
+
+    Attributes:
+        steps: Noise levels t.
+        draws: Noisy graphs of each molecule at each level.
+        seed: Of the noise.
+    """
+
+    steps: tuple[int, ...] = (50, 250, 500)
+    draws: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMolecule:
+    """One molecule whose bonds are known; N heavy atoms, M = N (N - 1) / 2 pairs.
+
+    Attributes:
+        key: First block of its InChIKey.
+        atom_class: Elements, sorted, int64 (N,).
+        bond_class: True classes, int64 (M,).
+        condition: Its formula and true fingerprint, a batch of one.
+        peaks: One of its spectra, a batch of one; None where none was asked for.
+    """
+
+    key: str
+    atom_class: NDArray[np.int64]
+    bond_class: NDArray[np.int64]
+    condition: Condition
+    peaks: PeakBatch | None = None
+
+    def places(self) -> NDArray[np.float64]:
+        """Where a drawing puts its atoms, float64 (N, 2)."""
+        bonds = bonds_of(len(self.atom_class), self.bond_class)
+        return places(Skeleton.of(self.atom_class.tolist(), bonds))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which molecules of a folder are looked at.
+
+    Attributes:
+        fold: Their fold; "" takes val where there is one, else dev.
+        limit: Number of molecules, always the same ones; None takes all.
+        peaks: Whether a spectrum of each is needed.
+        max_atoms: The largest, in heavy atoms.
+    """
+
+    fold: str = ""
+    limit: int | None = None
+    peaks: bool = False
+    max_atoms: int = 100
+
+
+def known_molecules(folder: Path, selection: Selection) -> tuple[list[KnownMolecule], str]:
+    """Molecules of one fold, by the hash of their InChIKey, and the fold they are of.
+
+    Raises:
+        MissingInputError: The folder holds no prepared data.
+        UnreadableError: They are broken.
+        UsageError: No molecule is of that fold, or spectra are needed and there are none.
+    """
+    if selection.peaks and "spectrum_id" not in read_manifest(folder)["arrays"]:
+        raise UsageError(f"{folder} holds no spectra; use the true fingerprints, or other data")
+    spectra = load_spectra(folder) if selection.peaks else None
+    molecules = load_molecules(folder) if spectra is None else spectra.molecules
+    fold = selection.fold or ("val" if molecules.in_folds("val").any() else "dev")
+    rows = _rows(molecules, fold, selection, folder)
+    if spectra is not None:
+        rows = rows[np.isin(rows, np.asarray(spectra.molecule))]
+    order = sorted(rows.tolist(), key=lambda row: _hash(molecules.inchikey[row].tobytes()))
+    collator = MoleculeCollator(molecules, None)
+    return [_known(collator, row, spectra) for row in order[: selection.limit]], fold
+
+
+def _rows(molecules: Molecules, fold: str, selection: Selection, folder: Path) -> NDArray[np.int64]:
+    if fold not in FOLDS:
+        raise UsageError(f"fold {fold!r} is unknown; choose one of {', '.join(FOLDS)}")
+    fits = (molecules.n_heavy >= 2) & (molecules.n_heavy <= selection.max_atoms)
+    rows = np.flatnonzero(fits & molecules.in_folds(fold))
+    if not len(rows):
+        present = ", ".join(FOLDS[number] for number in np.unique(molecules.fold))
+        raise UsageError(f"{folder} holds no molecule of fold {fold}; its folds are {present}")
+    return rows
+
+
+def _known(collator: MoleculeCollator, row: int, spectra: PreparedSpectra | None) -> KnownMolecule:
+    molecules, rows, unused = collator.molecules, np.array([row]), np.random.default_rng(0)
+    size = int(molecules.n_heavy[row])
+    return KnownMolecule(
+        key=molecules.inchikey[row].decode(),
+        atom_class=molecules.atom_class(row),
+        bond_class=collator.graphs(rows, size, unused).bond_class[0].numpy(),
+        condition=collator.condition(rows, size, unused),
+        peaks=None if spectra is None else _peaks(spectra, row),
+    )
+
+
+def _peaks(spectra: PreparedSpectra, row: int) -> PeakBatch:
+    own = np.flatnonzero(np.asarray(spectra.molecule) == row)
+    chosen = min(own.tolist(), key=lambda number: _hash(spectra.spectrum_id[number].tobytes()))
+    return peak_batch([from_prepared(spectra, [chosen])])
+
+
+def _hash(name: bytes) -> bytes:
+    return hashlib.blake2b(name, digest_size=8).digest()
+
+
+class EndAttention(nn.Module):
+    """Stands in for a `PairsFromAtoms` and keeps the weights it used; the output is the same."""
+
+    def __init__(self, inner: PairsFromAtoms) -> None:
+        super().__init__()
+        self.inner = inner
+        self.first: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        """Parts of the attention, for ablations that use them without its two-atom rule."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+    def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
+        """As `PairsFromAtoms`; the lower atom's weights, (D, M, H), lie in `first`."""
+        self.first = self.inner.first_weight(pairs, atoms, graph)
+        return self.inner(pairs, atoms, graph)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def watched(network: nn.Module) -> Iterator[list[EndAttention]]:
+    """Within the context, every attention of pairs to their atoms keeps its weights, by layer.
+
+    The network is the same before and after, so prediction pays nothing for the study.
+
+    Raises:
+        UsageError: The network has no such attention (some of the paper's ablations).
+    """
+    found = [
+        (parent, name, child)
+        for parent in network.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, PairsFromAtoms)
+    ]
+    if not found:
+        raise UsageError("in this network pairs do not attend to their two atoms")
+    watchers = [EndAttention(child) for _, _, child in found]
+    try:
+        for (parent, name, _), watcher in zip(found, watchers, strict=True):
+            setattr(parent, name, watcher)
+        yield watchers
+    finally:
+        for parent, name, child in found:
+            setattr(parent, name, child)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnNetwork:
+    """The default preset, conditioned on true or on predicted fingerprints."""
+
+    model: DualLGD
+    device: torch.device
+    predicted: bool = False
+
+    @property
+    def network(self) -> nn.Module:
+        """The denoiser."""
+        return self.model.denoiser
+
+    @property
+    def n_steps(self) -> int:
+        """T."""
+        return self.model.settings.diffusion.n_steps
+
+    @property
+    def marginal(self) -> tuple[float, ...]:
+        """Share of each bond class among pairs."""
+        return self.model.settings.diffusion.marginal
+
+    def knows(self, molecule: KnownMolecule) -> bool:
+        """Always: the vocabulary is the project's."""
+        del molecule
+        return True
+
+    def denoiser(self, molecule: KnownMolecule, draws: int) -> Denoise:
+        """Of noisy classes (D, M) at a step t of one molecule."""
+        known = molecule.condition
+        if self.predicted and molecule.peaks is not None:
+            logits = self.model.encoder(molecule.peaks.to(self.device)).float().cpu()
+            bit, log_prob = keep_bits(torch.sigmoid(logits), self.model.settings.memory_bits)
+            known = replace(known, bit=bit, bit_log_prob=log_prob)
+        context = self.model.denoiser.context(known.to(self.device)).expand(draws)
+
+        def denoise(bond_class: Tensor, t: int) -> object:
+            steps = torch.full((draws,), t, device=self.device)
+            return self.model.denoiser(bond_class, steps, context)
+
+        return denoise
+
+    def untrained(self, seed: int) -> "OwnNetwork":
+        """The same network before training."""
+        with _seeded(seed):
+            fresh = build_own(self.model.settings).to(self.device).eval()
+            return replace(self, model=fresh)
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceNetwork:
+    """The authors' network, conditioned on true fingerprints, its atoms in our formula order.
+
+    Attributes:
+        network: The denoiser.
+        projection: Of the fingerprint in a fine-tuned system; None for a pre-trained decoder,
+            which reads the bits themselves, folded to the width of its condition.
+        settings: Of the whole system.
+        device: Where both lie.
+    """
+
+    network: ReferenceDenoiser
+    projection: nn.Linear | None
+    settings: ReferenceSettings
+    device: torch.device
+
+    @property
+    def n_steps(self) -> int:
+        """T."""
+        return self.settings.n_steps
+
+    @property
+    def marginal(self) -> tuple[float, ...]:
+        """Share of each bond class among pairs."""
+        return self.settings.marginal
+
+    def knows(self, molecule: KnownMolecule) -> bool:
+        """Whether all elements are in its vocabulary."""
+        return {HEAVY[e] for e in molecule.atom_class} <= set(self.settings.atom_symbols)
+
+    def denoiser(self, molecule: KnownMolecule, draws: int) -> Denoise:
+        """Of noisy classes (D, M) at a step t of one molecule."""
+        del draws
+        symbols = [HEAVY[element] for element in molecule.atom_class]
+        condition = self._condition(molecule.condition.bit[0]).to(self.device)
+        return bound(self.network, atoms_of(symbols, self.settings), condition, self.n_steps)
+
+    def untrained(self, seed: int) -> "ReferenceNetwork":
+        """The same network before training."""
+        with _seeded(seed):
+            fresh = build_reference(self.settings.denoiser).to(self.device).eval()
+        return replace(self, network=fresh)
+
+    def _condition(self, bit: Tensor) -> Tensor:
+        width = self.settings.denoiser.condition_width
+        if self.projection is None:
+            return torch.zeros(1, width).index_fill_(1, bit % width, 1.0)
+        dense = torch.zeros(1, self.projection.in_features).index_fill_(1, bit, 1.0)
+        return self.projection(dense.to(self.device))  # type: ignore[no-any-return]
+
+
+Studied = OwnNetwork | ReferenceNetwork
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """First weights drawn within follow from the seed; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studied:
+    """The network of a weights file, ours or a converted one of the authors.
+
+    Args:
+        weights: The file.
+        device: Where it shall lie.
+        predicted: Condition on fingerprints that its encoder predicts.
+
+    Raises:
+        WeightsError: Missing, broken, or without a denoiser.
+        UsageError: Predicted fingerprints are asked for of the reference network.
+    """
+    if not reference.is_reference(weights):
+        model = own_format.load(weights).build(build_own).to(device)
+        return OwnNetwork(model, device, predicted)
+    if predicted:
+        raise UsageError(
+            "prepared spectra are annotated for the default network; study the reference network "
+            "with --condition true"
+        )
+    checkpoint = reference.load(weights)
+    settings = checkpoint.settings
+    projection = None
+    if "projection" in checkpoint.parts:
+        weight, bias = (checkpoint.tensors[f"projection.{name}"] for name in ("weight", "bias"))
+        projection = nn.Linear(weight.shape[1], weight.shape[0])
+        projection.load_state_dict({"weight": weight, "bias": bias})
+        projection.to(device)
+    return ReferenceNetwork(checkpoint.build_denoiser().to(device), projection, settings, device)
+
+
+@torch.inference_mode()
+def first_weights(
+    studied: Studied, molecule: KnownMolecule, noise: NoiseLevels, layers: Sequence[int]
+) -> NDArray[np.float64]:
+    """Attention that each pair gives its lower atom, the mean over heads and noise draws.
+
+    Args:
+        studied: The network.
+        molecule: Its bonds are noised, its fingerprint is the condition.
+        noise: Levels, draws and seed; the noise depends on these and the molecule's key alone.
+        layers: Those to look at, from 0.
+
+    Returns:
+        float64 (L, S, M), each between 1e-7 and 1 - 1e-7; the higher atom gets the rest.
+    """
+    device = studied.device
+    clean = torch.from_numpy(molecule.bond_class).expand(noise.draws, -1).to(device)
+    digest = hashlib.blake2b(molecule.key.encode(), digest_size=8).digest()
+    generator = np.random.default_rng((noise.seed, int.from_bytes(digest)))
+    uniform = generator.random((len(noise.steps), *clean.shape), np.float32)
+    marginal = torch.tensor(studied.marginal, device=device)
+    share = alpha_bar(studied.n_steps)
+    denoise = studied.denoiser(molecule, noise.draws)
+    seen: list[list[Tensor]] = []
+    with watched(studied.network) as watchers:
+        for t, drawn in zip(noise.steps, torch.from_numpy(uniform).to(device), strict=True):
+            kept = share[t].to(device).expand(noise.draws)
+            denoise(corrupt(clean, kept, marginal, drawn), t)
+            seen.append([_mean_weight(watchers[layer], layer) for layer in layers])
+    found = torch.stack([torch.stack(step) for step in seen], 1).cpu()
+    return found.clamp(_LEAST_WEIGHT, 1 - _LEAST_WEIGHT).numpy()
+
+
+def check(studied: Studied, steps: Sequence[int], layers: Sequence[int] | None) -> list[int]:
+    """Layers to look at, from 0; all of them if None.
+
+    Args:
+        studied: The network.
+        steps: Noise levels that are asked for.
+        layers: Layers that are asked for, from 1.
+
+    Raises:
+        UsageError: A level is not in 1 to T, or there is no such layer.
+    """
+    wrong = [t for t in steps if not 1 <= t <= studied.n_steps]
+    if wrong or not steps:
+        raise UsageError(f"noise levels must be 1 to {studied.n_steps}, not {wrong or 'none'}")
+    with watched(studied.network) as watchers:
+        count = len(watchers)
+    chosen = list(range(1, count + 1)) if layers is None else sorted(set(layers))
+    if not chosen or not 1 <= chosen[0] <= chosen[-1] <= count:
+        raise UsageError(f"layers must be 1 to {count}, not {chosen}")
+    return [layer - 1 for layer in chosen]
+
+
+def _mean_weight(watcher: EndAttention, layer: int) -> Tensor:
+    """Mean over draws and heads, (D, M, H) to float64 (M,)."""
+    if watcher.first is None:  # an ablation: other readout, or no incidence mask
+        raise UsageError(f"in layer {layer + 1} of this network no pair attends to its two atoms")
+    return watcher.first.double().mean((0, 2))

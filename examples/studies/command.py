@@ -1,0 +1,77 @@
+"""What the commands of the studies share: options, how they end, and what they say meanwhile."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from duallgd_cli.errors import DuallgdError, UsageError, printable
+from duallgd_cli.runtime import prepare_environment
+
+_WIDTH_WITHOUT_TERMINAL = 180
+
+Data = Annotated[Path, typer.Option(help="Folder made by 'duallgd data'.")]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", help="Folder of the study; what is finished is kept.")
+]
+TimeBudget = Annotated[
+    str | None, typer.Option(help="Processor time of each training, such as 5m, 90s, 0.5h.")
+]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps instead of a budget.")]
+Molecules = Annotated[int, typer.Option(min=1, help="Held-out molecules to judge by.")]
+Samples = Annotated[int, typer.Option(min=1, help="Samples of each of them.")]
+Config = Annotated[str, typer.Option(help="YAML file or preset with sizes and training.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="One setting, such as model.denoiser.layers=4; repeatable."),
+]
+
+
+def run(command: Callable[..., Any]) -> None:
+    """Run a study as a program: an anticipated problem is one sentence and an exit code."""
+    prepare_environment()
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app.command()(command)
+    try:
+        app()
+    except DuallgdError as error:
+        typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
+        sys.exit(error.exit_code)
+
+
+def typed() -> str:
+    """The command as it was typed, for captions."""
+    return shlex.join(["python", *sys.argv])
+
+
+def say(text: str) -> None:
+    """One line on standard error: how the study goes."""
+    typer.echo(text, err=True)
+
+
+def show(table: Table, *sentences: str) -> None:
+    """Print a table and sentences on standard output."""
+    console = Console(highlight=False)
+    if not console.is_terminal:  # piped output has no width of its own
+        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    console.print(table)
+    for sentence in sentences:
+        console.print(sentence, markup=False)
+
+
+def names_in(text: str | None, kind: str, known: dict[str, Any]) -> tuple[str, ...]:
+    """Names with commas between them, each a known one; all of them where the text is empty.
+
+    Raises:
+        UsageError: One is unknown.
+    """
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
+    return names or tuple(known)

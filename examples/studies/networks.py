@@ -1,0 +1,361 @@
+"""The networks of the studies: the default one without one of its parts, and the published one.
+
+Every variant starts as the default network; parts that both have keep their names and their first
+weights. What no logit depends on any more is left out, so that gradients reach every parameter.
+A weights file names its variant, and only `build` makes it: the tool itself refuses such a file.
+
+Letters: B graphs, N atoms, M pairs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from duallgd_cli.chem.elements import HEAVY
+from duallgd_cli.errors import UsageError
+from duallgd_cli.model.condition import Condition
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.incidence import attend_all
+from duallgd_cli.model.layers import DualStreamLayer, Masks
+from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
+from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+
+_RELEASED: Final = ReferenceSettings()
+_BITS: Final = _RELEASED.denoiser.condition_width
+Memory = tuple[Tensor, Tensor] | None
+
+
+class EdgesFromAttention(nn.Module):
+    """Change of edges by the products of their atoms' queries and keys, channel by channel.
+
+    This is how edges learn of atoms in graph transformers without a bond stream (DiGress, DiffMS);
+    summed over both directions, as our pairs have none.
+    """
+
+    def __init__(self, settings: DenoiserSettings) -> None:
+        super().__init__()
+        atom, pair = settings.atom_width, settings.pair_width
+        self.scale = (atom // settings.atom_heads) ** -0.5
+        self.norm_atoms = nn.LayerNorm(atom)
+        self.norm_pairs = nn.LayerNorm(pair)
+        self.query_key = nn.Linear(atom, 2 * atom)
+        self.gain_shift = nn.Linear(pair, 2 * atom)
+        self.out = nn.Linear(atom, pair)
+
+    def forward(self, atoms: Tensor, pairs: Tensor, graph: LineGraph) -> Tensor:
+        """Change of the edges, (B, M, pair_width)."""
+        ends = endpoint_atoms(self.query_key(self.norm_atoms(atoms)), graph)
+        query, key = ends.chunk(2, -1)  # each (B, M, 2, atom_width)
+        score = (query * key.flip(2)).sum(2) * self.scale
+        gain, shift = self.gain_shift(self.norm_pairs(pairs)).chunk(2, -1)
+        return self.out(torch.addcmul(shift, 1 + gain, score))
+
+
+class SingleStreamLayer(DualStreamLayer):
+    """Without line graph: bonds are edge states of the atom stream and never see each other."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "pair_attention", "atoms_from_pairs", "pairs_from_atoms")
+        _drop(self, "cross_norm_atoms", "cross_norm_pairs")
+        self.edges = EdgesFromAttention(settings)
+
+    def forward(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: Memory,
+        masks: Masks,
+        graph: LineGraph,
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and edges, as `DualStreamLayer.forward`."""
+        atoms = self.film_atoms(atoms, y)
+        pairs = self.film_pairs(pairs, y)
+        if self.bit_attention is not None and memory is not None:
+            atoms = atoms + self.bit_attention(atoms, *memory)
+        atoms = atoms + self.atom_attention(atoms, pairs, masks, graph)
+        atoms = atoms + self.atom_feed(atoms)
+        pairs = pairs + self.edges(atoms, pairs, graph)
+        return atoms, pairs + self.pair_feed(pairs)
+
+
+class NoCrossAttentionLayer(DualStreamLayer):
+    """Both streams, synchronised by nothing but the global state.
+
+    Bond states still shift the atoms' attention scores, in place of the paper's edge states.
+    """
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "atoms_from_pairs", "pairs_from_atoms", "cross_norm_atoms", "cross_norm_pairs")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """Both as they are."""
+        del masks, graph
+        return atoms, pairs
+
+
+class AtomsToBondsLayer(DualStreamLayer):
+    """Pairs attend to their atoms, and nothing back."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "atoms_from_pairs")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """The same atoms and new pairs."""
+        del masks
+        normed = self.cross_norm_atoms(atoms)
+        return atoms, pairs + self.pairs_from_atoms(self.cross_norm_pairs(pairs), normed, graph)
+
+
+class BondsToAtomsLayer(DualStreamLayer):
+    """Atoms attend to their pairs, and nothing back."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        _drop(self, "pairs_from_atoms")
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and the same pairs."""
+        query, normed = self.cross_norm_atoms(atoms), self.cross_norm_pairs(pairs)
+        return atoms + self.atoms_from_pairs(query, normed, masks.incident, graph), pairs
+
+
+class NoIncidenceMaskLayer(DualStreamLayer):
+    """Every atom attends to every pair and every pair to every atom; all else is the same.
+
+    The released code also changes the update and its scale in this ablation; this one does not.
+    """
+
+    def synchronise(
+        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and pairs."""
+        del graph
+        normed = self.cross_norm_pairs(pairs)
+        query = self.cross_norm_atoms(atoms)
+        atoms = atoms + attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
+        told = self.cross_norm_atoms(atoms)
+        return atoms, pairs + attend_all(self.pairs_from_atoms, normed, told, masks.atoms)
+
+
+class PairsAloneLayer(DualStreamLayer):
+    """The last layer where nothing goes from atoms to bonds: its atoms would reach no logit."""
+
+    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+        super().__init__(settings, layer)
+        self.bit_attention = None
+        _drop(self, "film_atoms", "atom_attention", "atom_feed", "atoms_from_pairs")
+        _drop(self, "pairs_from_atoms", "cross_norm_atoms", "cross_norm_pairs")
+
+    def forward(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: Memory,
+        masks: Masks,
+        graph: LineGraph,
+    ) -> tuple[Tensor, Tensor]:
+        """The same atoms and new pairs."""
+        del memory, graph
+        pairs = self.film_pairs(pairs, y)
+        pairs = pairs + self.pair_attention(pairs, masks)
+        return atoms, pairs + self.pair_feed(pairs)
+
+
+class Absent(nn.Module):
+    """Stands where an embedding was, and says nothing.
+
+    Args:
+        width: Channels of what it replaces.
+        inputs: Dimensions of an input that it would have consumed.
+    """
+
+    def __init__(self, width: int, inputs: int) -> None:
+        super().__init__()
+        self.width, self.inputs = width, inputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros, (..., width)."""
+        kept = x.shape[: x.dim() - self.inputs]
+        return torch.zeros(*kept, self.width, device=x.device)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownAtoms:
+    """What is known before any noise is drawn.
+
+    Attributes:
+        atoms: Elements in the authors' vocabulary, in the order given.
+        fingerprint: Probability of each folded Morgan bit, (B, 2048).
+    """
+
+    atoms: AtomsOfGraphs
+    fingerprint: Tensor
+
+    def expand(self, samples: int) -> "KnownAtoms":
+        """Repeat that of one spectrum for several candidates, without copying."""
+        known = self.atoms
+        repeated = replace(
+            known,
+            atom_class=known.atom_class.expand(samples, -1),
+            atom_mask=known.atom_mask.expand(samples, -1),
+        )
+        return KnownAtoms(repeated, self.fingerprint.expand(samples, -1))
+
+
+class OrderReadingDenoiser(nn.Module):
+    """The authors' denoiser at other sizes, without dropout, conditioned on Morgan bits.
+
+    Behind the interface of ours, so that one loop trains and samples both. It reads the order of
+    the atoms it is given: with the order of the true molecule's canonical SMILES it is the
+    published arrangement, with element-sorted atoms it reads nothing that a formula does not say.
+
+    Args:
+        settings: Widths, heads and layers; what the reference alone has keeps its proportions.
+        n_steps: T.
+    """
+
+    vocabulary: Tensor
+
+    def __init__(self, settings: DenoiserSettings, n_steps: int) -> None:
+        super().__init__()
+        atom, pair, width = settings.atom_width, settings.pair_width, settings.global_width
+        self.n_steps = n_steps
+        self.network = ReferenceDenoiser(
+            ReferenceDenoiserSettings(
+                layers=settings.layers,
+                atom_width=atom,
+                edge_width=pair,
+                global_width=width,
+                atom_hidden=atom,
+                edge_hidden=2 * pair,
+                global_hidden=2 * width,
+                atom_feed=atom,
+                edge_feed=2 * pair,
+                global_feed=width,
+                pair_feed=settings.pair_feed * pair,
+                heads=settings.atom_heads,
+                n_features=settings.pair_features,
+                dropout=0.0,
+            )
+        )
+        index = {symbol: number for number, symbol in enumerate(_RELEASED.atom_symbols)}
+        own = torch.tensor([index.get(symbol, len(index)) for symbol in HEAVY])
+        self.register_buffer("vocabulary", own, persistent=False)
+
+    def context(self, condition: Condition) -> KnownAtoms:
+        """Everything that is the same for all steps and candidates; bits folded to 2048.
+
+        Its atoms may come in any order; an element outside the authors' vocabulary is an error.
+        """
+        fingerprint = condition.bit_log_prob.new_zeros(len(condition.bit), _BITS)
+        probability = condition.bit_log_prob.exp()
+        fingerprint = fingerprint.scatter_reduce(1, condition.bit % _BITS, probability, "amax")
+        atoms = AtomsOfGraphs(
+            self.vocabulary[condition.atom_class],
+            condition.atom_mask,
+            _RELEASED.atom_symbols,
+            _RELEASED.max_atoms,
+        )
+        return KnownAtoms(atoms, fingerprint)
+
+    def forward(self, bond_class: Tensor, t: Tensor, context: KnownAtoms) -> Tensor:
+        """Logits of the clean bond classes, float32 (B, M, classes); see `Denoiser.forward`."""
+        with torch.autocast(bond_class.device.type, enabled=False):
+            graphs = with_features(
+                context.atoms, bond_class, t.float() / self.n_steps, context.fingerprint
+            )
+        logits: Tensor = self.network(graphs)
+        return logits.float()
+
+
+def build(settings: ModelSettings) -> DualLGD:
+    """The network that settings name, with untrained weights.
+
+    Args:
+        settings: Sizes and variant.
+
+    Raises:
+        UsageError: There is no such variant.
+    """
+    if settings.variant not in VARIANTS:
+        raise UsageError(f"no network {settings.variant!r}; there are {', '.join(VARIANTS)}")
+    model = DualLGD(replace(settings, variant=FULL))
+    VARIANTS[settings.variant](model)
+    model.settings = settings
+    return model
+
+
+def _replace_layers(
+    model: DualLGD,
+    kind: type[DualStreamLayer],
+    last: type[DualStreamLayer] | None = None,
+) -> None:
+    layers = model.denoiser.layers
+    for number, old in enumerate(layers):
+        chosen = last if last is not None and number == len(layers) - 1 else kind
+        new = chosen(model.settings.denoiser, number)
+        shared = new.state_dict().keys() & old.state_dict().keys()
+        first = {name: tensor for name, tensor in old.state_dict().items() if name in shared}
+        new.load_state_dict(first, strict=False)
+        layers[number] = new
+
+
+def _without_bit_attention(model: DualLGD) -> None:
+    denoiser = model.denoiser
+    for layer in denoiser.layers:
+        assert isinstance(layer, DualStreamLayer)
+        layer.bit_attention = None
+    _drop(denoiser, "no_bit")
+    denoiser.register_buffer(
+        "no_bit", torch.zeros(model.settings.denoiser.atom_width), persistent=False
+    )
+
+
+def _without_positions(model: DualLGD) -> None:
+    denoiser, sizes = model.denoiser, model.settings.denoiser
+    denoiser.add_module("place", Absent(sizes.atom_width, inputs=0))
+    denoiser.add_module("place_from_end", Absent(sizes.atom_width, inputs=0))
+    denoiser.add_module("relative", Absent(sizes.pair_width, inputs=1))
+
+
+def _as_published(model: DualLGD) -> None:
+    sizes, process = model.settings.denoiser, model.settings.diffusion
+    model.add_module("denoiser", OrderReadingDenoiser(sizes, process.n_steps))
+
+
+VARIANTS: Final[Mapping[str, Callable[[DualLGD], None]]] = {
+    FULL: lambda model: None,
+    "single-stream": partial(_replace_layers, kind=SingleStreamLayer),
+    "no-cross-attention": partial(
+        _replace_layers, kind=NoCrossAttentionLayer, last=PairsAloneLayer
+    ),
+    "atoms-to-bonds": partial(_replace_layers, kind=AtomsToBondsLayer),
+    "bonds-to-atoms": partial(_replace_layers, kind=BondsToAtomsLayer, last=PairsAloneLayer),
+    "no-incidence-mask": partial(_replace_layers, kind=NoIncidenceMaskLayer),
+    "no-bit-attention": _without_bit_attention,
+    "no-positions": _without_positions,
+    "published": _as_published,
+}
+
+
+def _drop(module: nn.Module, *names: str) -> None:
+    for name in names:
+        delattr(module, name)

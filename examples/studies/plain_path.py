@@ -1,0 +1,197 @@
+"""What the shipped path is worth: time and memory beside a plain path that computes the same.
+
+    python examples/studies/plain_path.py --atoms 10..100 -o scaling
+    python examples/studies/plain_path.py --preset reference --atoms 30 --samples 100 --no-sweeps
+
+The plain path has dense masks, scores and features written out, and the condition computed at every
+step (`plain.py`; `plain_reference.py` for the authors' network). Both must give the same numbers;
+where they differ the study ends with an error, since figures of a path that computes something else
+mean nothing. It measures as 'duallgd bench' does and writes the same files, with a row for either
+path and columns that compare them. examples/benchmarks/scaling.md holds such a table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import command
+import numpy as np
+import reference_network
+import typer
+from numpy.typing import NDArray
+from plain import PlainDenoiser
+from plain_reference import PlainReferenceDenoiser
+
+from duallgd_cli.bench import growth, measure, network, plot, scaling
+from duallgd_cli.cli import bench, options
+from duallgd_cli.errors import DuallgdError
+from duallgd_cli.runtime import Runtime
+
+PATHS: Final = ("plain", "fast")
+PRESETS: Final = ("duallgd", "reference")
+# Largest difference of the paths' numbers, as a share of the largest of them (but at least of one).
+# Random weights of the reference amplify rounding: both paths are as far from float64 as apart.
+_TOLERANCE: Final = {
+    ("duallgd", "float32"): 1e-4,
+    ("reference", "float32"): 5e-4,
+    ("duallgd", "bfloat16"): 4e-2,
+    ("reference", "bfloat16"): 1e-1,
+}
+# Bond classes are draws: a number on the edge between two may fall either way and change others.
+_TOLERANCE_OF_DRAWS: Final = {"float32": 0.01, "bfloat16": 1.0}
+
+
+class ParityError(DuallgdError):
+    """The fast path computes something else than the plain one."""
+
+
+@dataclass(frozen=True, eq=False)
+class BothPaths:
+    """The same network twice.
+
+    Attributes:
+        fast: As shipped.
+        plain: With nothing clever.
+    """
+
+    fast: Any
+    plain: Any
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Weights and their size."""
+        return dict(self.fast.about)
+
+    def job(self, cell: measure.Cell, runtime: Runtime) -> measure.Job:
+        """What is run at a cell, on its path."""
+        if cell.path == "fast":
+            return self.fast.job(cell, runtime)  # type: ignore[no-any-return]
+        return self.plain.job(cell, replace(runtime, compile=False))  # type: ignore[no-any-return]
+
+
+def network_of(subject: measure.Subject, kernel: str) -> BothPaths:
+    """What is measured; see `duallgd_cli.bench.network.network_of`."""
+    if subject.preset == "reference":
+        theirs = reference_network.network_of(subject, kernel)
+        return BothPaths(theirs, replace(theirs, rebuilt=PlainReferenceDenoiser))
+    ours = network.network_of(subject, kernel)
+    return BothPaths(ours, replace(ours, rebuilt=PlainDenoiser))
+
+
+def plain_path(
+    atoms: Annotated[
+        str, typer.Option(help="Numbers of heavy atoms: 10..100 (every tenth), or 30,60,100.")
+    ],
+    attention: Annotated[str, typer.Option(help="Kernels: softmax, favor or both.")] = (
+        "softmax,favor"
+    ),
+    paths: Annotated[
+        str, typer.Option(help="plain, fast or both; only both are compared.")
+    ] = "plain,fast",
+    preset: Annotated[
+        str, typer.Option(help="duallgd, or reference for the authors' network.")
+    ] = "duallgd",
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Weights file or name, or random. By default those that come with duallgd; for "
+            "the reference random ones."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, max=500, help="Steps of the loop.")] = 10,
+    batch: Annotated[int, typer.Option(min=1, help="Graphs in one evaluation.")] = 1,
+    sweeps: Annotated[
+        bool, typer.Option(help="Also measure growth with candidates and steps.")
+    ] = True,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each figure.")] = 5,
+    limit: Annotated[
+        float, typer.Option(min=0, help="Seconds after which nothing is repeated.")
+    ] = 20.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of inputs and noise.")] = 1,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the table and results.")
+    ] = Path("scaling"),
+    draw: Annotated[bool, typer.Option("--plot", help="Draw four panels.")] = False,
+) -> None:
+    """Time and memory of the shipped path beside a plain one that computes the same."""
+    (preset,) = scaling.parse_choices("preset", preset, PRESETS)
+    if draw:
+        plot.require_matplotlib()
+    subject = measure.Subject(
+        preset,
+        weights,
+        seed=seed,
+        repeats=repeats,
+        limit_s=limit,
+        maker=str(Path(__file__).resolve()),
+    )
+    request = scaling.StudyRequest(
+        scaling.subject_on(device, precision, threads, subject),
+        scaling.parse_atoms(atoms),
+        scaling.parse_choices("attention", attention, growth.KERNELS),
+        scaling.parse_choices("paths", paths, PATHS),
+        samples,
+        steps,
+        batch,
+        sweeps,
+    )
+    with bench.watching() as say:
+        found = scaling.run_study(request, output, say, compare=compare)
+    bench.show(found)
+    if draw:
+        plot.write_plot(output, found)
+    command.say(f"-> {output}")
+    check_parity(found["rows"])
+
+
+def compare(rows: Sequence[growth.Row], measured: Sequence[measure.Measured]) -> None:
+    """Fill in what the paths of one cell say of each other, in the row of the fast one."""
+    by_path = {row["path"]: (row, own[1]) for row, own in zip(rows, measured, strict=True)}
+    if set(by_path) != set(PATHS):
+        return
+    (plain, before), (fast, after) = (by_path[path] for path in PATHS)
+    fast["times_plain"] = growth.time_s(plain) / growth.time_s(fast)
+    if plain["memory_mib"]:
+        fast["memory_of_plain"] = fast["memory_mib"] / plain["memory_mib"]
+    fast["difference"], fast["allowed"] = apart(fast, before, after)
+
+
+def apart(
+    row: growth.Row, plain: NDArray[np.float32], fast: NDArray[np.float32]
+) -> tuple[float, float]:
+    """Largest difference of states or logits, of a loop the share of other bonds; and its limit."""
+    if row["part"] == "loop":
+        return float((plain != fast).mean()), _TOLERANCE_OF_DRAWS[row["precision"]]
+    largest = max(1.0, float(np.abs(plain).max()))
+    allowed = _TOLERANCE[row["preset"], row["precision"]] * largest
+    return float(np.abs(plain - fast).max()), allowed
+
+
+def check_parity(rows: Sequence[growth.Row]) -> None:
+    """Make sure that the paths agree; a result that is no number agrees with nothing.
+
+    Raises:
+        ParityError: They do not; the message names the first place.
+    """
+    wrong = [
+        row
+        for row in rows
+        if row["difference"] is not None and not row["difference"] <= row["allowed"]
+    ]
+    if wrong:
+        row = wrong[0]
+        raise ParityError(
+            f"{len(wrong)} rows differ between the plain and the fast path, the first at "
+            f"{row['part']}, {row['kernel']}, {row['atoms']} atoms: {row['difference']:.2g}, "
+            f"allowed {row['allowed']:.2g}; figures of a path that computes something else mean "
+            "nothing"
+        )
+
+
+if __name__ == "__main__":
+    command.run(plain_path)

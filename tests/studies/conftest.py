@@ -1,0 +1,36 @@
+"""The studies are scripts beside the package; they import each other by name."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+STUDIES = Path(__file__).resolve().parents[2] / "examples" / "studies"
+sys.path.insert(0, str(STUDIES))
+
+
+@dataclass
+class Done:
+    """What a study left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def study(monkeypatch, capsys, tmp_path):
+    """Run a study's command in an empty folder, in this process."""
+    import command
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(function, *arguments):
+        monkeypatch.setattr(sys, "argv", [f"{function.__name__}.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            command.run(function)
+        captured = capsys.readouterr()
+        return Done(stopped.value.code or 0, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,237 @@
+"""Attention weights as the study sees them, in small networks with made weights."""
+
+import numpy as np
+import pytest
+import torch
+from asymmetry import (
+    EndAttention,
+    KnownMolecule,
+    NoiseLevels,
+    OwnNetwork,
+    ReferenceNetwork,
+    check,
+    first_weights,
+    load_studied,
+    watched,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.checkpoint import format as own_format
+from duallgd_cli.errors import UsageError
+from duallgd_cli.model.incidence import PairsFromAtoms
+from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.reference import weights_file as reference
+from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
+
+CPU = torch.device("cpu")
+NOISE = NoiseLevels((50, 500), draws=3)
+REFERENCE = {"layers": 2, "condition_width": 16, "atom_width": 16, "edge_width": 8, "heads": 2}
+
+
+def molecule(formula="C4H7NO2S", key="MADE"):
+    known = condition([formula])
+    n = known.atom_class.shape[1]
+    return KnownMolecule(key, known.atom_class[0].numpy(), noisy_bonds(n).numpy(), known)
+
+
+def own():
+    return OwnNetwork(stirred(small_settings()), CPU)
+
+
+def authors(**changes):
+    settings = ReferenceSettings(ReferenceDenoiserSettings(**(REFERENCE | changes)))
+    torch.manual_seed(1)
+    return ReferenceNetwork(build(settings.denoiser).eval(), None, settings, CPU)
+
+
+def attention(seed, heads=2):
+    torch.manual_seed(seed)
+    return PairsFromAtoms(6, 10, 8, heads)
+
+
+def by_softmax(part, pairs, atoms, low, high):
+    """Both weights of every pair, (B, M, H, 2), by the softmax of equation 6."""
+    heads = part.first_weight(pairs, atoms, line_graph(atoms.shape[1], CPU)).shape[-1]
+    query = part.query(pairs).unflatten(-1, (heads, -1))
+    key = part.key(atoms).unflatten(-1, (heads, -1))
+    score = torch.stack([(query * key[:, end]).sum(-1) for end in (low, high)], -1)
+    return torch.softmax(score / query.shape[-1] ** 0.5, -1)
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 6))
+def test_the_two_weights_of_a_pair_are_a_softmax_and_sum_to_one(seed, n):
+    part = attention(seed)
+    atoms, pairs = torch.randn(2, n, 6), torch.randn(2, n * (n - 1) // 2, 10)
+    low, high = torch.triu_indices(n, n, 1)
+
+    first = part.first_weight(pairs, atoms, line_graph(n, CPU))
+
+    both = by_softmax(part, pairs, atoms, low, high)
+    torch.testing.assert_close(torch.stack([first, 1 - first], -1), both)
+    torch.testing.assert_close(both.sum(-1), torch.ones_like(first))
+
+
+@given(seed=st.integers(0, 10_000))
+def test_swapping_the_two_ends_swaps_their_weights(seed):
+    part = attention(seed)
+    atoms, pairs = torch.randn(1, 2, 6), torch.randn(1, 1, 10)
+
+    first = part.first_weight(pairs, atoms, line_graph(2, CPU))
+    swapped = part.first_weight(pairs, atoms.flip(1), line_graph(2, CPU))
+
+    # log2 of the ratio changes its sign, and nothing else.
+    torch.testing.assert_close(torch.logit(swapped), -torch.logit(first))
+
+
+def test_equal_end_states_share_the_attention_equally():
+    part = attention(3)
+    atoms = torch.randn(1, 1, 6).expand(-1, 4, -1)
+
+    first = part.first_weight(torch.randn(1, 6, 10), atoms, line_graph(4, CPU))
+
+    assert torch.equal(first, torch.full_like(first, 0.5))
+
+
+@pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
+def test_watching_changes_nothing_and_leaves_nothing_behind(studied):
+    known = molecule()
+    names = [name for name, _ in studied.network.named_modules()]
+    noisy = noisy_bonds(8, seed=4).expand(2, -1)
+    before = studied.denoiser(known, 2)(noisy, 50)
+
+    with watched(studied.network) as watchers:
+        within = studied.denoiser(known, 2)(noisy, 50)
+
+    assert torch.equal(within, before)
+    assert [tuple(watcher.first.shape[:2]) for watcher in watchers] == [(2, 28)] * 2
+    assert [name for name, _ in studied.network.named_modules()] == names
+    assert not any(isinstance(part, EndAttention) for part in studied.network.modules())
+
+
+def test_an_error_while_watching_leaves_the_network_as_it_was():
+    studied = own()
+
+    with pytest.raises(ZeroDivisionError), watched(studied.network):
+        _ = 1 / 0
+
+    assert not any(isinstance(part, EndAttention) for part in studied.network.modules())
+
+
+@pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
+def test_weights_come_by_layer_level_and_pair(studied):
+    first = first_weights(studied, molecule(), NOISE, [0, 1])
+
+    assert first.shape == (2, 2, 28)
+    assert first.dtype == np.float64
+    assert ((first > 0) & (first < 1)).all()
+    np.testing.assert_array_equal(first_weights(studied, molecule(), NOISE, [1]), first[1:])
+
+
+def test_noise_follows_from_the_molecule_and_the_seed_alone():
+    studied = own()
+    first = first_weights(studied, molecule(), NOISE, [1])
+
+    np.testing.assert_array_equal(first_weights(studied, molecule(), NOISE, [1]), first)
+    other = first_weights(studied, molecule(key="OTHER"), NOISE, [1])
+    reseeded = first_weights(studied, molecule(), NoiseLevels((50, 500), 3, seed=1), [1])
+    assert not np.allclose(other, first)
+    assert not np.allclose(reseeded, first)
+
+
+def test_a_sigmoid_at_its_end_still_has_a_logarithm():
+    studied = own()
+    with torch.no_grad():
+        for part in studied.network.modules():
+            if isinstance(part, PairsFromAtoms):
+                part.key.weight *= 1e6
+
+    first = first_weights(studied, molecule(), NOISE, [0, 1])
+
+    assert first.min() >= 1e-7
+    assert first.max() <= 1 - 1e-7
+
+
+@pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
+def test_untrained_networks_follow_from_their_seed_alone(studied):
+    state = torch.get_rng_state()
+
+    found = [first_weights(studied.untrained(k), molecule(), NOISE, [0]) for k in (0, 0, 1)]
+
+    assert torch.equal(torch.get_rng_state(), state)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.allclose(found[0], found[2])
+    assert not np.allclose(found[0], first_weights(studied, molecule(), NOISE, [0]))
+
+
+@pytest.mark.parametrize(
+    ("variant", "layers", "message"),
+    [
+        ({"synchronisation": "atoms"}, [0], "do not attend to their two atoms"),
+        ({"synchronisation": "none"}, [0], "do not attend to their two atoms"),
+        ({"synchronisation": "unmasked"}, [0], "layer 1 of this network no pair attends to its"),
+        ({"readout": "edges"}, [1], "layer 2 of this network no pair attends to its"),
+    ],
+)
+def test_ablations_without_this_attention_are_refused(variant, layers, message):
+    with pytest.raises(UsageError, match=message):
+        first_weights(authors(**variant), molecule(), NOISE, layers)
+
+
+def test_elements_that_the_reference_was_not_trained_on_are_found():
+    assert authors().knows(molecule())
+    assert not authors().knows(molecule("C2H5Br"))
+    assert own().knows(molecule("C2H5Br"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "layers", "message"),
+    [
+        ([0, 50], None, r"noise levels must be 1 to 500, not \[0\]"),
+        ([501], None, "1 to 500"),
+        ([], None, "not none"),
+        ([50], [3], r"layers must be 1 to 2, not \[3\]"),
+        ([50], [0], "layers must be 1 to 2"),
+    ],
+)
+def test_levels_and_layers_that_do_not_exist_are_refused(steps, layers, message):
+    with pytest.raises(UsageError, match=message):
+        check(own(), steps, layers)
+
+
+def test_layers_are_counted_from_one_and_all_by_default():
+    assert check(own(), [50], None) == [0, 1]
+    assert check(own(), [1, 500], [2, 2]) == [1]
+
+
+def test_both_kinds_of_weights_files_are_studied(tmp_path):
+    model = stirred(small_settings())
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    own_format.save(ours, own_format.Checkpoint(model.settings, model.state_dict()))
+    network = authors()
+    tensors = {f"denoiser.{name}": t for name, t in network.network.state_dict().items()}
+    reference.save(theirs, reference.ReferenceCheckpoint(network.settings, tensors))
+    fine_tuned = tmp_path / "fine.safetensors"
+    projection = torch.nn.Linear(4096, 16)
+    more = {f"projection.{name}": t for name, t in projection.state_dict().items()}
+    reference.save(fine_tuned, reference.ReferenceCheckpoint(network.settings, tensors | more))
+
+    found = [first_weights(load_studied(path, CPU, False), molecule(), NOISE, [0, 1])
+             for path in (ours, theirs, fine_tuned)]  # fmt: skip
+
+    expected = first_weights(OwnNetwork(model, CPU), molecule(), NOISE, [0, 1])
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(found[1], first_weights(network, molecule(), NOISE, [0, 1]))
+    assert not np.allclose(found[2], found[1])
+    with pytest.raises(UsageError, match="--condition true"):
+        load_studied(theirs, CPU, predicted=True)
+
+
+def test_a_pre_trained_decoder_reads_the_fingerprint_folded_to_its_width():
+    network = authors()
+
+    seen = network._condition(torch.tensor([3, 16, 35]))
+
+    assert seen.nonzero()[:, 1].tolist() == [0, 3]

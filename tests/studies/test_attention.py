@@ -1,0 +1,215 @@
+"""The attention study from prepared data and weights to files."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from asymmetry import NoiseLevels, Selection, known_molecules
+from attention import COLUMNS, AttentionRequest, attention, interval, markdown
+from attention import study as study_of
+from bond_statistics import common_kinds
+
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.data.prepared import load_molecules
+from duallgd_cli.errors import MissingInputError, UsageError
+from tests.made_graphs import small_settings, stirred
+from tests.made_prepared import SMILES, spectra_folder, structures_folder
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return structures_folder(tmp_path_factory.mktemp("data") / "made", fold=[3] * len(SMILES))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+    model = stirred(small_settings())
+    save(path, Checkpoint(model.settings, model.state_dict()))
+    return path
+
+
+@pytest.fixture
+def request_(folder, weights, tmp_path):
+    noise = NoiseLevels((50, 500), draws=1)
+    return AttentionRequest(folder, tmp_path / "out", weights, noise=noise, untrained=1, plot=False)
+
+
+def test_a_study_writes_the_same_numbers_everywhere(request_):
+    found = study_of(request_, CPU)
+
+    out = request_.output
+    assert json.loads((out / "results.json").read_text()) == found
+    assert found["data"] == {"folder": "made", "fold": "dev", "molecules": len(SMILES)}
+    assert found["condition"] == "true fingerprints"
+    assert found["layers"] == [1, 2]
+    assert len(found["untrained"]) == 1
+    with (out / "kinds.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["kind"] for row in rows] == [kind["kind"] for kind in found["kinds"]]
+    by_kind = {row["kind"]: row for row in rows}
+    assert {"C-C", "C:C", "C-O", "C=O", "C-N", "C:N", "S=O", "C-Br"} <= by_kind.keys()
+    first = found["kinds"][0]
+    assert float(rows[0]["mean mean"]) == pytest.approx(first["mean"]["mean"], rel=1e-5)
+    assert float(rows[0]["t = 50 low"]) == pytest.approx(
+        first["by_view"]["t = 50"]["low"], rel=1e-5
+    )
+    assert "quantile 95" in rows[0]
+
+
+def test_the_document_holds_common_kinds_and_what_they_say(request_):
+    found = study_of(request_, CPU)
+
+    text = (request_.output / "attention.md").read_text()
+    assert text == "".join(markdown(found))
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + len(common_kinds(found))
+    assert all(row.count("|") == len(COLUMNS) + 1 for row in rows)
+    assert "kinds of bond with unequal ends" in text
+    assert "Untrained network, seed 0" in text
+
+
+def test_a_study_gives_the_same_bytes_again_and_others_with_another_seed(request_, tmp_path):
+    study_of(request_, CPU)
+    study_of(replace(request_, output=tmp_path / "again"), CPU)
+    reseeded = replace(request_, output=tmp_path / "other", noise=NoiseLevels((50, 500), 1, seed=1))
+    study_of(reseeded, CPU)
+
+    texts = [(tmp_path / name / "results.json").read_text() for name in ("out", "again", "other")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_the_molecule_of_the_figure_is_the_one_nearest_to_the_papers_size(request_):
+    shown = study_of(request_, CPU)["shown"]
+
+    assert len(shown["elements"]) == 14  # caffeine, the largest of the made ones
+    assert len(shown["places"]) == 14
+    assert len(shown["bonds"]) == 15
+    assert {bond["preferred"] in bond["atoms"] for bond in shown["bonds"]} == {True}
+    polar = [b for b in shown["bonds"] if shown["elements"][b["atoms"][1]] in ("N", "O")
+             and shown["elements"][b["atoms"][0]] == "C"]  # fmt: skip
+    for bond in polar:  # the carbon is the less electronegative end
+        assert (bond["log_ratio"] < 0) == (bond["preferred"] == bond["atoms"][1])
+
+
+def test_both_figures_are_drawn(request_):
+    pytest.importorskip("matplotlib", reason="needs the evaluate extra")
+
+    study_of(replace(request_, plot=True), CPU)
+
+    for name in ("asymmetry_molecule", "asymmetry_kinds"):
+        assert (request_.output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (request_.output / f"{name}.svg").read_text()
+
+
+def test_layers_can_be_chosen(request_):
+    found = study_of(replace(request_, layers=(2,)), CPU)
+
+    assert found["layers"] == [2]
+    assert list(found["kinds"][0]["by_view"]) == ["layer 2", "t = 50", "t = 500"]
+
+
+def test_predicted_fingerprints_change_the_numbers(request_, tmp_path):
+    spectra = spectra_folder(tmp_path / "spectra")
+    chosen = replace(request_, data=spectra, selection=Selection("train", peaks=True), untrained=0)
+    predicted = study_of(chosen, CPU)
+    true = study_of(replace(chosen, selection=Selection("train")), CPU)
+
+    assert predicted["condition"] == "predicted fingerprints"
+    assert predicted["kinds"][0]["bonds"] == true["kinds"][0]["bonds"]
+    assert predicted["kinds"][0]["mean"] != true["kinds"][0]["mean"]
+
+
+def test_structures_have_no_spectra_to_predict_from(request_):
+    with pytest.raises(UsageError, match="holds no spectra"):
+        study_of(replace(request_, selection=Selection(peaks=True)), CPU)
+
+
+def test_the_same_molecules_are_chosen_whatever_the_limit(folder):
+    everything, fold = known_molecules(folder, Selection())
+    some, _ = known_molecules(folder, Selection(limit=5))
+
+    assert fold == "dev"
+    assert [molecule.key for molecule in some] == [molecule.key for molecule in everything[:5]]
+    keys = {key.decode() for key in load_molecules(folder).inchikey}
+    assert {molecule.key for molecule in everything} == keys
+
+
+def test_molecules_come_with_all_their_bonds_and_their_own_fingerprint(folder):
+    prepared = load_molecules(folder)
+    rows = {key.decode(): row for row, key in enumerate(prepared.inchikey)}
+
+    for molecule in known_molecules(folder, Selection())[0]:
+        row = rows[molecule.key]
+        place, kind = prepared.bonds(row)
+        assert molecule.bond_class[place].tolist() == kind.tolist()
+        assert (molecule.bond_class > 0).sum() == len(place)
+        assert molecule.condition.bit[0].tolist() == prepared.fingerprint_bits(row).tolist()
+        assert molecule.places().shape == (len(molecule.atom_class), 2)
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection("val"), "no molecule of fold val; its folds are dev"),
+        (Selection("best"), "fold 'best' is unknown"),
+        (Selection("dev", max_atoms=2), "no molecule of fold dev"),
+    ],
+)
+def test_folds_without_molecules_are_refused(folder, selection, message):
+    with pytest.raises(UsageError, match=message):
+        known_molecules(folder, selection)
+
+
+def test_a_folder_without_data_and_one_that_cannot_be_made_are_refused(request_, tmp_path):
+    with pytest.raises(MissingInputError, match="no prepared data"):
+        study_of(replace(request_, data=tmp_path), CPU)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be made"):
+        study_of(replace(request_, output=tmp_path / "file" / "out"), CPU)
+
+
+def test_an_estimate_that_does_not_exist_is_a_dash():
+    assert interval(None) == "-"
+    assert interval({"mean": None, "low": None, "high": None}) == "-"
+    assert interval({"mean": -0.5, "low": -0.614, "high": -0.4}) == "-0.50 (-0.61 to -0.40)"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--t", "50,x"], "--t takes numbers"),
+        (["--t", "0"], "noise levels must be 1 to 500"),
+        (["--layers", "7"], "layers must be 1 to 2"),
+        (["--condition", "best"], "condition must be true or predicted"),
+        (["--condition", "predicted"], "holds no spectra"),
+        (["--fold", "val"], "no molecule of fold val"),
+    ],
+)
+def test_wrong_options_get_one_sentence(study, folder, weights, options, message):
+    done = study(attention, "--data", folder, "-o", "out", "--weights", weights, *options)
+
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_the_command_prints_its_table(study, folder, weights, tmp_path):
+    done = study(
+        attention, "--data", folder, "-o", "out", "--weights", weights, "--limit", "9", "--t",
+        "20, 400", "--layers", "2", "--device", "cpu", "--untrained", "1", "--no-plot",
+    )  # fmt: skip
+
+    assert done.code == 0, done.err
+    assert "Attention of bonds to their ends, 9 molecules" in done.out
+    assert "unequal electronegativity" in done.out
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["noise"] == {"steps": [20, 400], "draws": 2, "seed": 0}
+    assert found["layers"] == [2]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "attention.md", "kinds.csv", "results.json",
+    ]  # fmt: skip

@@ -1,0 +1,159 @@
+"""The plain path is the fast one's specification: the same parameters give the same numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+import plain
+import plain_path
+import pytest
+import torch
+from plain import PlainDenoiser
+from plain_path import BothPaths, ParityError
+from plain_reference import PlainReferenceDenoiser, relaxed_hops
+from reference_network import ReferenceNetwork, at_random
+
+from duallgd_cli.bench import measure, scaling
+from duallgd_cli.bench.measure import Cell, Subject
+from duallgd_cli.bench.network import Network
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from duallgd_cli.reference.structure import hops
+from duallgd_cli.runtime import Runtime
+from tests.made_graphs import small_settings, stirred
+
+CPU = Runtime(torch.device("cpu"), None, compile=False, threads=1)
+SMALL = ReferenceDenoiserSettings(
+    layers=2, condition_width=40, atom_width=24, edge_width=16, global_width=20, atom_hidden=12,
+    edge_hidden=12, global_hidden=16, atom_feed=12, edge_feed=12, global_feed=12, pair_feed=12,
+    heads=4, n_features=20,
+)  # fmt: skip
+ABOUT = {"weights": "small", "parameters": 1, "val_top1": None}
+
+
+def ours(kernel):
+    features = {"favor": 8, "softmax": 0}[kernel]
+    fast = Network(stirred(small_settings(pair_features=features)), ABOUT)
+    return BothPaths(fast, replace(fast, rebuilt=PlainDenoiser))
+
+
+def theirs(kernel):
+    name = {"favor": "positive", "softmax": "softmax"}[kernel]
+    settings = ReferenceSettings(denoiser=replace(SMALL, kernel=name))
+    fast = ReferenceNetwork(at_random(settings, 3), settings, ABOUT)
+    return BothPaths(fast, replace(fast, rebuilt=PlainReferenceDenoiser))
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "favor"])
+@pytest.mark.parametrize("part", ["attention", "forward", "loop"])
+@pytest.mark.parametrize("network_of", [ours, theirs])
+def test_both_paths_give_the_same_numbers(network_of, part, kernel):
+    network = network_of(kernel)
+    cell = Cell(Subject(), part, kernel, "plain", 9, samples=2, steps=3 if part == "loop" else 1)
+
+    with torch.inference_mode():
+        slow = network.job(cell, CPU).run()
+        fast = network.job(replace(cell, path="fast"), CPU).run()
+
+    torch.testing.assert_close(fast, slow, atol=2e-5, rtol=1e-5)
+    assert slow.float().std() > 0
+
+
+@pytest.mark.parametrize(
+    ("network_of", "kind"), [(ours, PlainDenoiser), (theirs, PlainReferenceDenoiser)]
+)
+def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone(network_of, kind):
+    fast = network_of("favor").fast.model
+    fast = getattr(fast, "denoiser", fast)
+    kinds = [type(module) for module in fast.modules()]
+
+    rebuilt = kind(fast)
+
+    own = {id(parameter) for parameter in fast.parameters()}
+    assert own == {id(parameter) for parameter in rebuilt.parameters()}
+    assert kinds == [type(module) for module in fast.modules()]
+
+
+def test_relaxed_distances_are_those_of_powers():
+    generator = torch.Generator().manual_seed(2)
+    adjacency = torch.rand(3, 14, 14, generator=generator).triu(1) > 0.9
+    adjacency = adjacency | adjacency.transpose(1, 2)
+
+    assert torch.equal(relaxed_hops(adjacency).long(), hops(adjacency.float()))
+
+
+def test_random_weights_depend_on_the_seed_and_not_on_the_kernel():
+    first, again, other = (theirs(kernel).fast.model for kernel in ("favor", "favor", "softmax"))
+
+    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+        assert a.abs().max() > 0
+
+
+@pytest.fixture
+def small_network(monkeypatch):
+    monkeypatch.setattr(measure, "network_of", lambda subject, kernel: ours(kernel))
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
+
+
+def measured(tmp_path):
+    subject = Subject(weights="random", repeats=1)
+    request = scaling.StudyRequest(
+        subject, (7,), ("favor",), plain_path.PATHS, steps=1, sweeps=False
+    )
+    here = lambda cells: [measure.measure_cell(cell) for cell in cells]  # noqa: E731
+    return scaling.run_study(request, tmp_path, read=here, compare=plain_path.compare)["rows"]
+
+
+@pytest.mark.slow
+def test_the_shipped_path_passes_its_own_comparison(tmp_path, small_network):
+    rows = measured(tmp_path)
+
+    plain_path.check_parity(rows)
+    assert [row["path"] for row in rows] == ["plain", "fast"] * 3
+    for slow, fast in zip(rows[::2], rows[1::2], strict=True):
+        assert fast["times_plain"] == pytest.approx(slow["cpu_s"] / fast["cpu_s"])
+        assert slow["difference"] is None
+        assert slow["gflop"] == fast["gflop"] > 0
+
+
+@pytest.mark.slow
+def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch):
+    whole = plain.incidence
+
+    def without_the_last_pair(graph):
+        found = whole(graph).clone()
+        found[:, -1] = False
+        return found
+
+    monkeypatch.setattr(plain, "incidence", without_the_last_pair)
+
+    with pytest.raises(ParityError, match="forward, favor, 7 atoms"):
+        plain_path.check_parity(measured(tmp_path))
+
+
+def test_a_result_that_is_no_number_agrees_with_nothing():
+    row = {"part": "forward", "kernel": "favor", "atoms": 7, "preset": "duallgd"}
+    row |= {"precision": "float32"}
+    numbers = np.arange(3, dtype=np.float32)
+    for result, sound in ((numbers, True), (numbers + 0.01, False), (numbers * np.nan, False)):
+        difference, allowed = plain_path.apart(row, numbers, result)
+        compared = row | {"difference": difference, "allowed": allowed}
+        if sound:
+            plain_path.check_parity([compared])
+        else:
+            with pytest.raises(ParityError):
+                plain_path.check_parity([compared])
+
+
+@pytest.mark.slow
+def test_the_command_measures_both_paths_in_processes_of_their_own(study, tmp_path):
+    done = study(
+        plain_path.plain_path, "--atoms", "4", "--attention", "favor", "--weights", "random",
+        "--no-sweeps", "--repeats", "1", "--steps", "2", "--threads", "1", "--device", "cpu",
+        "-o", "out",
+    )  # fmt: skip
+
+    assert done.code == 0, done.err
+    assert "plain/fast" in done.out
+    assert (tmp_path / "out" / "scaling.csv").read_text().count(",plain,") == 3

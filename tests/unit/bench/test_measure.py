@@ -1,0 +1,37 @@
+import time
+
+import torch
+
+from duallgd_cli.bench.measure import peak_memory, timed
+
+CPU = torch.device("cpu")
+
+
+def test_peak_memory_sees_a_tensor_that_is_gone_afterwards():
+    wanted_mib = 48
+
+    found, how = peak_memory(lambda: torch.ones(wanted_mib << 18).sum(), CPU)
+
+    assert wanted_mib - 2 <= found <= wanted_mib + 16
+    assert "RSS" in how
+
+
+def test_peak_memory_is_of_one_run_alone():
+    peak_memory(lambda: torch.ones(48 << 18).sum(), CPU)
+
+    found, _ = peak_memory(lambda: torch.ones(1 << 18).sum(), CPU)
+
+    assert found < 24
+
+
+def test_cpu_time_does_not_pass_while_asleep():
+    wall, cpu = timed(lambda: time.sleep(0.02), 3, 10, CPU)
+
+    assert len(wall) == 3
+    assert min(wall) >= 0.02
+    assert max(cpu) < 0.015
+
+
+def test_no_run_starts_after_the_limit_but_one_always_does():
+    assert len(timed(lambda: time.sleep(0.02), 5, 0.03, CPU)[0]) == 2
+    assert len(timed(lambda: None, 5, 0.0, CPU)[0]) == 1

@@ -1,0 +1,280 @@
+"""The scalability study: what it measures, what it keeps, how it says how long it takes."""
+
+import csv
+import dataclasses
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.bench import measure, scaling
+from duallgd_cli.bench.growth import KERNELS, PARTS, median_and_iqr
+from duallgd_cli.bench.measure import Cell, Job, Reading, Subject
+from duallgd_cli.bench.network import Network
+from duallgd_cli.bench.scaling import parse_atoms, parse_choices
+from duallgd_cli.bench.work import Work
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
+from tests.made_graphs import small_settings, stirred
+
+SUBJECT = Subject(weights="random", repeats=1)
+REQUEST = scaling.StudyRequest(SUBJECT, atoms=(4, 6, 8), steps=2)
+sizes = st.integers(2, 400)
+
+
+@given(sizes, sizes, st.integers(1, 50))
+def test_a_range_with_a_stride_is_that_of_python(a, b, stride):
+    first, last = sorted((a, b))
+
+    assert parse_atoms(f"{first}..{last}:{stride}") == tuple(range(first, last + 1, stride))
+    assert parse_atoms(f"{first}..{last}") == tuple(range(first, last + 1, 10))
+
+
+@given(st.lists(sizes, min_size=1, max_size=8))
+def test_a_list_comes_out_ascending_and_each_number_once(numbers):
+    once = parse_atoms(", ".join(map(str, numbers)))
+
+    assert once == tuple(sorted(set(numbers)))
+    assert parse_atoms(",".join(map(str, once))) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((text, r"10\.\.100:5") for text in ("", "ten", "10-20", "10..", "..20", "10..20:")),
+        *((text, r"10\.\.100:5") for text in ("1.5", "-3", "10,,20", "²0", "٣٠")),
+        *((text, "hold no number") for text in ("20..10", "10..20:0")),
+        *((text, "2 to 400") for text in ("1", "401", "10..999999999:1")),
+    ],
+)
+def test_other_text_is_refused_in_a_sentence(text, words):
+    with pytest.raises(UsageError, match=words):
+        parse_atoms(text)
+
+
+def test_choices_keep_their_order_and_lose_repeats():
+    assert parse_choices("attention", "favor, softmax,favor", KERNELS) == ("favor", "softmax")
+    for text in ("", ",", "linear", "favor,linear"):
+        with pytest.raises(UsageError, match="softmax, favor"):
+            parse_choices("attention", text, KERNELS)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """A small network, small ceilings, and nobody else on the machine."""
+
+    def network_of(subject, kernel):
+        features = {"favor": 8, "softmax": 0}[kernel]
+        about = {"weights": "small", "parameters": 7, "val_top1": 0.25}
+        return Network(stirred(small_settings(pair_features=features)), about)
+
+    monkeypatch.setattr(measure, "network_of", network_of)
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
+    monkeypatch.setattr("duallgd_cli.bench.work.os.getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+def invented(cell):
+    """A reading whose time is the square of the atoms times candidates and steps."""
+    share = {"softmax": cell.atoms, "favor": 5}[cell.kernel]
+    seconds = 1e-6 * share * cell.atoms**2 * cell.samples * cell.steps
+    reading = Reading(
+        (seconds,) * 3, (seconds,) * 3, float(cell.atoms), "by hand",
+        {"weights": "made", "parameters": 7, "val_top1": 0.25}, 1, Work(1e6, 1e3, 1e6, 4e3),
+    )  # fmt: skip
+    return reading, np.arange(12, dtype=np.float32)
+
+
+def invent(cells):
+    return [invented(cell) for cell in cells]
+
+
+def table_of(folder):
+    with (folder / scaling.TABLE).open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
+    rows = scaling.run_study(REQUEST, tmp_path, read=invent)["rows"]
+
+    kinds = [(r["part"], r["atoms"], r["kernel"]) for r in rows if r["sweep"] == "atoms"]
+    assert len(kinds) == len(set(kinds)) == 3 * 3 * 2
+    swept = {(r["sweep"], r["samples"], r["steps"]) for r in rows if r["sweep"] != "atoms"}
+    assert swept == {("candidates", s, 2) for s in (1, 2, 4)} | {("steps", 1, j) for j in (2, 4, 8)}
+
+
+def test_rows_state_speed_floor_work_and_accuracy(tmp_path):
+    rows = scaling.run_study(REQUEST, tmp_path, read=invent)["rows"]
+
+    row = next(r for r in rows if (r["kernel"], r["atoms"]) == ("softmax", 8))
+    assert (row["gflop"], row["parameters"], row["val_top1"]) == (1e-3, 7, 0.25)
+    assert row["over_floor"] == pytest.approx(row["cpu_s"] / row["floor_s"])
+    assert (row["clock"], row["path"], row["pairs"]) == ("cpu", "fast", 28)
+
+
+def test_growth_and_crossing_are_those_of_the_times(tmp_path):
+    found = scaling.run_study(REQUEST, tmp_path, read=invent)
+
+    exponents = {
+        (e["of"], e["with"], e["part"], e["kernel"]): e["value"] for e in found["exponents"]
+    }
+    assert exponents["time", "atoms", "forward", "softmax"] == pytest.approx(3)
+    assert exponents["time", "atoms", "loop", "favor"] == pytest.approx(2)
+    assert exponents["memory", "atoms", "loop", "favor"] == pytest.approx(1)
+    assert exponents["time", "candidates", "loop", "favor"] == pytest.approx(1)
+    assert exponents["time", "steps", "loop", "softmax"] == pytest.approx(1)
+    # Exact softmax takes N / 5 times as long as FAVOR+, so they cross at 5.
+    assert found["favor_faster_from_atoms"] == {part: pytest.approx(5) for part in PARTS}
+    assert found["not_stated"] == []
+
+
+def test_table_and_results_hold_the_same_rows(tmp_path):
+    found = scaling.run_study(REQUEST, tmp_path / "new", read=invent)
+
+    table, results = table_of(tmp_path / "new"), tmp_path / "new" / scaling.RESULTS
+    assert json.loads(results.read_text())["rows"] == found["rows"]
+    assert [float(row["wall_s"]) for row in table] == [row["wall_s"] for row in found["rows"]]
+    assert list(table[0]) == list(scaling.COLUMNS)
+    assert found["machine"]["torch"] == torch.__version__
+
+
+def stopped_after(groups):
+    """A reader that is interrupted like a program, and what it was asked for."""
+    asked = []
+
+    def read(cells):
+        if len(asked) == groups:
+            raise KeyboardInterrupt
+        asked.append(cells)
+        return invent(cells)
+
+    return read, asked
+
+
+def test_an_interrupted_study_goes_on_where_it_was(tmp_path):
+    read, _ = stopped_after(3)
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        scaling.run_study(REQUEST, tmp_path, read=read)
+    assert len(table_of(tmp_path)) == 3 * 3
+    with (tmp_path / scaling.UNFINISHED).open("a") as stream:
+        stream.write('{"rows": [')  # killed while it wrote
+    read, asked = stopped_after(99)
+    said = []
+
+    found = scaling.run_study(REQUEST, tmp_path, lambda *told: said.append(told), read)
+
+    groups = len(scaling.groups_of(REQUEST))
+    assert len(asked) == groups - 3
+    assert said[0][:2] == (3, groups)
+    assert "going on" in said[0][2]
+    whole = scaling.run_study(REQUEST, tmp_path / "whole", read=invent)
+    assert [r["wall_s"] for r in found["rows"]] == [r["wall_s"] for r in whole["rows"]]
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["results.json", "scaling.csv"]
+
+
+def test_measurements_of_another_request_are_not_taken_for_these(tmp_path):
+    read, _ = stopped_after(3)
+    with pytest.raises(InterruptedRunError):
+        scaling.run_study(REQUEST, tmp_path, read=read)
+    read, asked = stopped_after(99)
+
+    scaling.run_study(replace(REQUEST, steps=3), tmp_path, read=read)
+
+    assert len(asked) == len(scaling.groups_of(REQUEST))
+
+
+def test_the_time_left_follows_from_operations_and_the_pace_so_far():
+    subject = replace(SUBJECT, repeats=3, limit_s=1e9)
+    groups = scaling.groups_of(scaling.StudyRequest(subject, (10, 20), ("favor",), sweeps=False))
+    rows = [
+        {"part": cell.part, "path": "fast", "kernel": "favor", "wall_s": 2.0, "floor_s": 1.0}
+        for cell in groups[0].cells
+    ]
+
+    left = scaling.seconds_left(groups[1:], rows, lambda cell: float(cell.atoms), start_s=7.0)
+
+    # Each of three parts: 20 s of floor at twice the floor; one run for memory, one warm, three.
+    assert left == pytest.approx(7 + 3 * 5 * 40)
+    assert scaling.seconds_left(groups, [], lambda cell: 1.0, 0.0) is None
+
+
+@pytest.mark.parametrize(("run_s", "expected"), [(30.0, 30.0), (15.0, 30.0), (1.0, 7.0)])
+def test_the_cost_of_a_cell_is_that_of_its_runs(run_s, expected):
+    assert scaling.cost_s(run_s, Subject(repeats=5, limit_s=20.0)) == pytest.approx(expected)
+
+
+def test_operations_of_any_size_follow_from_those_of_small_ones():
+    runtime = scaling.Runtime.resolve("cpu", "float32", threads=1)
+    ceilings = scaling.Ceilings({"float32": 1.0}, 1e30, 1e30, arithmetic_overlaps=False)
+    floors = scaling._floors(REQUEST, runtime, ceilings)
+
+    for kernel in KERNELS:
+        cell = Cell(SUBJECT, "forward", kernel, "fast", 23)
+        assert floors(cell) == pytest.approx(measure.count_cell(cell, runtime).flop, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_fresh_process_reads_what_this_one_does(monkeypatch):
+    monkeypatch.undo()
+    cell = Cell(SUBJECT, "attention", "favor", "fast", 6)
+
+    ((there, result),) = measure.read_cells([cell])
+
+    reading, expected = measure.measure_cell(cell)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    assert (there.about, there.work) == (reading.about, reading.work)
+    assert there.memory_mib < 100
+
+
+def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
+    """Exact softmax takes minutes at some size."""
+    runs = []
+
+    def job(cell, runtime):
+        del runtime
+        return Job(lambda: runs.append(cell.atoms) or torch.ones(2), torch.nn.Identity(), 1)
+
+    monkeypatch.setattr(measure, "network_of", lambda *_: Mock(job=job, about={}))
+    cell = Cell(SUBJECT, "forward", "softmax", "other", 9)
+
+    slow, result = measure.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=0)))
+
+    assert runs.count(9) == 1
+    assert len(slow.wall_s) == len(slow.cpu_s) == 1
+    assert result.tolist() == [1, 1]
+    assert slow.work is None
+    many = replace(SUBJECT, limit_s=60, repeats=3)
+    assert len(measure.measure_cell(replace(cell, subject=many))[0].wall_s) == 3
+
+
+def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
+    cell = Cell(replace(SUBJECT, weights="no/such.safetensors"), "forward", "favor", "fast", 6)
+
+    with pytest.raises(DuallgdError, match=r"no/such\.safetensors") as failure:
+        measure.read_cells([cell])
+
+    assert failure.value.exit_code == 69
+    assert "Traceback" not in str(failure.value)
+
+
+def test_median_and_range_of_a_few_times():
+    assert median_and_iqr([1.0, 2.0, 3.0, 4.0, 5.0]) == (3.0, 2.0)
+    assert median_and_iqr([7.0]) == (7.0, 0.0)
+
+
+def test_the_process_ends_when_its_parent_is_gone(tmp_path):
+    values = dataclasses.asdict(Cell(SUBJECT, "forward", "favor", "fast", 6))
+    values["subject"] |= {"repeats": 10**9, "limit_s": 1e9}
+    (tmp_path / "message.json").write_text(json.dumps([values]))
+    command = [sys.executable, "-m", "duallgd_cli.bench.measure", str(tmp_path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    process.stdin.close()
+
+    assert process.wait(timeout=120) == 1

@@ -1,0 +1,68 @@
+import pytest
+import torch
+from torch import nn
+
+from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, measure_ceilings
+from duallgd_cli.model.attention import softmax_attention
+from duallgd_cli.model.linear import Linear
+
+ROOM = Ceilings({"float32": 1e9}, exponentials_s=1e8, bytes_s=1e9, arithmetic_overlaps=False)
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, Linear])
+def test_a_linear_map_has_two_operations_for_each_weight_and_row(kind):
+    layer = kind(6, 10)
+
+    work = count_work(lambda: layer(torch.randn(4, 6)), layer)
+
+    assert work.flop == 2 * 4 * 6 * 10
+    assert work.parameter_bytes == 4 * (60 + 10)
+    assert work.exponentials == 0
+
+
+def test_fused_attention_counts_both_products_and_its_exponentials():
+    x, heads, tokens, width = torch.randn(2, 5, 12), 3, 5, 4
+    mask = torch.ones(2, tokens, dtype=torch.bool)
+
+    work = count_work(lambda: softmax_attention(x, x, x, mask, heads), nn.Module())
+
+    assert work.flop == 2 * 2 * 2 * heads * tokens * tokens * width
+    assert work.exponentials == 2 * heads * tokens * tokens
+
+
+def test_moved_bytes_are_those_of_arguments_and_results_but_not_of_views():
+    x = torch.randn(8, 4)
+
+    work = count_work(lambda: torch.exp(x.T), nn.Module())
+
+    assert work.moved_bytes == 2 * x.nbytes
+    assert work.exponentials == 32
+
+
+def test_the_floor_adds_arithmetic_on_a_cpu_and_grows_with_candidates_and_steps():
+    work = Work(flop=2e6, exponentials=3e5, moved_bytes=0, parameter_bytes=1e3)
+
+    assert floor_s(work, 4, 5, 4, ROOM, "float32") == pytest.approx(20 * (2e-3 + 3e-3))
+
+
+def test_where_weights_are_many_the_floor_is_reading_them_once_an_evaluation():
+    work = Work(flop=1.0, exponentials=0, moved_bytes=0, parameter_bytes=1e6)
+
+    assert floor_s(work, 4, 5, 3, ROOM, "float32") == pytest.approx(2 * 5 * 1e-3)
+
+
+def test_a_gpu_hides_exponentials_behind_products():
+    overlapping = Ceilings({"float32": 1e9}, 1e8, 1e9, arithmetic_overlaps=True)
+    work = Work(flop=2e6, exponentials=3e5, moved_bytes=0, parameter_bytes=0)
+
+    assert floor_s(work, 1, 1, 1, overlapping, "float32") == pytest.approx(3e-3)
+
+
+def test_ceilings_are_positive_numbers(monkeypatch):
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
+
+    found = measure_ceilings(torch.device("cpu"), ["bfloat16", "float32"])
+
+    assert set(found.flop_s) == {"bfloat16", "float32"}
+    assert min(*found.flop_s.values(), found.exponentials_s, found.bytes_s) > 0
