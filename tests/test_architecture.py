@@ -57,7 +57,7 @@ LIBRARIES = {
     "matplotlib": r"bench/plot\.py|evaluate/",
     "jinja2": r"report/",
     "PIL": r"report/",
-    "huggingface_hub": r"evaluate/suites/|checkpoint/",
+    "huggingface_hub": r"evaluate/suites\.py|checkpoint/",
 }
 
 

@@ -1,34 +1,62 @@
-"""Rivals scored beside ours on the same spectra: two without a network, and other weights."""
+"""Baselines scored beside ours on the same spectra: two without a network, and other weights.
 
+Random connected graphs of the formula: what a candidate list is worth that ignores the spectrum. N
+heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the strict upper triangle.
+
+The training molecules whose spectra look most alike: their accuracy is zero wherever training and
+test molecules are kept apart; their similarity is what memory alone is worth. L training spectra.
+"""
+
+import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from duallgd_cli.chem.elements import BOND_TRIPLE, INDEX, VALENCES
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate.random_graphs import HasHypothesis, random_graph
-from duallgd_cli.evaluate.suites.analogue import LIBRARY_FOLD, library, nearest
-from duallgd_cli.evaluate.suites.suite import Suite
+from duallgd_cli.evaluate.molecules import molecule
+from duallgd_cli.evaluate.suites import Row, Suite
 from duallgd_cli.evaluate.tables import Predicted, Truth, id_column, read_predictions
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+logger = logging.getLogger(__name__)
 
 RANDOM: Final = "random formula-exact graphs"
 ANALOGUE: Final = "nearest training analogue"
 _OUTPUT: Final = "rival_{name}.csv"
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
 
+_ATTEMPTS: Final = 20
+# Elements that carry a positive charge as one more bond, the likeliest first.
+_CARRIERS: Final = tuple(INDEX[symbol] for symbol in ("N", "P", "S", "O"))
+# New bonds go to pairs that are bonded already as often as this, else they close a ring.
+_MULTIPLE_SHARE: Final = 0.5
+
+LIBRARY_FOLD: Final = "train"
+_BIN_MZ: Final = 0.02
+_LARGEST_MZ: Final = 2000.0
+_PRECURSOR_MARGIN_MZ: Final = 0.5
+_CHUNK: Final = 256
+
 
 class RandomGraphs:
     """A generator that looks at the formula alone."""
 
     def generate(
-        self, annotated: HasHypothesis, settings: SamplingSettings, seed: int
+        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw random connected graphs with the formula's hydrogens; all equally likely."""
         formula = annotated.hypothesis.formula
@@ -72,6 +100,83 @@ def model_predictions(
     return read_predictions(output)
 
 
+def random_graph(formula: Formula, generator: np.random.Generator) -> NDArray[np.int8]:
+    """Draw a connected graph whose free valences take up exactly the formula's hydrogens.
+
+    A random tree over the atoms, then bonds at random between atoms with free valences. Where no
+    such graph is found the last attempt is returned, whose hydrogens do not fit.
+
+    Args:
+        formula: Of the molecule.
+        generator: Source of randomness.
+
+    Returns:
+        Bond classes none, single, double or triple, int8 (M,).
+    """
+    n = formula.n_heavy
+    order = np.zeros((n, n), dtype=np.int8)
+    for _ in range(_ATTEMPTS):
+        order[:] = 0
+        free = _valences(formula, generator)
+        _grow_tree(order, free, generator)
+        _add_bonds(order, free, int(free.sum()) - formula.hydrogens, generator)
+        if int(free.sum()) == formula.hydrogens and free.min(initial=0) >= 0:
+            break
+    return order[np.triu_indices(n, 1)]
+
+
+def _valences(formula: Formula, generator: np.random.Generator) -> NDArray[np.int64]:
+    """A valence for each atom, raised where the smallest ones cannot hold the graph together."""
+    atoms = formula.atom_class
+    valence = np.array([VALENCES[element][0] for element in atoms], dtype=np.int64)
+    for _ in range(formula.charge):
+        carriers = next((c for c in _CARRIERS if c in atoms), None)
+        if carriers is not None:
+            valence[generator.choice(np.flatnonzero(atoms == carriers))] += 1
+    while valence.sum() < formula.hydrogens + 2 * (len(atoms) - 1):
+        raisable = [i for i, v in enumerate(valence) if v + 2 in VALENCES[atoms[i]]]
+        if not raisable:
+            break
+        valence[generator.choice(raisable)] += 2
+    return valence
+
+
+def _grow_tree(
+    order: NDArray[np.int8], free: NDArray[np.int64], generator: np.random.Generator
+) -> None:
+    waiting = generator.permutation(len(free)).tolist()
+    # Atoms of valence one cannot carry the tree on: they come last.
+    waiting.sort(key=lambda atom: free[atom] == 1)
+    placed = waiting[:1]
+    for atom in waiting[1:]:
+        open_atoms = [other for other in placed if free[other] > 0] or placed
+        _bind(order, free, atom, int(generator.choice(open_atoms)))
+        placed.append(atom)
+
+
+def _add_bonds(
+    order: NDArray[np.int8],
+    free: NDArray[np.int64],
+    surplus: int,
+    generator: np.random.Generator,
+) -> None:
+    a, b = np.triu_indices(len(free), 1)
+    for _ in range(max(0, surplus) // 2):
+        possible = np.flatnonzero((free[a] > 0) & (free[b] > 0) & (order[a, b] < BOND_TRIPLE))
+        if not possible.size:
+            return
+        bonded = possible[order[a[possible], b[possible]] > 0]
+        multiple = bonded.size and generator.random() < _MULTIPLE_SHARE
+        chosen = generator.choice(bonded if multiple else possible)
+        _bind(order, free, int(a[chosen]), int(b[chosen]))
+
+
+def _bind(order: NDArray[np.int8], free: NDArray[np.int64], a: int, b: int) -> None:
+    order[a, b] += 1
+    order[b, a] += 1
+    free[[a, b]] -= 1
+
+
 def analogue_predictions(
     suite: Suite, truths: Sequence[Truth], n_candidates: int
 ) -> Mapping[str, Predicted]:
@@ -92,3 +197,111 @@ def analogue_predictions(
     if known is None:
         return {}
     return nearest([row for row in kept if row[name] in wanted], known, n_candidates)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Library:
+    """Training spectra as unit vectors over binned peaks and neutral losses.
+
+    Attributes:
+        vectors: Of L spectra, float32 (L, 2 x bins), sparse.
+        smiles: Of each spectrum, L.
+        positive: Whether it was measured in positive mode, bool (L,).
+    """
+
+    vectors: "csr_array"
+    smiles: tuple[str, ...]
+    positive: NDArray[np.bool_]
+
+
+def library(rows: Iterable[Row], fold: str = LIBRARY_FOLD) -> Library | None:
+    """Build the library of one fold; None if the fold holds no spectrum.
+
+    Args:
+        rows: In the MassSpecGym layout.
+        fold: Value of the column ``fold``.
+    """
+    kept = [row for row in rows if row.get("fold") == fold]
+    if not kept:
+        return None
+    logger.info("%d training spectra to compare with", len(kept))
+    return Library(
+        vectors=_vectors(kept),
+        smiles=tuple(row["smiles"] for row in kept),
+        positive=np.array([_is_positive(row) for row in kept]),
+    )
+
+
+def nearest(queries: Sequence[Row], known: Library, n_candidates: int) -> dict[str, Predicted]:
+    """Distinct training molecules by falling cosine of their best spectrum of the same polarity.
+
+    Args:
+        queries: Spectra; only what a lab measures is used.
+        known: Training spectra.
+        n_candidates: Molecules for each query, at most.
+    """
+    found = {}
+    name = id_column(queries, "the benchmark")
+    blocks = [_block(smiles) for smiles in known.smiles]
+    for start in range(0, len(queries), _CHUNK):
+        part = queries[start : start + _CHUNK]
+        cosine = (_vectors(part) @ known.vectors.T).toarray()
+        for query, values in zip(part, cosine, strict=True):
+            values[known.positive != _is_positive(query)] = -1.0
+            order = np.argsort(-values, kind="stable")
+            chosen: dict[str, str] = {}
+            for place in order[values[order] > 0].tolist():
+                chosen.setdefault(blocks[place], known.smiles[place])
+                if len(chosen) == n_candidates:
+                    break
+            ranked = tuple(chosen.values())
+            found[query[name]] = Predicted(ranked, (float("nan"),) * len(ranked))
+    return found
+
+
+def _vectors(rows: Sequence[Row]) -> "csr_array":
+    from scipy.sparse import csr_array  # only the `evaluate` extra brings scipy
+
+    n_bins = int(_LARGEST_MZ / _BIN_MZ)
+    starts, columns, values = [0], [], []
+    for row in rows:
+        column, value = _binned(row, n_bins)
+        columns.append(column)
+        values.append(value)
+        starts.append(starts[-1] + column.size)
+    matrix = csr_array(
+        (np.concatenate(values), np.concatenate(columns), np.array(starts)),
+        shape=(len(rows), 2 * n_bins),
+    )
+    matrix.sum_duplicates()
+    length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1))).ravel()
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    matrix.data *= np.repeat(scale, np.diff(matrix.indptr)).astype(np.float32)
+    return matrix
+
+
+def _binned(row: Row, n_bins: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Bins of the peaks and of their neutral losses with the roots of the intensities.
+
+    The precursor itself is left out: within one formula it says nothing.
+    """
+    mz, intensity = _numbers(row["mzs"]), _numbers(row["intensities"])
+    precursor = float(row["precursor_mz"])
+    keep = (mz < min(precursor - _PRECURSOR_MARGIN_MZ, _LARGEST_MZ)) & (intensity > 0)
+    mz, root = mz[keep], np.sqrt(intensity[keep]).astype(np.float32)
+    peak = (mz / _BIN_MZ).astype(np.int64)
+    loss = np.minimum(((precursor - mz) / _BIN_MZ).astype(np.int64), n_bins - 1) + n_bins
+    return np.concatenate([peak, loss]), np.concatenate([root, root])
+
+
+def _numbers(text: str) -> NDArray[np.float64]:
+    return np.array(text.strip("[] ").replace(",", " ").split(), dtype=np.float64)
+
+
+def _is_positive(row: Row) -> bool:
+    return not row.get("adduct", "").endswith("-")
+
+
+def _block(smiles: str) -> str:
+    found = molecule(smiles)
+    return found.block if found else smiles

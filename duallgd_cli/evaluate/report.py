@@ -17,7 +17,7 @@ from duallgd_cli.evaluate.model_card import write_model_card
 from duallgd_cli.evaluate.overlap import Checked
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites.suite import Suite
+from duallgd_cli.evaluate.suites import Suite
 from duallgd_cli.evaluate.tables import Predicted, read_predictions
 from duallgd_cli.evaluate.true_order import stamped, tells_true_order
 from duallgd_cli.files import sha256, write_atomically
@@ -187,7 +187,7 @@ def _results(
             "interval": "95 %, bootstrap, 2000 draws; molecules resampled unless `independent`",
         },
         **numbers,
-        "published": [asdict(row) for row in suite.published],
+        "published": list(suite.published),
         "calibration": calibration,
         "rivals": {
             name: compare(assessment, predicted, settings)

@@ -33,8 +33,7 @@ from duallgd_cli.evaluate.report import (
     write_table,
 )
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import finding, table
-from duallgd_cli.evaluate.suites.suite import Suite, write_truth, write_unlabelled
+from duallgd_cli.evaluate.suites import Suite, find, truth_only, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import Predicted, Truth, choose, truths_of
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
 from duallgd_cli.predict import api
@@ -134,9 +133,9 @@ def _beside(weights: str | None) -> Path | None:
 def _suite(settings: EvaluateSettings) -> Suite:
     """What knows the truth: a benchmark by its name, or a table that says what spectra are."""
     if settings.benchmark is not None and settings.truth is None:
-        return finding.find(settings.benchmark, settings.data_dir)
+        return find(settings.benchmark, settings.data_dir)
     if settings.truth is not None and settings.benchmark is None:
-        return table.truth_only(settings.truth)
+        return truth_only(settings.truth)
     raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
 
 

@@ -1,0 +1,390 @@
+"""Benchmarks: where their files are, how they are read, and what was published on them.
+
+``massspecgym`` is MassSpecGym (Bushuiev et al., NeurIPS 2024), versions 1.0 and 1.5; ``nplib1`` is
+NPLIB1 (Duehrkop et al., CANOPUS) as MIST's authors released it: labels, splits and SIRIUS files.
+Published results (``published.tsv``) are with the true formula given, on the official test fold,
+accuracies in percent; they stand beside ours only for the benchmark they belong to.
+"""
+
+import logging
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, read_rows
+from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Spectrum
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, str]
+
+# What a lab has of an unknown. Whatever is not listed here does not reach the prediction.
+_MEASURED: Final = (
+    "mzs",
+    "intensities",
+    "precursor_mz",
+    "adduct",
+    "ion_mode",
+    "instrument_type",
+    "instrument",
+    "resolution",
+    "collision_energy",
+    "collision_energy_text",
+)
+_REPOSITORY: Final = "roman-bushuiev/MassSpecGym"
+_REVISION: Final = "d2e86d0c3bd905a6d578c0dd6053ed2bd41f9c2a"
+# Version, file name and SHA-256 at that revision; the newest first: the one taken when several are
+# there. Spectra and folds are the same in both.
+RELEASES: Final = (
+    (
+        "1.5",
+        "MassSpecGym1.5.tsv",
+        "50cfdd1d22f79543c59555f9ce43c6893bd788a19a42b21fb4e2e3a54673c06a",
+    ),
+    (
+        "1.0",
+        "MassSpecGym.tsv",
+        "0c9cc50450def3f0d4fe2dc09dea1105fc15e635db8c6656bc3e3be37a3bcd95",
+    ),
+)
+LABELS: Final = "labels.tsv"
+SPLIT: Final = Path("splits") / "canopus_hplus_100_0.tsv"
+SPECTRA: Final = "spec_files"
+_NPLIB1_PAGE: Final = "https://zenodo.org/records/7897324"
+_ADDUCT: Final = "[M+H]+"
+_OWN_TABLE: Final = "--benchmark also takes a table of your own, such as labelled.tsv"
+# Longer than a slow page takes, shorter than anybody waits for a sentence.
+_ANSWER_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suite:
+    """One benchmark, found on this machine.
+
+    Attributes:
+        title: What results on it may be called, without the fold.
+        test_title: What results on the fold ``test`` are called, "" for the title and the fold.
+        files: What was read, for hashes in the report.
+        rows: Reads the spectra from the start, each time it is called, in the MassSpecGym layout.
+        fold: Its test fold.
+        published: Rows of others.
+        submission: Whether results may be handed in to MassSpecGym.
+        remarks: Sentences that belong to every result.
+    """
+
+    title: str
+    files: tuple[Path, ...]
+    rows: Callable[[], Iterator[Row]]
+    fold: str = ""
+    published: Sequence[Mapping[str, Any]] = ()
+    submission: bool = False
+    remarks: tuple[str, ...] = ()
+    test_title: str = ""
+
+    def titled(self, fold: str) -> str:
+        """What results on a fold may be called."""
+        if fold == "test" and self.test_title:
+            return self.test_title
+        return f"{self.title}, fold {fold or 'all'}"
+
+
+def find(benchmark: str, data_dir: Path | None) -> Suite:
+    """The benchmark ``massspecgym``, ``nplib1``, or a table of labelled spectra.
+
+    Args:
+        benchmark: Name of a benchmark or a file.
+        data_dir: Folder with its files, or None; nothing is downloaded if it is given.
+
+    Raises:
+        MissingInputError: Its files are not there and cannot be downloaded.
+        UnreadableError: They are not what they should be.
+        UsageError: The package that downloads is missing.
+    """
+    known = {"massspecgym": massspecgym, "nplib1": nplib1}.get(benchmark.lower())
+    return known(data_dir) if known is not None else _labelled(Path(benchmark), data_dir)
+
+
+def truth_only(path: Path) -> Suite:
+    """A table that only says what spectra are; their peaks may be missing.
+
+    Raises:
+        MissingInputError: There is no such file, said when its rows are read.
+    """
+    return Suite(path.name, (path,), lambda: read_rows(path, required=("smiles",)))
+
+
+def published(benchmark: str) -> list[dict[str, Any]]:
+    """Published rows of a benchmark; None where a number was not given.
+
+    Each has the ``method`` as its authors call it, ``accuracy`` (percent), ``mces`` (smallest) and
+    ``tanimoto`` (largest) among the first 1 and 10, its ``source``, and what it ``assumes``: what a
+    reader must know before comparing.
+    """
+    rows = read_rows(Path(__file__).with_name("published.tsv"))
+    return [
+        {
+            "method": row["method"],
+            **{
+                metric: [float(cell) if cell else None for cell in cells]
+                for metric in ("accuracy", "mces", "tanimoto")
+                for cells in [[row[f"{metric}@{k}"] for k in (1, 10)]]
+            },
+            "source": row["source"],
+            "assumes": row["assumes"],
+        }
+        for row in rows
+        if row["benchmark"] == benchmark
+    ]
+
+
+def massspecgym(data_dir: Path | None) -> Suite:
+    """Find MassSpecGym in a folder, else in the Hugging Face cache, else download it once.
+
+    Args:
+        data_dir: Folder that holds one of the files, possibly in ``data``.
+
+    Raises:
+        MissingInputError: It is not there and cannot be downloaded.
+        UnreadableError: A downloaded file is not the published one.
+        UsageError: The package that downloads is missing.
+    """
+    (version, _, digest), path = _local(data_dir) if data_dir is not None else _fetched()
+    remarks: tuple[str, ...] = ()
+    if sha256(path) != digest:
+        if data_dir is None:
+            raise UnreadableError(
+                f"{path} is not MassSpecGym {version} as published (its SHA-256 differs); "
+                "delete it and try again"
+            )
+        remarks = (f"{path.name} is not the published file: its SHA-256 differs",)
+        logger.warning("%s", remarks[0])
+    return Suite(
+        title=f"MassSpecGym {version}",
+        files=(path,),
+        rows=lambda: read_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
+        fold="test",
+        published=published("massspecgym"),
+        submission=not remarks,
+        remarks=remarks,
+    )
+
+
+def _local(folder: Path) -> tuple[tuple[str, str, str], Path]:
+    for release in RELEASES:
+        for path in (folder / release[1], folder / "data" / release[1]):
+            if path.is_file():
+                return release, path
+    names = " or ".join(name for _, name, _ in RELEASES)
+    raise MissingInputError(
+        f"{folder} holds no {names}; download one from https://huggingface.co/datasets/{_REPOSITORY}"
+    )
+
+
+def _fetched() -> tuple[tuple[str, str, str], Path]:
+    """The newest file from the cache without touching the network, else from the network."""
+    release = RELEASES[0]
+    where = {
+        "repo_id": _REPOSITORY,
+        "repo_type": "dataset",
+        "revision": _REVISION,
+        "filename": f"data/{release[1]}",
+    }
+    address = f"https://huggingface.co/datasets/{_REPOSITORY}/resolve/{_REVISION}/data/{release[1]}"
+    by_hand = f"fetch {address} and give its folder with --data-dir; {_OWN_TABLE}"
+    try:
+        from huggingface_hub import constants, hf_hub_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ModuleNotFoundError:
+        raise UsageError(
+            "downloading needs huggingface_hub; install it with 'pip install duallgd[evaluate]', "
+            f"or {by_hand}"
+        ) from None
+    try:
+        return release, Path(hf_hub_download(**where, local_files_only=True))
+    except LocalEntryNotFoundError:
+        pass
+    if constants.HF_HUB_OFFLINE or not answers(constants.ENDPOINT):
+        raise MissingInputError(
+            f"{release[1]} is not on this machine and {constants.ENDPOINT} cannot be reached; "
+            f"{by_hand}"
+        )
+    logger.info("downloading %s (about 260 MB), once", release[1])
+    try:
+        return release, Path(hf_hub_download(**where))
+    except OSError as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise MissingInputError(
+            f"{release[1]} is not on this machine and could not be downloaded ({reason}); {by_hand}"
+        ) from None
+
+
+def answers(address: str) -> bool:
+    """Whether anything answers at an address, found out within seconds.
+
+    The libraries that download try again and again where there is no network.
+    """
+    found: list[bool] = []
+
+    def ask() -> None:
+        try:
+            request = urllib.request.Request(address, method="HEAD")
+            with urllib.request.urlopen(request, timeout=_ANSWER_S):
+                found.append(True)
+        except urllib.error.HTTPError:
+            found.append(True)  # a refusal is an answer
+        except OSError:
+            pass
+
+    # Looking up a name has no time limit of its own: a thread that nobody waits for has.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    return bool(found)
+
+
+def nplib1(data_dir: Path | None) -> Suite:
+    """Find NPLIB1 in a folder with ``labels.tsv``, ``splits`` and ``spec_files``.
+
+    Raises:
+        MissingInputError: No folder is given, or a part of it is not there.
+    """
+    by_hand = (
+        f"unpack canopus_train_public.tar from {_NPLIB1_PAGE} and give the folder that holds "
+        f"{LABELS}, splits and {SPECTRA} with --data-dir; {_OWN_TABLE}"
+    )
+    if data_dir is None:
+        raise MissingInputError(f"NPLIB1 is not downloaded automatically; {by_hand}")
+    for part in (LABELS, SPLIT, SPECTRA):
+        if not (data_dir / part).exists():
+            raise MissingInputError(f"{data_dir} has no {part}; {by_hand}")
+    return Suite(
+        title="NPLIB1",
+        files=(data_dir / LABELS, data_dir / SPLIT),
+        rows=lambda: _nplib1_rows(data_dir),
+        fold="test",
+        published=published("nplib1"),
+    )
+
+
+def _nplib1_rows(folder: Path) -> Iterator[Row]:
+    split = read_rows(folder / SPLIT, required=("name", "split"))
+    fold = {row["name"]: row["split"] for row in split}
+    for label in read_rows(folder / LABELS, required=("spec", "smiles", "formula")):
+        name = label["spec"]
+        if name not in fold:
+            continue
+        spectrum = _all_energies(folder / SPECTRA / f"{name}.ms")
+        yield {
+            "identifier": name,
+            "mzs": ",".join(repr(float(value)) for value in spectrum.mz),
+            "intensities": ",".join(repr(float(value)) for value in spectrum.intensity),
+            "smiles": label["smiles"],
+            "formula": label["formula"],
+            "precursor_mz": "" if spectrum.precursor_mz is None else repr(spectrum.precursor_mz),
+            "adduct": label.get("ionization") or spectrum.adduct_text or _ADDUCT,
+            "instrument_type": label.get("instrument", ""),
+            "collision_energy": "",
+            "fold": fold[name],
+        }
+
+
+def _all_energies(path: Path) -> Spectrum:
+    """One spectrum with the peaks of every MS2 block, each block relative to its base peak.
+
+    The release counts a file as one spectrum, however many collision energies it holds.
+    """
+    if not path.is_file():
+        raise MissingInputError(f"{path} does not exist, though {LABELS} lists it")
+    blocks = [
+        block
+        for block in read(str(path))
+        if isinstance(block, Spectrum) and block.ms_level > 1 and block.mz.size
+    ]
+    if not blocks:
+        raise UnreadableError(f"{path} holds no MS2 peaks")
+    mz = np.concatenate([block.mz for block in blocks])
+    intensity = np.concatenate([block.intensity / block.intensity.max() for block in blocks])
+    order = np.argsort(mz, kind="stable")
+    return Spectrum(
+        source=blocks[0].source,
+        spectrum_id=blocks[0].spectrum_id,
+        mz=mz[order],
+        intensity=intensity[order],
+        precursor_mz=blocks[0].precursor_mz,
+        adduct_text=blocks[0].adduct_text,
+    )
+
+
+def _labelled(path: Path, data_dir: Path | None) -> Suite:
+    """A table of labelled spectra, as named or in a folder."""
+    found = path if data_dir is None or path.is_file() else data_dir / path
+    if not found.is_file():
+        raise MissingInputError(
+            f"benchmark {path} is neither massspecgym nor nplib1, nor a file that exists"
+        )
+    required = ("smiles", "mzs", "intensities", "precursor_mz")
+    first = next(read_rows(found, required=required), {})
+    title, test_title = found.name, ""
+    remarks: tuple[str, ...] = ()
+    # The table of open MassBank spectra marks the molecules that public benchmarks hold out.
+    if "benchmark" in first:
+        title = "MassBank"
+        test_title = "MassBank test (molecules of the NPLIB1 / MassSpecGym held-out parts)"
+        remarks = ("Not comparable with figures on the full NPLIB1 or MassSpecGym benchmarks.",)
+    return Suite(
+        title=title,
+        test_title=test_title,
+        files=(found,),
+        rows=lambda: read_rows(found, required=required),
+        remarks=remarks,
+    )
+
+
+def write_unlabelled(
+    rows: Iterable[Row], chosen: Sequence[Truth], path: Path, *, with_formula: bool
+) -> None:
+    """Write spectra as a lab would have them: no structure, and no formula unless it is given.
+
+    Args:
+        rows: Of the benchmark.
+        chosen: Spectra to write.
+        path: TSV file.
+        with_formula: The formula-known track.
+    """
+    columns = (*_MEASURED, "formula") if with_formula else _MEASURED
+    wanted = {truth.spectrum_id for truth in chosen}
+
+    def cells() -> Iterator[list[str]]:
+        name = ""
+        for row in rows:
+            name = name or id_column([row], str(path))
+            if row[name] in wanted:
+                yield [row[name], *(row.get(column, "") for column in columns)]
+
+    _write(path, ["identifier", *columns], cells())
+
+
+def write_truth(chosen: Sequence[Truth], path: Path) -> None:
+    """Write the truth of the chosen spectra, so that predictions can be scored again later."""
+    columns = [name for name in chosen[0].fields if name not in PEAKS] if chosen else []
+    columns += ["inchikey"] if "inchikey" not in columns else []
+    rows = ({**truth.fields, "inchikey": truth.molecule} for truth in chosen)
+    _write(path, columns, ([fields[name] for name in columns] for fields in rows))
+
+
+def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table, whole or not at all: another shard may be reading the file."""
+    lines = (
+        "\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in chain([head], rows)
+    )
+    write_atomically(path, lines)

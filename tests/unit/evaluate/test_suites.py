@@ -1,0 +1,282 @@
+"""Benchmarks; the download is tested against a stand-in: no test touches the network."""
+
+import hashlib
+import socket
+import threading
+import time
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.evaluate import suites
+from duallgd_cli.evaluate.suites import (
+    answers,
+    find,
+    massspecgym,
+    nplib1,
+    write_truth,
+    write_unlabelled,
+)
+from duallgd_cli.evaluate.tables import Truth
+from tests import labelled_table
+
+MS = """>compound {name}
+>formula {formula}
+>parentmass {precursor}
+>ionization [M+H]+
+
+>collision 10
+{first}
+
+>collision 40
+{second}
+"""
+ROW = {"identifier": "a", "mzs": "59.01,73.03", "intensities": "1,2", "precursor_mz": "90.05"}
+TRUTH = Truth("a", "CC(N)C(=O)O", "QNAYBMKLOCPYGJ", {"identifier": "a", "smiles": "CC(N)C(=O)O"})
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A small file that stands for the published one, in its real layout."""
+    path = labelled_table.write(tmp_path / "MassSpecGym1.5.tsv")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(suites, "RELEASES", (("1.5", "MassSpecGym1.5.tsv", digest),))
+    return path
+
+
+class Hub:
+    """Answers as `hf_hub_download` does, and remembers what it was asked."""
+
+    def __init__(self, path, cached, error=None):
+        self.path, self.cached, self.error, self.calls = path, cached, error, []
+
+    def __call__(self, *, local_files_only=False, **where):
+        self.calls.append((local_files_only, where))
+        if local_files_only and not self.cached:
+            raise LocalEntryNotFoundError("not in the cache")
+        if not local_files_only and self.error is not None:
+            raise self.error
+        return str(self.path)
+
+
+def test_a_folder_is_read_without_asking_the_hub(published, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", None)
+
+    found = massspecgym(published.parent)
+
+    assert found.title == "MassSpecGym 1.5"
+    assert found.submission
+    assert not found.remarks
+    assert len(list(found.rows())) == 10
+    assert found.titled("test") == "MassSpecGym 1.5, fold test"
+    assert {row["method"] for row in found.published} >= {"DiffMS", "FRIGID", "DualLGD"}
+
+
+def test_a_file_that_is_not_the_published_one_is_used_but_said(published):
+    published.write_text(published.read_text() + "\n")
+
+    found = massspecgym(published.parent)
+
+    assert not found.submission
+    assert "SHA-256 differs" in found.remarks[0]
+
+
+def test_the_cache_is_asked_before_the_network(published, monkeypatch):
+    hub = Hub(published, cached=True)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+
+    assert massspecgym(None).files == (published,)
+    assert [only_local for only_local, _ in hub.calls] == [True]
+
+
+def test_the_download_is_of_a_pinned_revision(published, monkeypatch):
+    monkeypatch.setattr(suites, "answers", lambda _: True)
+    hub = Hub(published, cached=False)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+
+    massspecgym(None)
+
+    [_, (only_local, where)] = hub.calls
+    assert not only_local
+    assert where["repo_id"] == "roman-bushuiev/MassSpecGym"
+    assert where["repo_type"] == "dataset"
+    assert where["filename"] == "data/MassSpecGym1.5.tsv"
+    assert len(where["revision"]) == 40
+
+
+def test_a_download_that_is_not_the_published_file_is_refused(published, monkeypatch):
+    monkeypatch.setattr(suites, "answers", lambda _: True)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", Hub(published, cached=False))
+    published.write_text("broken")
+
+    with pytest.raises(UnreadableError, match=r"not MassSpecGym 1\.5 as published"):
+        massspecgym(None)
+
+
+@pytest.mark.parametrize(
+    ("answered", "error", "said"),
+    [
+        (True, OSError("no route to host"), "no route to host"),
+        (False, AssertionError("asked again and again"), "cannot be reached"),
+    ],
+)
+def test_without_a_network_the_message_says_what_to_fetch_from_where(
+    published, monkeypatch, answered, error, said
+):
+    hub = Hub(published, cached=False, error=error)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+    monkeypatch.setattr(suites, "answers", lambda _: answered)
+
+    with pytest.raises(MissingInputError, match=said) as refused:
+        massspecgym(None)
+
+    [sentence] = str(refused.value).splitlines()
+    assert "https://huggingface.co/datasets/roman-bushuiev/MassSpecGym/resolve/" in sentence
+    assert "--data-dir" in sentence
+    assert "--benchmark also takes a table of your own" in sentence
+
+
+def test_a_name_that_is_never_looked_up_is_not_waited_for(published, monkeypatch):
+    def for_ever(*_, **__):
+        time.sleep(60)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", Hub(published, cached=False))
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.invalid")
+    monkeypatch.setattr(socket, "getaddrinfo", for_ever)
+    began = time.monotonic()
+
+    with pytest.raises(MissingInputError, match=r"https://hub\.invalid cannot be reached"):
+        massspecgym(None)
+
+    assert time.monotonic() - began < 3
+
+
+def test_a_refusal_is_an_answer(monkeypatch):
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    def refuse():
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+
+    assert answers(address)
+    thread.join()
+    listening.close()
+    assert not answers(address)
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(MissingInputError, match=r"holds no MassSpecGym1.5.tsv or MassSpecGym.tsv"):
+        massspecgym(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five molecules in the layout of the release."""
+    rows = labelled_table.rows(1)
+    labels = ["dataset\tspec\tname\tionization\tformula\tsmiles\tinchikey\tinstrument"]
+    split = ["name\tsplit"]
+    (tmp_path / "spec_files").mkdir()
+    (tmp_path / "splits").mkdir()
+    for row in rows:
+        name = row["identifier"]
+        labels.append(f"nplib1\t{name}\t\t[M+H]+\t{row['formula']}\t{row['smiles']}\t\tOrbitrap")
+        split.append(f"{name}\t{row['fold']}")
+        mz = row["mzs"].split(",")
+        text = MS.format(
+            name=name,
+            formula=row["formula"],
+            precursor=row["precursor_mz"],
+            first=f"{mz[-1]} 50",
+            second="\n".join(f"{value} {10 * i + 10}" for i, value in enumerate(mz[:-1])),
+        )
+        (tmp_path / "spec_files" / f"{name}.ms").write_text(text)
+    (tmp_path / suites.LABELS).write_text("\n".join(labels) + "\n")
+    (tmp_path / suites.SPLIT).write_text("\n".join(split) + "\n")
+    return tmp_path
+
+
+def test_the_release_is_read_as_rows_of_the_common_layout(folder):
+    rows = list(nplib1(folder).rows())
+
+    expected = labelled_table.rows(1)
+    assert [row["identifier"] for row in rows] == [row["identifier"] for row in expected]
+    assert [row["fold"] for row in rows] == [row["fold"] for row in expected]
+    assert rows[0]["adduct"] == "[M+H]+"
+    assert float(rows[0]["precursor_mz"]) == pytest.approx(float(expected[0]["precursor_mz"]))
+
+
+def test_energies_of_one_file_become_one_spectrum_each_relative_to_its_base_peak(folder):
+    row = next(iter(nplib1(folder).rows()))
+
+    mz = [float(value) for value in row["mzs"].split(",")]
+    intensity = [float(value) for value in row["intensities"].split(",")]
+    assert mz == sorted(mz)
+    assert len(mz) == 3
+    assert sorted(intensity) == [0.5, 1.0, 1.0]
+
+
+def test_spectra_outside_the_split_are_left_out(folder):
+    (folder / suites.SPLIT).write_text("name\tsplit\nS00\ttest\n")
+
+    assert [row["identifier"] for row in nplib1(folder).rows()] == ["S00"]
+
+
+@pytest.mark.parametrize("part", ["labels.tsv", "splits/canopus_hplus_100_0.tsv"])
+def test_a_missing_part_is_named(folder, part):
+    (folder / part).unlink()
+
+    with pytest.raises(MissingInputError, match=part):
+        nplib1(folder)
+
+
+def test_a_missing_or_empty_spectrum_is_named(folder):
+    (folder / "spec_files" / "S00.ms").write_text(">compound S00\n>parentmass 181.05\n>ms2\n")
+
+    with pytest.raises(UnreadableError, match=r"S00.ms"):
+        list(nplib1(folder).rows())
+
+    (folder / "spec_files" / "S00.ms").unlink()
+    with pytest.raises(MissingInputError, match=r"S00.ms does not exist"):
+        list(nplib1(folder).rows())
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_without_its_files_the_message_says_where_they_are(tmp_path, with_folder):
+    with pytest.raises(MissingInputError, match=r"labels.tsv, splits and spec_files") as refused:
+        find("NPLIB1", tmp_path if with_folder else None)
+
+    assert "canopus_train_public.tar from https://zenodo.org/records/7897324" in str(refused.value)
+    assert "--benchmark also takes a table of your own" in str(refused.value)
+
+
+def test_a_reader_of_the_spectra_is_not_disturbed_by_another_shard_writing_them(tmp_path):
+    path = tmp_path / "spectra.tsv"
+    write_unlabelled([ROW], [TRUTH], path, with_formula=False)
+    whole = path.read_bytes()
+
+    with path.open("rb") as reader:
+        first = reader.read(10)
+        write_unlabelled([ROW], [TRUTH], path, with_formula=False)
+        rest = reader.read()
+
+    assert first + rest == whole == path.read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["spectra.tsv"]
+
+
+def test_the_truth_takes_its_place_when_it_is_complete(tmp_path):
+    path = tmp_path / "truth.tsv"
+    write_truth([TRUTH], path)
+
+    with path.open("rb") as reader:
+        write_truth([], path)
+
+        assert b"QNAYBMKLOCPYGJ" in reader.read()
