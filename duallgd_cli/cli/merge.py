@@ -38,7 +38,7 @@ def merge(
     ],
     format: Annotated[
         str | None,
-        typer.Option(help="csv, tsv, jsonl or sdf; by default from the output's ending."),
+        typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
     ] = None,
     rows: options.Rows = "feature",
     partial: Annotated[

@@ -42,7 +42,7 @@ def predict(
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, tsv, jsonl or sdf; by default from the output's ending.",
+            help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,

@@ -84,8 +84,8 @@ def write_formulas(request: FormulaRequest) -> RunSummary:
         UnreadableError: Nothing can be read.
     """
     kind = resolve_format(request.output, request.format)
-    if kind == "sdf":
-        raise UsageError("formulas are written as csv, tsv or jsonl; sdf holds structures")
+    if kind in {"sdf", "mztab"}:
+        raise UsageError(f"formulas are written as csv, tsv or jsonl; {kind} holds structures")
     check_writable(request.output)
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:

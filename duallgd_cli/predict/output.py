@@ -180,7 +180,7 @@ def merge(
     check_writable(output)
     run = read(names, partial=partial)
     summary = RunSummary(output)
-    write(summary.watch(run), output, kind, rows)
+    write(summary.watch(run), output, kind, run.header, rows)
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary

@@ -98,7 +98,7 @@ def predict(
                 if is_shard:
                     deque(watched, maxlen=0)  # counted: the output is written from all shards
                 else:
-                    write(watched, request.output, output_format, request.rows)
+                    write(watched, request.output, output_format, finished.header, request.rows)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock

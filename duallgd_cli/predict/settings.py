@@ -90,7 +90,7 @@ class PredictRequest:
     Attributes:
         inputs: Spectrum files as the user named them; ``-`` is standard input.
         output: File to write, or ``-`` for standard output.
-        format: csv, tsv, jsonl or sdf; empty decides by the output's ending.
+        format: csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending.
         formulas: Table of formulas by feature id, or None.
         settings: What decides the result.
         shard: The part of the features to predict.

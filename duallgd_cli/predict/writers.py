@@ -24,12 +24,14 @@ from typing import Any, Final, Literal
 
 from duallgd_cli.errors import UsageError, printable
 from duallgd_cli.files import write_atomically
+from duallgd_cli.predict import mztab
+from duallgd_cli.predict.journal import Header
 from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction, sentences
 from duallgd_cli.predict.settings import STANDARD_STREAM
 
 Rows = Literal["feature", "spectrum"]
-FORMATS: Final = ("csv", "tsv", "jsonl", "sdf")
-_ENDINGS: Final = {".csv": "csv", ".tsv": "tsv", ".txt": "tsv", ".jsonl": "jsonl", ".sdf": "sdf"}
+FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
+_ENDINGS: Final = {f".{name}": name for name in FORMATS} | {".txt": "tsv"}
 COLUMNS: Final = (
     "spectrum_id",
     "file",
@@ -91,7 +93,7 @@ def resolve_format(output: str, name: str = "") -> str:
     if found is None:
         raise UsageError(
             f"the format of {output} is not clear from its ending; "
-            f"end it in .csv, .tsv, .jsonl or .sdf, or give --format"
+            f"end it in .csv, .tsv, .jsonl, .sdf or .mztab, or give --format"
         )
     return found
 
@@ -125,7 +127,11 @@ def _check_place(output: str, path: Path) -> None:
 
 
 def write(
-    predictions: Iterable[Prediction], output: str, name: str, rows: Rows = "spectrum"
+    predictions: Iterable[Prediction],
+    output: str,
+    name: str,
+    header: Header,
+    rows: Rows = "spectrum",
 ) -> None:
     """Write predictions to a file, whole or not at all, or to standard output.
 
@@ -133,6 +139,7 @@ def write(
         predictions: In the order in which they are written.
         output: File, or ``-``.
         name: One of `FORMATS`.
+        header: Of the run.
         rows: ``feature`` writes what spectra read together have in common once, under the first of
             them; ``spectrum`` writes it for each.
 
@@ -141,7 +148,7 @@ def write(
     """
     if rows == "feature":
         predictions = (one for one in predictions if one.source == one.group[0])
-    write_pieces(_pieces(predictions, name), output)
+    write_pieces(_pieces(predictions, name, header), output)
 
 
 def write_pieces(pieces: Iterable[str], output: str) -> None:
@@ -169,7 +176,9 @@ def _write_to_standard_output(pieces: Iterable[str]) -> None:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from None
 
 
-def _pieces(predictions: Iterable[Prediction], name: str) -> Iterator[str]:
+def _pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iterator[str]:
+    if name == "mztab":
+        return mztab.document(predictions, header.version, header.inputs)
     if name == "sdf":
         return _structures(predictions)
     if name == "jsonl":

@@ -10,6 +10,7 @@ from rdkit import Chem
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict import writers
+from duallgd_cli.predict.journal import Header
 from duallgd_cli.predict.prediction import (
     Candidate,
     ExplainedPeak,
@@ -78,6 +79,7 @@ def prediction(*candidates, **values):
     return Prediction(**named)
 
 
+RUN = Header("0", {}, {}, ())
 FAILED = prediction(
     spectrum_id='"quoted", with comma\nand break',
     precursor_mz=None,
@@ -90,7 +92,7 @@ FAILED = prediction(
 
 def text(kind, *predictions, tmp_path):
     path = tmp_path / f"out.{kind}"
-    writers.write(predictions, str(path), kind)
+    writers.write(predictions, str(path), kind, RUN)
     return path.read_text(encoding="utf-8")
 
 
@@ -151,7 +153,7 @@ def test_what_spectra_of_a_feature_share_is_written_once_if_asked(tmp_path):
     second = replace(first, source=first.group[1])
 
     for rows, count in (("feature", 2), ("spectrum", 4)):
-        writers.write([first, second], str(tmp_path / "out.csv"), "csv", rows)
+        writers.write([first, second], str(tmp_path / "out.csv"), "csv", RUN, rows)
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + count
 
 
@@ -238,7 +240,7 @@ def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
 
 def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
     path = tmp_path / "out.sdf"
-    writers.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf")
+    writers.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf", RUN)
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -256,7 +258,7 @@ def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
 def test_an_identifier_cannot_break_an_sdf_record(tmp_path):
     path = tmp_path / "out.sdf"
     wicked = prediction(candidate(), spectrum_id="$$$$\n> <X>", feature_id="$$$$", scans=">  <Y>")
-    writers.write([wicked, prediction(candidate())], str(path), "sdf")
+    writers.write([wicked, prediction(candidate())], str(path), "sdf", RUN)
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -268,7 +270,7 @@ def test_aromatic_and_charged_molecules_survive_the_sdf(tmp_path):
     path = tmp_path / "out.sdf"
     smiles = ["c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC(=O)[O-]", "O=[N+]([O-])c1ccccc1"]
     found = [candidate(rank + 1, one) for rank, one in enumerate(smiles)]
-    writers.write([prediction(*found)], str(path), "sdf")
+    writers.write([prediction(*found)], str(path), "sdf", RUN)
 
     assert [Chem.MolToSmiles(mol) for mol in Chem.SDMolSupplier(str(path))] == smiles
 
@@ -330,7 +332,7 @@ def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
     behind.write_text("before")
     link.symlink_to(behind)
 
-    writers.write([prediction(candidate())], str(link), "csv")
+    writers.write([prediction(candidate())], str(link), "csv", RUN)
 
     assert link.is_symlink()
     assert behind.read_text().startswith(HEADER)
@@ -345,7 +347,7 @@ def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        writers.write(broken(), str(path), "csv")
+        writers.write(broken(), str(path), "csv", RUN)
 
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
@@ -355,7 +357,7 @@ def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
     predictions = [prediction(candidate(), spectrum_id="Größe")]
     written = text("csv", *predictions, tmp_path=tmp_path)
 
-    writers.write(predictions, "-", "csv")
+    writers.write(predictions, "-", "csv", RUN)
 
     assert capfdbinary.readouterr().out == written.encode()
 

@@ -1,0 +1,262 @@
+"""mzTab-M 2.0, the exchange format of the Proteomics Standards Initiative for small molecules.
+
+Metadata, then one small molecule (SML) and one feature (SMF) for every feature with a precursor
+m/z, with candidates or without, then one evidence row (SME) for every candidate. Candidates
+share the evidence of their spectra, so more than one is marked as ambiguous. There are no
+quantities: their columns are null.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from tempfile import TemporaryFile
+from typing import IO, Any, Final
+from urllib.parse import quote
+
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import printable
+from duallgd_cli.predict.prediction import Candidate, Prediction
+
+NULL: Final = "null"
+_BLOCK: Final = 1 << 16  # characters copied at a time
+_INDEXED: Final = "[MS, MS:1000774, multiple peak list nativeID format, ]"
+_FORMATS: Final = {
+    ".mgf": "[MS, MS:1001062, Mascot MGF format, ]",
+    ".mzml": "[MS, MS:1000584, mzML format, ]",
+    ".mzxml": "[MS, MS:1000566, ISB mzXML format, ]",
+}
+_POLARITIES: Final = {
+    1: "[MS, MS:1000130, positive scan, ]",
+    -1: "[MS, MS:1000129, negative scan, ]",
+    0: "[MS, MS:1000465, scan polarity, ]",  # where no adduct says which
+}
+_CONFIDENCE: Final = "[, , duallgd confidence, ]"
+# Levels of Schymanski et al. (2014): tentative candidates, a formula alone, a mass alone.
+_TENTATIVE, _FORMULA_ONLY, _MASS_ONLY = "3", "4", "5"
+_SML: Final = (
+    "SML_ID SMF_ID_REFS database_identifier chemical_formula smiles inchi chemical_name uri "
+    "theoretical_neutral_mass adduct_ions reliability best_id_confidence_measure "
+    "best_id_confidence_value"
+)
+_SML_END: Final = (
+    "abundance_study_variable[1] abundance_variation_study_variable[1] opt_global_spectrum_id "
+    "opt_global_feature_id opt_global_status opt_global_message"
+)
+_SMF: Final = (
+    "SMF_ID SME_ID_REFS SME_ID_REF_ambiguity_code adduct_ion isotopomer exp_mass_to_charge charge "
+    "retention_time_in_seconds retention_time_in_seconds_start retention_time_in_seconds_end"
+)
+_SME: Final = (
+    "SME_ID evidence_input_id database_identifier chemical_formula smiles inchi chemical_name uri "
+    "derivatized_form adduct_ion exp_mass_to_charge charge theoretical_mass_to_charge spectra_ref "
+    "identification_method ms_level id_confidence_measure[1] id_confidence_measure[2] rank "
+    "opt_global_samples"
+)
+
+
+def document(
+    predictions: Iterable[Prediction], version: str, inputs: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """The pieces of a file; memory does not grow with the run.
+
+    Args:
+        predictions: Of a run, in order.
+        version: Of duallgd.
+        inputs: Name and SHA-256 of every input of the run, as its journal holds them.
+    """
+    inputs = list({entry["name"]: entry for entry in inputs}.values())
+    runs = {str(entry["name"]): number for number, entry in enumerate(inputs, 1)}
+    polarities: dict[int, set[int]] = {number: set() for number in runs.values()}
+    with _scratch() as molecules, _scratch() as features, _scratch() as evidence:
+        n_evidence = n_left_out = 0
+        for number, prediction in enumerate(predictions, 1):
+            run = _run_of(prediction.source.file, runs)
+            polarities[run].add(_polarity(prediction.adduct))
+            if prediction.precursor_mz is None:
+                n_left_out += 1
+                continue
+            ids = range(n_evidence + 1, n_evidence + 1 + len(prediction.candidates))
+            n_evidence += len(ids)
+            molecules.write(_line("SML", _molecule(number, prediction, len(runs))))
+            features.write(_line("SMF", _feature(number, prediction, ids, len(runs))))
+            for position, candidate in zip(ids, prediction.candidates, strict=True):
+                evidence.write(_line("SME", _evidence(position, prediction, candidate, runs)))
+        yield from (_line("MTD", pair) for pair in _metadata(version, inputs, polarities))
+        if n_left_out:
+            yield _line("COM", [f"{n_left_out} spectra without a precursor m/z are left out"])
+        abundances = [f"abundance_assay[{number}]" for number in runs.values()]
+        yield from _section("SMH", [*_SML.split(), *abundances, *_SML_END.split()], molecules)
+        yield from _section("SFH", [*_SMF.split(), *abundances], features)
+        yield from _section("SEH", _SME.split(), evidence)
+
+
+def _scratch() -> IO[str]:
+    return TemporaryFile("w+t", encoding="utf-8")
+
+
+def _section(prefix: str, columns: Sequence[str], rows: IO[str]) -> Iterator[str]:
+    """An empty line, the header and the rows."""
+    yield "\n" + _line(prefix, columns)
+    rows.seek(0)
+    yield from iter(lambda: rows.read(_BLOCK), "")
+
+
+def _line(prefix: str, cells: Iterable[object]) -> str:
+    return "\t".join([prefix, *(_cell(cell) for cell in cells)]) + "\n"
+
+
+def _cell(value: object) -> str:
+    """Text without tabs and line breaks; nothing is ``null``, which an empty cell may not be."""
+    if value is None:
+        return NULL
+    return " ".join(printable(str(value)).split()) or NULL
+
+
+def _metadata(
+    version: str, inputs: Sequence[Mapping[str, Any]], polarities: Mapping[int, set[int]]
+) -> Iterator[tuple[str, str]]:
+    """Names and values, in the order of the specification."""
+    runs = list(polarities)
+    yield from (
+        ("mzTab-version", "2.0.0-M"),
+        ("mzTab-ID", "duallgd"),
+        ("description", "Structures proposed for tandem mass spectra; no quantities."),
+        ("quantification_method", "[, , none, ]"),
+        ("software[1]", f"[, , duallgd, {version}]"),
+    )
+    for number, entry in zip(runs, inputs, strict=True):
+        yield from _run(f"ms_run[{number}]", entry, polarities[number])
+    for number in runs:
+        yield f"assay[{number}]", f"assay {number}"
+        yield f"assay[{number}]-ms_run_ref", f"ms_run[{number}]"
+    yield from (
+        ("study_variable[1]", "undefined"),
+        ("study_variable[1]-assay_refs", "|".join(f"assay[{number}]" for number in runs)),
+        ("study_variable[1]-description", "all spectra"),
+        ("cv[1]-label", "MS"),
+        ("cv[1]-full_name", "PSI-MS controlled vocabulary"),
+        ("cv[1]-version", "4.1.155"),
+        ("cv[1]-uri", "http://purl.obolibrary.org/obo/ms.obo"),
+        ("database[1]", '[, , "de novo", ]'),
+        ("database[1]-prefix", "dn"),
+        ("database[1]-version", "Unknown"),
+        ("database[1]-uri", NULL),
+        ("small_molecule-quantification_unit", "[, , none, ]"),
+        ("small_molecule_feature-quantification_unit", "[, , none, ]"),
+        (
+            "small_molecule-identification_reliability",
+            "[MS, MS:1002955, hr-ms compound identification confidence level, ]",
+        ),
+        ("id_confidence_measure[1]", _CONFIDENCE),
+        ("id_confidence_measure[2]", "[, , duallgd score, ]"),
+    )
+
+
+def _run(name: str, entry: Mapping[str, Any], polarities: set[int]) -> Iterator[tuple[str, str]]:
+    """What is said of one input file."""
+    path = PurePath(str(entry["name"]))
+    yield f"{name}-location", _location(path)
+    ending = next((end for end in map(str.lower, path.suffixes) if end in _FORMATS), "")
+    if ending:
+        yield f"{name}-format", _FORMATS[ending]
+        yield f"{name}-id_format", _INDEXED
+    for number, polarity in enumerate(sorted(polarities - {0}, reverse=True) or [0], 1):
+        yield f"{name}-scan_polarity[{number}]", _POLARITIES[polarity]
+    if entry.get("sha256"):
+        yield f"{name}-hash", str(entry["sha256"])
+        yield f"{name}-hash_method", "[MS, MS:1003151, SHA-256, ]"
+
+
+def _location(path: PurePath) -> str:
+    if str(path) == "-":  # standard input
+        return NULL
+    return path.as_uri() if path.is_absolute() else f"file:{quote(path.as_posix())}"
+
+
+def _run_of(file: str, runs: Mapping[str, int]) -> int:
+    """The input a spectrum is from: its file, or the archive that holds it."""
+    return next((number for name, number in runs.items() if file.startswith(name)), 1)
+
+
+def _polarity(adduct: str) -> int:
+    """1, -1, or 0 where it is not known."""
+    return {"+": 1, "-": -1}.get(adduct[-1:], 0)
+
+
+def _molecule(number: int, prediction: Prediction, n_runs: int) -> list[object]:
+    """The row of a feature among the small molecules: its candidates, best first."""
+    found = prediction.candidates
+    masses = [f"{Formula.parse(one.formula).mass:.6f}" for one in found]
+    first = found[0] if found else None
+    assumed = any(one.adduct for one in prediction.hypotheses)
+    level = _TENTATIVE if found else _FORMULA_ONLY if assumed else _MASS_ONLY
+    return [
+        number,
+        number,
+        "|".join(f"dn:{one.inchikey}" for one in found),
+        "|".join(one.formula for one in found) or prediction.formula,
+        "|".join(one.smiles for one in found),
+        "|".join(one.inchi for one in found),
+        None,
+        None,
+        "|".join(masses),
+        "|".join(dict.fromkeys(one.adduct for one in found)) or prediction.adduct,
+        level,
+        _CONFIDENCE if first else None,
+        f"{first.confidence:.4g}" if first else None,
+        *[None] * (n_runs + 2),
+        prediction.spectrum_id,
+        prediction.feature_id,
+        prediction.status,
+        prediction.message,
+    ]
+
+
+def _feature(
+    number: int, prediction: Prediction, evidence: Sequence[int], n_runs: int
+) -> list[object]:
+    """The row of a feature: what was measured, and which evidence names it."""
+    time = prediction.rt_seconds
+    return [
+        number,
+        "|".join(map(str, evidence)),
+        "1" if len(evidence) > 1 else None,
+        prediction.adduct if prediction.adduct in BY_NAME else None,
+        None,
+        repr(float(prediction.precursor_mz or 0.0)),
+        1,
+        None if time is None else f"{time:.6g}",
+        *[None] * (n_runs + 2),
+    ]
+
+
+def _evidence(
+    number: int, prediction: Prediction, candidate: Candidate, runs: Mapping[str, int]
+) -> list[object]:
+    """The row of a candidate."""
+    spectra = "|".join(
+        f"ms_run[{_run_of(source.file, runs)}]:index={source.index}" for source in prediction.group
+    )
+    adduct = BY_NAME[candidate.adduct]
+    return [
+        number,
+        spectra,
+        f"dn:{candidate.inchikey}",
+        candidate.formula,
+        candidate.smiles,
+        candidate.inchi,
+        None,
+        None,
+        None,
+        candidate.adduct,
+        repr(float(prediction.precursor_mz or 0.0)),
+        abs(adduct.charge),
+        f"{Formula.parse(candidate.formula).atoms_mass + adduct.mass_shift:.6f}",
+        spectra,
+        "[, , duallgd, ]",
+        "[MS, MS:1000511, ms level, 2]",
+        f"{candidate.confidence:.4g}",
+        f"{candidate.score:.6g}",
+        candidate.rank,
+        candidate.samples,
+    ]

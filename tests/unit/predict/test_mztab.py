@@ -1,0 +1,144 @@
+"""mzTab-M: rules typed from the specification, and what a reader of others makes of it."""
+
+import re
+from collections import defaultdict
+
+import pytest
+from pyteomics import mztab
+
+from duallgd_cli.predict.output import merge
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest
+from tests.cli.conftest import EXAMPLES
+from tests.stub_model import stub_model
+
+# Fields that a file must have, in the order of the specification; [n] stands for a number.
+MANDATORY = (
+    "mzTab-version mzTab-ID quantification_method software[n] ms_run[n]-location "
+    "ms_run[n]-scan_polarity[n] assay[n] assay[n]-ms_run_ref study_variable[n] "
+    "study_variable[n]-assay_refs study_variable[n]-description cv[n]-label cv[n]-full_name "
+    "cv[n]-version cv[n]-uri database[n] database[n]-prefix database[n]-version database[n]-uri "
+    "small_molecule-quantification_unit small_molecule_feature-quantification_unit "
+    "small_molecule-identification_reliability id_confidence_measure[n]"
+)
+PARAMETER = re.compile(r"\[[^,\]]*, ?[^,\]]*, ?[^\]]+, ?[^\]]*\]")
+ADDUCT = re.compile(r"\[\d*M([+-]\w+)*\]\d*[+-]")
+HOSTILE = """BEGIN IONS
+TITLE=a\ttab "and" |a bar|
+PEPMASS=195.0877
+CHARGE=1+
+FORMULA=C6H6
+55.0 10
+END IONS
+BEGIN IONS
+TITLE=no precursor
+55.0 10
+END IONS
+"""
+
+
+class Parsed:
+    """Metadata and tables of a file; every row as a dictionary."""
+
+    def __init__(self, path):
+        self.metadata, self.tables, self.order, columns = {}, defaultdict(list), [], {}
+        for line in path.read_text("utf-8").splitlines():
+            prefix, *cells = line.split("\t")
+            self.order += [prefix] if prefix not in self.order else []
+            assert all(cell.strip() for cell in cells), f"an empty cell in {line!r}"
+            if prefix == "MTD":
+                assert cells[0] not in self.metadata
+                self.metadata[cells[0]] = cells[1]
+            elif prefix in {"SMH", "SFH", "SEH"}:
+                columns[{"SMH": "SML", "SFH": "SMF", "SEH": "SME"}[prefix]] = cells
+            elif prefix in {"SML", "SMF", "SME"}:
+                self.tables[prefix].append(dict(zip(columns[prefix], cells, strict=True)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mztab")
+    bad = folder / "bad.mgf"
+    bad.write_text(HOSTILE)
+    request = PredictRequest(
+        inputs=(str(EXAMPLES / "spectra.mgf"), str(bad)),
+        formulas=EXAMPLES / "formulas.csv",
+        output=str(folder / "out.csv"),
+    )
+    predict(request, stub_model())
+    merge([folder / "out.csv"], str(folder / "out.mztab"))
+    return folder / "out.mztab"
+
+
+@pytest.fixture(scope="module")
+def parsed(made):
+    return Parsed(made)
+
+
+def test_sections_and_mandatory_fields_stand_in_order(parsed):
+    assert [one for one in parsed.order if one not in {"", "COM"}] == [
+        *("MTD", "SMH", "SML", "SFH", "SMF", "SEH", "SME")
+    ]
+    names = [re.sub(r"\[\d+\]", "[n]", name) for name in parsed.metadata]
+    places = [names.index(name) for name in MANDATORY.split()]
+    assert places == sorted(places)
+    assert parsed.metadata["mzTab-version"] == "2.0.0-M"
+
+
+def test_runs_name_their_file_its_digest_and_polarity(parsed):
+    told = parsed.metadata
+
+    assert told["ms_run[1]-location"].endswith("spectra.mgf")
+    assert re.fullmatch(r"[0-9a-f]{64}", told["ms_run[2]-hash"])
+    assert "MS:1000130" in told["ms_run[1]-scan_polarity[1]"]
+    assert "MS:1000465" in told["ms_run[2]-scan_polarity[1]"]  # nothing says which
+    assert told["study_variable[1]-assay_refs"] == "assay[1]|assay[2]"
+
+
+def test_parameters_have_four_parts(parsed):
+    parameters = [value for value in parsed.metadata.values() if value.startswith("[")]
+
+    assert len(parameters) > 8
+    assert all(PARAMETER.fullmatch(value) for value in parameters)
+
+
+def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
+    molecules, features, evidence = (parsed.tables[name] for name in ("SML", "SMF", "SME"))
+    ids = [row["SME_ID"] for row in evidence]
+
+    assert ids == [str(number) for number in range(1, len(ids) + 1)]
+    assert [row["SMF_ID_REFS"] for row in molecules] == [row["SMF_ID"] for row in features]
+    listed = [ref for row in features for ref in row["SME_ID_REFS"].split("|") if ref != "null"]
+    assert listed == ids
+    for row in features:
+        several = "|" in row["SME_ID_REFS"]
+        assert row["SME_ID_REF_ambiguity_code"] == ("1" if several else "null")
+
+
+def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):
+    for row in parsed.tables["SME"]:
+        assert re.fullmatch(r"ms_run\[1\]:index=\d+(\|ms_run\[1\]:index=\d+)*", row["spectra_ref"])
+        assert ADDUCT.fullmatch(row["adduct_ion"])
+        measured, theory = (float(row[f"{kind}_mass_to_charge"]) for kind in ("exp", "theoretical"))
+        assert abs(measured - theory) < 1e-5 * theory
+        assert row["database_identifier"].startswith("dn:")
+        assert 0 <= float(row["id_confidence_measure[1]"]) <= 1
+        assert row["charge"] == "1"
+
+
+def test_features_without_candidates_are_there_and_those_without_a_mass_are_counted(parsed, made):
+    hostile = parsed.tables["SML"][-1]
+
+    assert hostile["opt_global_status"] == "unsupported_adduct"
+    assert hostile["smiles"] == hostile["best_id_confidence_value"] == "null"
+    assert hostile["reliability"] == "5"
+    assert parsed.tables["SMF"][-1]["exp_mass_to_charge"] == "195.0877"
+    assert "COM\t1 spectra without a precursor m/z are left out" in made.read_text("utf-8")
+
+
+def test_pyteomics_reads_it(made, parsed):
+    with made.open(encoding="utf-8") as stream:
+        read = mztab.MzTab(stream, table_format="dict")
+
+    assert read.metadata["mzTab-version"] == "2.0.0-M"
+    assert len(read.small_molecule_table["rows"]) == len(parsed.tables["SML"])
