@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.predict.generate import load_model
+from duallgd_cli.train.presets import preset_names
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
 from tests.made_training import cpu
@@ -20,6 +22,7 @@ SHORT = [
 ]  # fmt: skip
 TINY = ["--config", "tiny", "--set", "model.denoiser.layers=1", *SHORT]
 HELD_OUT = "BSYNRYMUTXBXSQ"  # aspirin
+TRAINING = Path(__file__).parents[2] / "docs/training.md"
 
 
 @pytest.fixture
@@ -133,11 +136,13 @@ def test_without_a_terminal_lines_say_how_far_it_is_and_how_it_ended(duallgd, st
     assert re.match(r"done: 4 steps in \d+:\d\d:\d\d; weights are run/model\.safetens", rest[-1])
 
 
-def test_help_says_what_each_preset_is_for(duallgd):
+@pytest.mark.parametrize("preset", ["tiny", "pretrain", "nplib1", "massspecgym"])
+def test_help_and_documents_say_what_each_preset_is_for(duallgd, preset):
     text = " ".join(duallgd("train", "--help").out.replace("│", " ").split())
 
-    for preset in ("tiny", "pretrain", "nplib1", "massspecgym"):
-        assert re.search(rf"\b{preset} \(", text)
+    assert preset in preset_names()
+    assert re.search(rf"\b{preset} \(", text)
+    assert re.search(rf"^\| `{preset}` \| .+ \|$", TRAINING.read_text(), re.MULTILINE)
 
 
 def interrupted(*_, **__):
