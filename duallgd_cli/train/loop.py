@@ -27,7 +27,7 @@ from duallgd_cli.errors import DuallgdError, InterruptedRunError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.train.distributed import Group
 from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
-from duallgd_cli.train.prefetch import Source, batches
+from duallgd_cli.train.prefetch import Source, batches, refuse_if_worker_died
 from duallgd_cli.train.settings import TrainingSettings
 from duallgd_cli.train.state import load_state, save_state
 
@@ -105,6 +105,7 @@ def train(
     Raises:
         DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
         InterruptedRunError: Ctrl-C or a polite kill; the state is saved first.
+        WorkerDiedError: A process that makes batches was killed.
     """
     out.mkdir(parents=True, exist_ok=True)
     run = _Run(model, settings, out, group, hooks)
@@ -121,6 +122,9 @@ def train(
                 f"stopped at step {run.progress.step} of {settings.steps}; "
                 f"run the same command to go on, weights so far are {out / 'model.safetensors'}"
             ) from None
+        except RuntimeError as error:  # torch raises it wherever the loop is
+            refuse_if_worker_died(error)
+            raise
         finally:
             made.close()
     return run.save()

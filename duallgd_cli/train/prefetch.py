@@ -1,33 +1,24 @@
-"""Batches made ahead of the loop by processes of their own, in order, or one by one as asked for.
+"""Batches made ahead of the loop by processes of torch's DataLoader, in the order of their steps.
 
 A batch is a function of what was planned for a step, the seed, the step and the rank alone, so who
 makes it and when changes no number.
 """
 
-import copyreg
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
-import time
 import warnings
-from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final, Protocol
 
 import torch
-from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from duallgd_cli.errors import DuallgdError, UsageError
 from duallgd_cli.model.tensors import map_tensors
 
 _AHEAD: Final = 2  # batches under way for each process
-_LOOK_FOR_PARENT_S: Final = 2.0
 _MOST_BY_DEFAULT: Final = 8
-_own: list["Source"] = []  # in a process that makes batches: what it makes them from
 
 
 class Source(Protocol):
@@ -42,6 +33,18 @@ class Source(Protocol):
 
 class WorkerDiedError(DuallgdError):
     """A process that makes batches was ended from outside."""
+
+
+class _Batches(Dataset[bytes]):
+    """Batches by step and plan."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __getitem__(self, item: tuple[int, Any]) -> bytes:
+        step, planned = item
+        # As bytes: torch's own way between processes needs shared memory, which containers lack.
+        return pickle.dumps(self.source.collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
 def default_workers(device: torch.device, cores: int) -> int:
@@ -62,61 +65,45 @@ def batches(
 
     Raises:
         UsageError: Processes are asked for where they cannot be forked.
-        WorkerDiedError: One was killed. What one of them raises is raised here.
     """
-    planned = enumerate(source.plan(first_step), first_step)
-    if not workers:
-        for step, one in planned:
-            yield _move(source.collate(one, step), device)
-        return
-    pool = _forked(source, workers)
-    waiting: deque[Future[bytes]] = deque()
-    try:
-        for step, one in planned:
-            waiting.append(pool.submit(_make, one, step))
-            if len(waiting) >= _AHEAD * workers:
-                yield _move(pickle.loads(waiting.popleft().result()), device)  # from our own
-    except BrokenProcessPool:
+    if workers and "fork" not in multiprocessing.get_all_start_methods():
+        raise UsageError("training.data.workers must be 0 on this system, which cannot fork")
+    with warnings.catch_warnings():
+        # Of forking beside threads (none of ours holds a lock between two steps), and of more
+        # processes than cores.
+        warnings.simplefilter("ignore")
+        loader = DataLoader(
+            _Batches(source),
+            batch_size=None,
+            sampler=enumerate(source.plan(first_step), first_step),
+            num_workers=workers,
+            prefetch_factor=_AHEAD if workers else None,
+            multiprocessing_context="fork" if workers else None,  # shares the mapped data
+            worker_init_fn=_leave_signals_to_parent,
+            generator=torch.Generator(),  # not the global one
+        )
+        made = iter(loader)
+    for pickled in made:
+        yield _move(pickle.loads(pickled), device)  # from our own
+
+
+def refuse_if_worker_died(error: RuntimeError) -> None:
+    """Say in words what torch says of a process that was killed; any other error passes.
+
+    Raises:
+        WorkerDiedError: The error is of that kind.
+    """
+    if str(error).startswith("DataLoader worker"):
         raise WorkerDiedError(
             "a process that makes batches was killed, perhaps for want of memory; run the same "
             "command to go on, with fewer --set training.data.workers"
         ) from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _forked(source: Source, workers: int) -> ProcessPoolExecutor:
-    """Processes that share the mapped data; they never touch the device."""
-    if "fork" not in multiprocessing.get_all_start_methods():
-        raise UsageError("training.data.workers must be 0 on this system, which cannot fork")
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(source, os.getpid()))
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forking beside threads; none of ours holds a lock between two steps.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pool.submit(os.getpid).result()  # forks all processes, before the first step
-    return pool
-
-
-def _begin(source: Source, parent: int) -> None:
-    """What a forked process does first."""
-    _own.append(source)
+def _leave_signals_to_parent(worker: int) -> None:
+    del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
-    # Tensors travel as arrays: torch's way needs shared memory, which containers are short of.
-    copyreg.pickle(Tensor, lambda tensor: (torch.from_numpy, (tensor.numpy(),)))
-
-    def end_with_parent() -> None:
-        while os.getppid() == parent:  # a killed parent cannot end its processes
-            time.sleep(_LOOK_FOR_PARENT_S)
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _make(planned: object, step: int) -> bytes:
-    return pickle.dumps(_own[-1].collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
 def _move(batch: object, device: torch.device) -> object:

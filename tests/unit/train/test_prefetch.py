@@ -73,11 +73,13 @@ def test_what_goes_wrong_in_a_batch_is_raised_where_it_is_asked_for(workers):
         next(made)
 
 
-def test_a_killed_process_is_named():
-    made = batches(Steps(wrong_at=0, last_words=die), 0, CPU, 1)
+def test_a_killed_process_is_named(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+    stage.collate = lambda planned, step: die()
 
     with pytest.raises(WorkerDiedError, match=r"was killed.*with fewer --set training\.data\.wor"):
-        next(made)
+        run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
 
 
 def test_processes_end_with_the_iterator():
