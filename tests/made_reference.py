@@ -4,13 +4,13 @@ import torch
 
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.convert import convert
-from duallgd_cli.reference.network import ReferenceDualLGD
 from duallgd_cli.reference.settings import (
     ReferenceDenoiserSettings,
     ReferenceEncoderSettings,
     ReferenceSettings,
 )
 from duallgd_cli.reference.tensor_names import DENOISER, ENCODER, theirs_of
+from duallgd_cli.reference.weights_file import ReferenceDualLGD
 
 EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
 SYMBOLS = ["C", "O", "P", "N", "S", "Cl", "F", "H"]

@@ -19,6 +19,8 @@ from duallgd_cli.errors import WeightsError, clip
 from duallgd_cli.files import replaced
 
 DIGEST: Final = "sha256"
+# The preset that metadata name where a file holds the authors' network.
+REFERENCE: Final = "reference"
 _READABLE: Final = 0o644
 
 
@@ -45,6 +47,15 @@ def read_metadata(path: Path) -> dict[str, str]:
             return dict(stream.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise _broken(path, error) from None
+
+
+def is_reference(path: Path) -> bool:
+    """Whether a file holds the authors' network; `reference.weights_file` reads it then.
+
+    Raises:
+        WeightsError: There is no such file, or it is no safetensors file.
+    """
+    return read_metadata(path).get("preset") == REFERENCE
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -3,14 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
-
-if TYPE_CHECKING:
-    from duallgd_cli.reference.parameter_counts import PartCount
 
 EPILOG = """
 **Examples**
@@ -54,8 +51,8 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
+    from duallgd_cli.checkpoint.container import is_reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
-    from duallgd_cli.reference.weights_file import is_reference
 
     if preset is not None:
         facts = {"preset": preset, "parameters": _of_preset(preset)}
@@ -122,8 +119,8 @@ def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     from duallgd_cli.files import sha256
     from duallgd_cli.predict import about
     from duallgd_cli.reference import weights_file as reference
-    from duallgd_cli.reference.parameter_counts import count_beside, count_by_module
     from duallgd_cli.reference.subformula import knows_adduct
+    from duallgd_cli.reference.weights_file import count_beside, count_by_module
     from duallgd_cli.runtime import Runtime
 
     checkpoint = reference.load(path)
@@ -159,7 +156,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     from duallgd_cli.errors import ConfigError, quote
     from duallgd_cli.model.duallgd import DualLGD
     from duallgd_cli.predict.about import parameter_counts
-    from duallgd_cli.reference.parameter_counts import PAPER_OTHERS, count_beside, count_by_module
+    from duallgd_cli.reference.weights_file import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.train.presets import preset_names, run_settings
 
     if name == _REFERENCE:
@@ -176,10 +173,8 @@ def _of_preset(name: str) -> dict[str, Any]:
     return _with_total(parameter_counts(DualLGD(settings.model)))
 
 
-def _beside_paper(counts: Mapping[str, "PartCount"]) -> dict[str, Any]:
-    return {
-        name: {_HERE: row.parameters, _PAPER: row.paper_millions} for name, row in counts.items()
-    }
+def _beside_paper(counts: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
+    return {name: {_HERE: here, _PAPER: paper} for name, (here, paper) in counts.items()}
 
 
 def _with_total(counts: Mapping[str, int]) -> dict[str, int]:

@@ -73,13 +73,14 @@ def verify(
     pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.checkpoint.container import is_reference
     from duallgd_cli.checkpoint.lineage import require_trained
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
     from duallgd_cli.predict.generate import parts_of
     from duallgd_cli.reference import weights_file as reference
 
-    if reference.is_reference(weights):
+    if is_reference(weights):
         checkpoint = reference.load(weights)
         checkpoint.check()
         parts, count = checkpoint.parts, len(checkpoint.tensors)

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
 from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, incident_pairs
@@ -91,25 +90,3 @@ def _within_heads(heads: int, like: Tensor) -> tuple[Tensor, Tensor]:
     width = like.shape[-1] // heads
     place = (like.device, like.dtype)
     return same_head(heads, 1, width, *place), same_head(heads, width, 1, *place)
-
-
-def attend_all(
-    part: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
-) -> Tensor:
-    """What a part would do without incidence: attend to every row, for ablations.
-
-    Args:
-        part: Whose weights are used.
-        target: Rows that attend, (B, L, .).
-        source: Rows that they attend to, (B, S, .).
-        mask: Real rows of the source, bool (B, S).
-
-    Returns:
-        Change of the target, (B, L, .).
-    """
-    query, key, value = (
-        project(x).unflatten(-1, (part.heads, -1)).transpose(1, 2)
-        for project, x in ((part.query, target), (part.key, source), (part.value, source))
-    )
-    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-    return part.out(mixed.transpose(1, 2).flatten(2))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from duallgd_cli.checkpoint.container import is_reference
 from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
@@ -43,8 +44,6 @@ from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.reranker import CandidateScorer, Reranker
 from duallgd_cli.predict.templates import Templates
-from duallgd_cli.reference.generator import load_reference_model
-from duallgd_cli.reference.weights_file import is_reference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
@@ -201,6 +200,8 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     """
     path = resolve_weights(weights)
     if is_reference(path):
+        from duallgd_cli.reference.generator import load_reference_model  # only if asked for
+
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)

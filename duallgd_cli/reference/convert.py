@@ -1,36 +1,38 @@
 """Converts the authors' Lightning checkpoints to self-contained weights files.
 
-Every tensor of the source is taken or the conversion fails; nothing in the source is run. What the
-authors' files leave out, the random features of the bond stream, is drawn from a recorded seed.
+Every tensor of the source is taken or the conversion fails; nothing in the source is run. Sizes
+follow from the tensors; noise process, vocabulary and switches lie in pickled settings and data-set
+statistics, which arrive as inert records. What the files leave out, the random features of the bond
+stream, is drawn from a recorded seed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from duallgd_cli.errors import WeightsError, clip
 from duallgd_cli.files import sha256
-from duallgd_cli.reference import denoiser as reference_denoiser
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
 from duallgd_cli.reference.kernels import draw_projection
-from duallgd_cli.reference.mist import ReferenceEncoder
-from duallgd_cli.reference.recorded_settings import Protocol, protocol_of
-from duallgd_cli.reference.recorded_sizes import denoiser_settings, encoder_settings, variant_of
-from duallgd_cli.reference.settings import (
-    ReferenceDenoiserSettings,
-    ReferenceEncoderSettings,
-    ReferenceSettings,
+from duallgd_cli.reference.settings import ReferenceSettings
+from duallgd_cli.reference.tensor_names import (
+    TABLES,
+    denoiser_settings,
+    encoder_settings,
+    ours_of,
+    theirs_of,
 )
-from duallgd_cli.reference.tensor_names import DENOISER, ENCODER, Table, ours_of, theirs_of
-from duallgd_cli.reference.unpickle import read
+from duallgd_cli.reference.unpickle import Record, read
 from duallgd_cli.reference.weights_file import ReferenceCheckpoint
 
 DEFAULT_SEED: Final = 20260701
-_PROJECTION: Final[Table] = (("merge_function", "projection"),)
+_RELEASED: Final = ReferenceSettings()
 _BETAS: Final = "noise_schedule.betas"
 # How names begin in the authors' files, which part that is, and what its key table keeps.
 _PREFIXES: Final = (
@@ -42,16 +44,42 @@ _PREFIXES: Final = (
 )
 # A second name that compiled copies of the decoder get; the tensors are the same.
 _COMPILED: Final = "_compiled_decoder._orig_mod."
-_KERNEL_BUFFER: Final = "pairs.attention.kernel.projection"
+# The random features of a layer, which their files do not hold.
+_FEATURES: Final = "layers.{}.pairs.attention.kernel.projection"
 _LISTED: Final = 12
-
-
-@dataclass(frozen=True, eq=False)
-class _Source:
-    """Tensors of one of the authors' files, by part and by their names within it."""
-
-    parts: dict[str, dict[str, Tensor]]
-    n_steps: int | None
+# The authors' switches: name -> their value -> what it means for our settings. A switch that is
+# absent has the released value, which is the first.
+_SWITCHES: Final[dict[str, dict[object, dict[str, str]]]] = {
+    "use_dual_stream": {True: {}, False: {"streams": "atoms", "readout": "edges"}},
+    "use_cross_attention": {True: {}, False: {"synchronisation": "none"}},
+    "cross_attention_mode": {
+        "bidirectional": {},
+        "both": {},
+        "none": {"synchronisation": "none"},
+        "dual_to_primal": {"synchronisation": "atoms"},
+        "primal_to_dual": {"synchronisation": "pairs"},
+    },
+    "cross_attention_use_incidence_mask": {True: {}, False: {"synchronisation": "unmasked"}},
+    "edge_readout_source": {"dual": {}, "primal": {"readout": "edges"}},
+    "linear_attention_type": {
+        "performer": {},
+        "elu_plus_one": {"kernel": "elu"},
+        "softmax": {"kernel": "softmax"},
+    },
+    "performer_kernel": {"positive": {}, "sincos": {"kernel": "waves"}},
+    "performer_feature_type": {"orthogonal": {}, "iid": {}},
+    "use_linear_dual_attention": {True: {}},
+    "use_primal_stream": {True: {}},
+    "edge_diffusion_only": {True: {}},
+}
+# What the noise process and the features are called in their settings, where they are those here.
+_PROCESS: Final = {
+    "transition": "marginal",
+    "diffusion_noise_schedule": "cosine",
+    "extra_features": "all",
+}
+_HEADS: Final = ("primal_heads", "dual_heads", "cross_heads")
+_DEPTH: Final = 50
 
 
 def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
@@ -66,24 +94,35 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
             network is one that is not built here.
     """
     content = read(source)
-    split = _split(_tensors(content.get("state_dict", content)))
-    protocol = protocol_of(content) if "denoiser" in split.parts else Protocol()
-    settings = _settings(split, protocol)
+    state = _tensors(content.get("state_dict", content))
+    parts = _split(state)
+    settings = _RELEASED
+    switches: dict[str, object] = {}
+    if "denoiser" in parts:
+        settings, switches = _of_denoiser(content, _renamed(parts, "denoiser"))
+    if "encoder" in parts:
+        settings = replace(settings, encoder=encoder_settings(_renamed(parts, "encoder")))
+    if _BETAS in state and len(state[_BETAS]) - 1 != settings.n_steps:
+        raise WeightsError(
+            f"the noise schedule has {len(state[_BETAS]) - 1} steps, the settings say "
+            f"{settings.n_steps}"
+        )
+    drawn = _drawn(settings, seed, switches) if "denoiser" in parts else {}
     tensors: dict[str, Tensor] = {}
-    for part, own in split.parts.items():
-        tensors |= _PART_READERS[part](own, settings, seed)
+    for part, given in parts.items():
+        own = _fitted(_network(part, settings), part, given, drawn)
+        tensors |= {f"{part}.{name}": tensor for name, tensor in own.items()}
     record = {
         "source": source.name,
         "source_sha256": sha256(source),
-        "parts": sorted(split.parts),
+        "parts": sorted(parts),
         "feature_seed": seed,
-        "switches": protocol.switches,
+        "switches": switches,
         "epoch": content.get("epoch"),
         "global_step": content.get("global_step"),
     }
-    return ReferenceCheckpoint(
-        settings, tensors, {k: v for k, v in record.items() if v is not None}
-    )
+    known = {name: value for name, value in record.items() if value is not None}
+    return ReferenceCheckpoint(settings, tensors, known)
 
 
 def _tensors(state: object) -> dict[str, Tensor]:
@@ -97,8 +136,8 @@ def _tensors(state: object) -> dict[str, Tensor]:
     return {str(n): t.float() if t.is_floating_point() else t for n, t in values.items()}
 
 
-def _split(state: dict[str, Tensor]) -> _Source:
-    """Sort tensors into parts by the prefixes of the three kinds of file."""
+def _split(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Sort tensors into parts by the prefixes of the three kinds of file, which are cut off."""
     parts: dict[str, dict[str, Tensor]] = {}
     foreign = []
     for name, tensor in state.items():
@@ -114,8 +153,7 @@ def _split(state: dict[str, Tensor]) -> _Source:
         )
     if not parts:
         raise WeightsError("the checkpoint holds neither a decoder nor an encoder")
-    betas = state.get(_BETAS)
-    return _Source(parts, None if betas is None else len(betas) - 1)
+    return parts
 
 
 def _is_copy(name: str, state: dict[str, Tensor]) -> bool:
@@ -124,75 +162,116 @@ def _is_copy(name: str, state: dict[str, Tensor]) -> bool:
     return name.startswith(_COMPILED) and original is not None and original.equal(state[name])
 
 
-def _settings(source: _Source, protocol: Protocol) -> ReferenceSettings:
-    denoiser, encoder = ReferenceDenoiserSettings(), ReferenceEncoderSettings()
-    if "denoiser" in source.parts:
-        denoiser = denoiser_settings(
-            _renamed(source.parts["denoiser"], DENOISER),
-            protocol.heads,
-            protocol.n_features,
-            variant_of(protocol.switches),
-        )
-        atoms = len(protocol.atom_symbols) + N_ATOM_FEATURES
-        if denoiser.atom_inputs != atoms or denoiser.global_inputs != N_GRAPH_FEATURES:
-            raise WeightsError(
-                f"the decoder reads {denoiser.atom_inputs} features of an atom and "
-                f"{denoiser.global_inputs} of a graph, expected {atoms} and {N_GRAPH_FEATURES}; "
-                "only networks with all extra features are supported"
-            )
-    if "encoder" in source.parts:
-        encoder = encoder_settings(_renamed(source.parts["encoder"], ENCODER))
-    steps = source.n_steps or protocol.n_steps
-    if steps != protocol.n_steps:
+def _of_denoiser(
+    content: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[ReferenceSettings, dict[str, object]]:
+    """Settings of a system with a decoder, and the authors' switches that they follow from.
+
+    Args:
+        content: Top level of the file.
+        tensors: Of the decoder, by our names.
+
+    Raises:
+        WeightsError: Settings or statistics are missing, or of a form that is not supported.
+    """
+    given = plain(content.get("hyper_parameters"))
+    if not isinstance(given, Mapping):
         raise WeightsError(
-            f"the noise schedule has {steps} steps, the settings say {protocol.n_steps}"
+            "the checkpoint has no hyper_parameters, which alone hold the bond marginals and the "
+            "largest atom count; convert the Lightning checkpoint, not bare weights"
         )
-    return ReferenceSettings(
-        denoiser, encoder, steps, protocol.marginal, protocol.max_atoms, protocol.atom_symbols
+    statistics = _mapping(given, "dataset_infos")
+    model = _mapping(_mapping(given, "cfg"), "model")
+    for name, value in _PROCESS.items():
+        if model.get(name, value) != value:
+            raise WeightsError(
+                f"the weights were trained with {name}={model[name]}; only {value} is known"
+            )
+    chosen = model.get("duallgd")
+    chosen = chosen if isinstance(chosen, Mapping) else {}
+    switches = {name: chosen[name] for name in _SWITCHES if name in chosen}
+    features = chosen.get("performer_num_features", _RELEASED.denoiser.n_features)
+    settings = replace(
+        _RELEASED,
+        denoiser=denoiser_settings(
+            tensors, _heads(model, chosen), _whole(features, "features"), variant_of(switches)
+        ),
+        n_steps=_whole(model.get("diffusion_steps", _RELEASED.n_steps), "diffusion_steps"),
+        marginal=_marginal(statistics),
+        max_atoms=_whole(statistics.get("max_n_nodes"), "max_n_nodes"),
+        atom_symbols=_symbols(statistics),
     )
+    atoms, inputs = len(settings.atom_symbols) + N_ATOM_FEATURES, settings.denoiser
+    if inputs.atom_inputs != atoms or inputs.global_inputs != N_GRAPH_FEATURES:
+        raise WeightsError(
+            f"the decoder reads {inputs.atom_inputs} features of an atom and "
+            f"{inputs.global_inputs} of a graph, expected {atoms} and {N_GRAPH_FEATURES}; "
+            "only networks with all extra features are supported"
+        )
+    return settings, switches
 
 
-def _denoiser(
-    tensors: dict[str, Tensor], settings: ReferenceSettings, seed: int
+def plain(value: object, depth: int = 0) -> object:
+    """Plain values of nested records: settings trees as mappings, other objects as attributes."""
+    if depth > _DEPTH:
+        return None
+    if isinstance(value, Record):
+        # A settings tree keeps children in `_content` and each value in `_val`.
+        attributes = value.attributes
+        inner = (attributes[name] for name in ("_content", "_val") if name in attributes)
+        return plain(next(inner, value.entries or value.contents or attributes), depth + 1)
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, depth + 1) for k, v in value.items() if k != "_parent"}
+    if isinstance(value, list | tuple):
+        return [plain(item, depth + 1) for item in value]
+    return value
+
+
+def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
+    """Settings that the authors' switches ask for, where they differ from the released ones.
+
+    Args:
+        switches: Values by the authors' names; unknown names are ignored.
+
+    Raises:
+        WeightsError: A value whose network is not built here: dense bond layers, a network without
+            an atom stream, diffusion over atoms.
+    """
+    variant: dict[str, Any] = {}
+    for name, meanings in _SWITCHES.items():
+        value = switches.get(name, next(iter(meanings)))
+        if value not in meanings:
+            known = ", ".join(map(str, meanings))
+            raise WeightsError(
+                f"the weights were trained with {name}={value}, which is not supported; "
+                f"supported values are {known}"
+            )
+        variant |= meanings[value]
+    return variant
+
+
+def _network(part: str, settings: ReferenceSettings) -> nn.Module:
+    if part == "denoiser":
+        return ReferenceDenoiser(settings.denoiser)
+    if part == "encoder":
+        return ReferenceEncoder(settings.encoder)
+    return nn.Linear(settings.encoder.fingerprint_sizes[-1], settings.denoiser.condition_width)
+
+
+def _fitted(
+    network: nn.Module, part: str, given: Mapping[str, Tensor], drawn: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    network = reference_denoiser.build(settings.denoiser)
-    kernels = sorted(name for name in network.state_dict() if name.endswith(_KERNEL_BUFFER))
-    theirs = theirs_of(kernels, DENOISER)
-    drawn = {}
-    for name in kernels:
-        layer = int(name.split(".")[1])
-        generator = torch.Generator().manual_seed(seed + layer)
-        width = settings.denoiser.edge_width // settings.denoiser.heads
-        drawn[str(theirs[name])] = draw_projection(settings.denoiser.n_features, width, generator)
-    return _prefixed("denoiser", _fitted(network, {**drawn, **tensors}, DENOISER))
-
-
-def _encoder(tensors: dict[str, Tensor], settings: ReferenceSettings, _: int) -> dict[str, Tensor]:
-    network = ReferenceEncoder(settings.encoder)
-    return _prefixed("encoder", _fitted(network, tensors, ENCODER))
-
-
-def _projection(
-    tensors: dict[str, Tensor], settings: ReferenceSettings, _: int
-) -> dict[str, Tensor]:
-    bits = settings.encoder.fingerprint_sizes[-1]
-    network = nn.ModuleDict({"projection": nn.Linear(bits, settings.denoiser.condition_width)})
-    return _fitted(network, tensors, _PROJECTION)
-
-
-_PART_READERS: Final = {"denoiser": _denoiser, "encoder": _encoder, "projection": _projection}
-
-
-def _fitted(network: nn.Module, tensors: dict[str, Tensor], table: Table) -> dict[str, Tensor]:
-    """Tensors under our names, if they are exactly those of the network."""
+    """Tensors under our names, if those given and drawn are exactly those of the network."""
     own = network.state_dict()
-    theirs = theirs_of(own, table)
-    missing = sorted(str(theirs[name]) for name in own if theirs[name] not in tensors)
+    theirs = {name: str(their) for name, their in theirs_of(own, TABLES[part]).items()}
+    tensors = {theirs[name]: tensor for name, tensor in drawn.items() if name in own}
+    tensors |= given
+    missing = sorted(their for their in theirs.values() if their not in tensors)
     unused = sorted(tensors.keys() - set(theirs.values()))
     shapes = [
-        f"{theirs[n]} {tuple(tensors[str(theirs[n])].shape)} for {tuple(own[n].shape)}"
-        for n in own
-        if theirs[n] in tensors and tensors[str(theirs[n])].shape != own[n].shape
+        f"{theirs[name]} {tuple(tensors[theirs[name]].shape)} for {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if theirs[name] in tensors and tensors[theirs[name]].shape != tensor.shape
     ]
     if missing or unused or shapes:
         raise WeightsError(
@@ -200,18 +279,69 @@ def _fitted(network: nn.Module, tensors: dict[str, Tensor], table: Table) -> dic
             f"{len(unused)} unused ({_listed(unused)}), "
             f"{len(shapes)} of another shape ({_listed(shapes)})"
         )
-    return {name: tensors[str(theirs[name])] for name in own}
+    return {name: tensors[theirs[name]] for name in own}
 
 
-def _renamed(tensors: dict[str, Tensor], table: Table) -> dict[str, Tensor]:
-    names = ours_of(tensors, table)
-    return {ours: tensors[theirs] for theirs, ours in names.items() if ours is not None}
+def _drawn(
+    settings: ReferenceSettings, seed: int, switches: Mapping[str, object]
+) -> dict[str, Tensor]:
+    """Random features of every layer, by our names."""
+    sizes = settings.denoiser
+    orthogonal = switches.get("performer_feature_type") != "iid"
+    drawn = {}
+    for layer in range(sizes.layers):
+        generator = torch.Generator().manual_seed(seed + layer)
+        shape = sizes.n_features, sizes.edge_width // sizes.heads
+        drawn[_FEATURES.format(layer)] = draw_projection(*shape, generator, orthogonal=orthogonal)
+    return drawn
 
 
-def _prefixed(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{part}.{name}": tensor for name, tensor in tensors.items()}
+def _renamed(parts: Mapping[str, Mapping[str, Tensor]], part: str) -> dict[str, Tensor]:
+    """Tensors of a part under our names, without those that its table does not have."""
+    names = ours_of(parts[part], TABLES[part])
+    return {ours: parts[part][theirs] for theirs, ours in names.items() if ours is not None}
 
 
 def _listed(names: list[str]) -> str:
     shown = ", ".join(map(clip, names[:_LISTED]))
     return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
+
+
+def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = values.get(name)
+    if not isinstance(found, Mapping):
+        raise WeightsError(f"the checkpoint's hyper_parameters hold no {name}")
+    return found
+
+
+def _whole(value: object, name: str) -> int:
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if not isinstance(number, int | float) or number != int(number):
+        raise WeightsError(f"the checkpoint's {name} is {value!r}, expected a whole number")
+    return int(number)
+
+
+def _marginal(statistics: Mapping[str, Any]) -> tuple[float, ...]:
+    counts = statistics.get("edge_types")
+    if not isinstance(counts, Tensor) or counts.dim() != 1:
+        raise WeightsError("the checkpoint's dataset_infos hold no edge_types, the bond marginals")
+    # Reference: single precision first, then the sum, as the authors do it.
+    share = counts.float()
+    return tuple((share / share.sum()).tolist())
+
+
+def _symbols(statistics: Mapping[str, Any]) -> tuple[str, ...]:
+    symbols = statistics.get("atom_decoder")
+    if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
+        raise WeightsError("the checkpoint's dataset_infos hold no atom_decoder, the vocabulary")
+    return tuple(symbols)
+
+
+def _heads(model: Mapping[str, Any], switches: Mapping[str, Any]) -> int:
+    hidden, default = model.get("hidden_dims"), _RELEASED.denoiser.heads
+    if isinstance(hidden, Mapping):
+        default = hidden.get("n_head", default)
+    heads = {_whole(switches.get(name, default), name) for name in _HEADS}
+    if len(heads) != 1:
+        raise WeightsError(f"the streams have different numbers of heads, {sorted(heads)}")
+    return heads.pop()

@@ -1,6 +1,6 @@
 """The reference denoiser: clean-bond logits from noisy graphs with their features.
 
-Letters: B graphs, N atoms, M pairs.
+Letters: B graphs, N atoms, M pairs, E channels of an edge.
 """
 
 from dataclasses import dataclass, replace
@@ -8,31 +8,26 @@ from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, one_hot, relu
+from torch.nn.functional import gelu, one_hot, pad, relu
 
 from duallgd_cli.model.line_graph import LineGraph, line_graph
 from duallgd_cli.model.linear import Linear
-from duallgd_cli.reference.atom_stream import AtomLayer
-from duallgd_cli.reference.pair_stream import PairLayer
-from duallgd_cli.reference.perceptron import Film, Perceptron
-from duallgd_cli.reference.rows import RealRows, masked_mean
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings
-from duallgd_cli.reference.structure import N_CLASSES, EdgesIn, square_of
-from duallgd_cli.reference.synchronise import (
-    AtomsAlone,
-    NoSynchronisation,
-    PairsAlone,
+from duallgd_cli.reference.layers import (
+    AtomLayer,
+    PairLayer,
+    Perceptron,
+    RealRows,
+    ReferenceFilm,
     Synchronisation,
-    UnmaskedSynchronisation,
+    masked_mean,
 )
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 
-_SYNCHRONISATIONS: Final = {
-    "both": Synchronisation,
-    "atoms": AtomsAlone,
-    "pairs": PairsAlone,
-    "none": NoSynchronisation,
-    "unmasked": UnmaskedSynchronisation,
-}
+N_CLASSES: Final = 5
+# The index of "no class at all", which the diagonal shows before the first draw.
+NO_CLASS: Final = N_CLASSES
+_FAR: Final = 9
+_LARGEST_DEGREE: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +59,7 @@ class States:
     Attributes:
         atoms: (B, N, atom_width).
         edges: Ordered pairs of the atom stream, (B, N, N, edge_width).
-        pairs: The bond stream, (B, M, edge_width).
+        pairs: The bond stream, (B, M, edge_width); zeros where the network has none.
         y: The global state, (B, global_width).
     """
 
@@ -74,94 +69,36 @@ class States:
     y: Tensor
 
 
-class Fusion(nn.Module):
-    """New global state from both streams' words and means (equation 7)."""
+class EdgesIn(nn.Module):
+    """Embeds ordered pairs of atoms by bond class, hop distance and degrees.
+
+    The perceptron sees nothing but a class and the distance is one of ten, so both are looked up in
+    a table of sixty rows.
+    """
 
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
         super().__init__()
-        width = settings.global_width
-        self.linear = Linear(2 * width + settings.atom_width + settings.edge_width, width)
-        self.norm = nn.LayerNorm(width)
+        width = settings.edge_width
+        self.classes = Perceptron(N_CLASSES, settings.edge_hidden, width)
+        self.structure = nn.Linear(2, width)
 
-    def forward(self, y: Tensor, words: list[Tensor]) -> Tensor:
-        """(B, global_width) from that of the layer's start and the words, side by side."""
-        return self.norm(y + self.linear(torch.cat(words, -1)))
+    def forward(self, square: Tensor) -> Tensor:
+        """Edges, (B, N, N, E).
 
-
-class DualStreamLayer(nn.Module):
-    """Reason over atoms, reason over bonds, synchronise, fuse."""
-
-    def __init__(self, settings: ReferenceDenoiserSettings) -> None:
-        super().__init__()
-        self.atoms = AtomLayer(settings)
-        self.pairs = PairLayer(settings)
-        self.synchronise = _SYNCHRONISATIONS[settings.synchronisation](settings)
-        self.fuse = Fusion(settings)
-
-    def forward(self, states: States, real: RealRows) -> States:
-        """All states after the layer, from those after modulation."""
-        y = states.y
-        y_atoms = self.atoms.global_state(states.atoms, states.edges, y, real)
-        atoms, edges = self.atoms(states.atoms, states.edges, y, real)
-        pairs = self.pairs(states.pairs, real)
-        y_pairs = self.pairs.global_state(pairs, y, real)
-        atoms, pairs = self.synchronise(atoms, pairs, real)
-        means = [masked_mean(atoms, real.atoms), masked_mean(pairs, real.pairs)]
-        return States(atoms, edges, pairs, self.fuse(y, [y_atoms, y_pairs, *means]))
-
-    def last_pairs(self, states: States, real: RealRows) -> Tensor:
-        """Pairs after the layer, (B, M, edge_width), and nothing that they do not depend on."""
-        atoms = self.atoms.atoms_alone(states.atoms, states.edges, states.y, real)
-        pairs: Tensor = self.synchronise(atoms, self.pairs(states.pairs, real), real)[1]
-        return pairs
-
-    def last_edges(self, states: States, real: RealRows) -> Tensor:
-        """Edges after the layer, (B, N, N, edge_width), and nothing that they do not depend on."""
-        edges: Tensor = self.atoms(states.atoms, states.edges, states.y, real)[1]
-        return edges
-
-
-class AtomStreamLayer(nn.Module):
-    """The layer of a network without a bond stream; the fusion sees zeros in its place."""
-
-    def __init__(self, settings: ReferenceDenoiserSettings) -> None:
-        super().__init__()
-        self.atoms = AtomLayer(settings)
-        self.fuse = Fusion(settings)
-
-    def forward(self, states: States, real: RealRows) -> States:
-        """All states after the layer, from those after modulation."""
-        y = states.y
-        y_atoms = self.atoms.global_state(states.atoms, states.edges, y, real)
-        atoms, edges = self.atoms(states.atoms, states.edges, y, real)
-        no_pairs = edges.new_zeros(len(y), edges.shape[-1])
-        words = [y_atoms, torch.zeros_like(y), masked_mean(atoms, real.atoms), no_pairs]
-        return States(atoms, edges, states.pairs, self.fuse(y, words))
-
-    def last_edges(self, states: States, real: RealRows) -> Tensor:
-        """Edges after the layer, (B, N, N, edge_width)."""
-        edges: Tensor = self.atoms(states.atoms, states.edges, states.y, real)[1]
-        return edges
-
-
-class PairReadout(Perceptron):
-    """Logits from the bond stream."""
-
-    def logits(self, layer: DualStreamLayer, states: States, real: RealRows) -> Tensor:
-        """(B, M, classes) from the states before the last layer."""
-        return self(layer.last_pairs(states, real))
-
-
-class EdgeReadout(Perceptron):
-    """Logits from the edges of the atom stream, the mean of both directions."""
-
-    def logits(
-        self, layer: DualStreamLayer | AtomStreamLayer, states: States, real: RealRows
-    ) -> Tensor:
-        """(B, M, classes) from the states before the last layer."""
-        square: Tensor = self(layer.last_edges(states, real))
-        low, high = real.graph.first, real.graph.second
-        return (square[:, low, high] + square[:, high, low]) / 2
+        Args:
+            square: Class of every ordered pair or `NO_CLASS`, int64 (B, N, N), symmetric; padded
+                atoms have no bonds.
+        """
+        weight = self.structure.weight
+        shown = torch.eye(N_CLASSES + 1, N_CLASSES, dtype=weight.dtype, device=weight.device)
+        distance = torch.arange(_FAR + 1, device=weight.device).to(weight.dtype) / _FAR
+        table = relu(self.classes(shown)).unsqueeze(1) + distance[:, None] * weight[:, 0]
+        adjacency = bonded(square).float()
+        token = square * (_FAR + 1) + hops(adjacency)
+        degree = adjacency.sum(2).clamp(max=_LARGEST_DEGREE).to(weight.dtype) / _LARGEST_DEGREE
+        both = (degree.unsqueeze(2) + degree.unsqueeze(1)).unsqueeze(-1)
+        base = table.flatten(0, 1) + self.structure.bias
+        return torch.addcmul(base[token], both, weight[:, 1])
 
 
 class GlobalIn(nn.Module):
@@ -204,6 +141,60 @@ class PairStart(nn.Module):
         return self.outer(gelu(upper + low + high))
 
 
+class ReferenceFusion(nn.Module):
+    """New global state from what both streams say of it and from their means (equation 7)."""
+
+    def __init__(self, settings: ReferenceDenoiserSettings) -> None:
+        super().__init__()
+        width = settings.global_width
+        self.linear = Linear(2 * width + settings.atom_width + settings.edge_width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, y: Tensor, parts: list[Tensor]) -> Tensor:
+        """(B, global_width) from that of the layer's start and the parts, side by side."""
+        return self.norm(y + self.linear(torch.cat(parts, -1)))
+
+
+class ReferenceLayer(nn.Module):
+    """Reason over atoms, reason over bonds, synchronise, fuse.
+
+    In a network without bond stream the fusion sees zeros in its place.
+    """
+
+    def __init__(self, settings: ReferenceDenoiserSettings) -> None:
+        super().__init__()
+        both = settings.streams == "both"
+        self.atoms = AtomLayer(settings)
+        self.pairs = PairLayer(settings) if both else None
+        self.synchronise = Synchronisation(settings) if both else None
+        self.fuse = ReferenceFusion(settings)
+
+    def forward(self, states: States, real: RealRows) -> States:
+        """All states after the layer, from those after modulation."""
+        y, pairs, y_pairs = states.y, states.pairs, torch.zeros_like(states.y)
+        y_atoms = self.atoms.global_state(states.atoms, states.edges, y, real)
+        atoms, edges = self.atoms(states.atoms, states.edges, y, real)
+        if self.pairs is not None and self.synchronise is not None:
+            pairs = self.pairs(pairs, real)
+            y_pairs = self.pairs.global_state(pairs, y, real)
+            atoms, pairs = self.synchronise(atoms, pairs, real)
+        means = [masked_mean(atoms, real.atoms), masked_mean(pairs, real.pairs)]
+        return States(atoms, edges, pairs, self.fuse(y, [y_atoms, y_pairs, *means]))
+
+    def last_pairs(self, states: States, real: RealRows) -> Tensor:
+        """Pairs after the layer, (B, M, edge_width), and nothing that they do not depend on."""
+        assert self.pairs is not None
+        assert self.synchronise is not None
+        atoms, _ = self.atoms(states.atoms, states.edges, states.y, real, edges_too=False)
+        pairs: Tensor = self.synchronise(atoms, self.pairs(states.pairs, real), real)[1]
+        return pairs
+
+    def last_edges(self, states: States, real: RealRows) -> Tensor:
+        """Edges after the layer, (B, N, N, edge_width), and nothing that they do not depend on."""
+        edges: Tensor = self.atoms(states.atoms, states.edges, states.y, real)[1]
+        return edges
+
+
 class ReferenceDenoiser(nn.Module):
     """The authors' dual-stream denoiser.
 
@@ -215,21 +206,17 @@ class ReferenceDenoiser(nn.Module):
         super().__init__()
         self.settings = settings
         atom, edge, width = settings.atom_width, settings.edge_width, settings.global_width
+        both = settings.streams == "both"
         self.atoms_in = Perceptron(settings.atom_inputs, settings.atom_hidden, atom)
         self.edges_in = EdgesIn(settings)
         self.global_in = GlobalIn(settings)
-        self.film_atoms = Film(width, atom)
-        self._add_pair_parts(settings)
-        hidden = settings.edge_hidden
-        readout = PairReadout if settings.readout == "pairs" else EdgeReadout
-        self.readout = readout(edge, hidden, N_CLASSES)
+        self.film_atoms = ReferenceFilm(width, atom)
+        self.pair_start = PairStart(settings) if both else None
+        self.film_pairs = ReferenceFilm(width, edge) if both else None
+        self.layers = nn.ModuleList(ReferenceLayer(settings) for _ in range(settings.layers))
+        self.readout = Perceptron(edge, settings.edge_hidden, N_CLASSES)
         # Reference: trained weights hold an output of the global state that no logit depends on.
         self.global_readout = Perceptron(width, settings.global_hidden, settings.condition_width)
-
-    def _add_pair_parts(self, settings: ReferenceDenoiserSettings) -> None:
-        self.pair_start = PairStart(settings)
-        self.film_pairs = Film(settings.global_width, settings.edge_width)
-        self.layers = nn.ModuleList(DualStreamLayer(settings) for _ in range(settings.layers))
 
     def forward(self, graphs: NoisyGraphs) -> Tensor:
         """Logits of the clean bond classes.
@@ -240,14 +227,12 @@ class ReferenceDenoiser(nn.Module):
         Returns:
             (B, M, classes); meaningless at padded pairs.
         """
-        with torch.inference_mode(False):  # what is cached here serves training too
-            line = line_graph(graphs.atom_mask.shape[1], graphs.bond_class.device)
+        line = line_graph(graphs.atom_mask.shape[1], graphs.bond_class.device)
         real = RealRows.of(graphs.atom_mask, line)
         states = self.start(graphs, real)
         for layer in self.layers[:-1]:
             states = layer(self.modulate(states), real)
-        last = cast("DualStreamLayer", self.layers[-1])
-        change = self.readout.logits(last, self.modulate(states), real)
+        change = self.read(self.modulate(states), real)
         return change + one_hot(graphs.bond_class, N_CLASSES)  # equation 9
 
     def start(self, graphs: NoisyGraphs, real: RealRows) -> States:
@@ -256,34 +241,61 @@ class ReferenceDenoiser(nn.Module):
         atoms = relu(self.atoms_in(graphs.atoms))
         edges = self.edges_in(square_of(bond_class, graphs.diagonal, real.graph))
         y = self.global_in(graphs.condition, graphs.whole)
-        return States(atoms, edges, self.start_pairs(atoms, edges, real), y)
-
-    def start_pairs(self, atoms: Tensor, edges: Tensor, real: RealRows) -> Tensor:
-        """The bond stream before the first layer, (B, M, edge_width)."""
-        return self.pair_start(atoms, edges, real.graph)
+        if self.pair_start is None:
+            pairs = edges.new_zeros(*bond_class.shape, edges.shape[-1])
+        else:
+            pairs = self.pair_start(atoms, edges, real.graph)
+        return States(atoms, edges, pairs, y)
 
     def modulate(self, states: States) -> States:
         """States as the global state lets a layer see them; all layers share the modulation."""
-        atoms = self.film_atoms(states.atoms, states.y)
-        return replace(states, atoms=atoms, pairs=self.film_pairs(states.pairs, states.y))
+        atoms, pairs = self.film_atoms(states.atoms, states.y), states.pairs
+        if self.film_pairs is not None:
+            pairs = self.film_pairs(pairs, states.y)
+        return replace(states, atoms=atoms, pairs=pairs)
+
+    def read(self, states: States, real: RealRows) -> Tensor:
+        """Change of the logits, (B, M, classes), from the states before the last layer.
+
+        That of edges is the mean of both directions.
+        """
+        last = cast("ReferenceLayer", self.layers[-1])
+        if self.settings.readout == "pairs":
+            return self.readout(last.last_pairs(states, real))
+        square = self.readout(last.last_edges(states, real))
+        low, high = real.graph.first, real.graph.second
+        return (square[:, low, high] + square[:, high, low]) / 2
 
 
-class AtomStreamDenoiser(ReferenceDenoiser):
-    """The ablation without line graph: no bond stream, logits from the edges."""
+def square_of(bond_class: Tensor, diagonal: int, graph: LineGraph) -> Tensor:
+    """Classes of all ordered pairs.
 
-    def _add_pair_parts(self, settings: ReferenceDenoiserSettings) -> None:
-        self.layers = nn.ModuleList(AtomStreamLayer(settings) for _ in range(settings.layers))
+    Args:
+        bond_class: int64 (B, M).
+        diagonal: Class of an atom with itself, or `NO_CLASS`.
+        graph: Of N atoms.
 
-    def start_pairs(self, atoms: Tensor, edges: Tensor, real: RealRows) -> Tensor:
-        """No states at all, (B, 0, edge_width)."""
-        del real
-        return edges.new_zeros(len(atoms), 0, edges.shape[-1])
-
-    def modulate(self, states: States) -> States:
-        """Atoms alone are modulated."""
-        return replace(states, atoms=self.film_atoms(states.atoms, states.y))
+    Returns:
+        int64 (B, N, N).
+    """
+    n = graph.n_atoms
+    flat = pad(bond_class, (0, 1), value=diagonal)[:, graph.square]
+    return flat.view(-1, n, n)
 
 
-def build(settings: ReferenceDenoiserSettings) -> ReferenceDenoiser:
-    """The denoiser of a variant, with untrained weights."""
-    return {"both": ReferenceDenoiser, "atoms": AtomStreamDenoiser}[settings.streams](settings)
+def bonded(square: Tensor) -> Tensor:
+    """Which ordered pairs are bonded, bool (B, N, N)."""
+    return square.ne(0) & square.ne(NO_CLASS)
+
+
+def hops(adjacency: Tensor) -> Tensor:
+    """Hop distances up to 8, and 9 beyond, int64 (B, N, N), from 0 and 1 as float32."""
+    eye = torch.eye(adjacency.shape[1], device=adjacency.device)
+    step = adjacency + eye
+    reached = step
+    # A pair is one hop nearer for every number of hops below nine that suffices to reach it.
+    nearer = eye + reached
+    for _ in range(2, _FAR):
+        reached = ((reached @ step) > 0).to(step.dtype)
+        nearer = nearer + reached
+    return _FAR - nearer.long()

@@ -4,16 +4,18 @@ Laplacian eigenvectors of disconnected graphs are LAPACK's choice, so the four a
 rest on them are not the same on every machine. Letters: B graphs, N atoms, M pairs.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from duallgd_cli.errors import UnsupportedElementError
 from duallgd_cli.model.line_graph import line_graph, pair_mask
-from duallgd_cli.reference.denoiser import NoisyGraphs
-from duallgd_cli.reference.structure import square_of
+from duallgd_cli.reference.denoiser import NoisyGraphs, square_of
+from duallgd_cli.reference.settings import ReferenceSettings
 
 N_EIGENVALUES: Final = 5
 N_EIGENVECTORS: Final = 2
@@ -45,22 +47,38 @@ class AtomsOfGraphs:
     symbols: tuple[str, ...]
     max_atoms: int
 
+    def expand(self, samples: int) -> "AtomsOfGraphs":
+        """One graph's atoms repeated for several candidates, without copying."""
+        atom_class, mask = (x.expand(samples, -1) for x in (self.atom_class, self.atom_mask))
+        return replace(self, atom_class=atom_class, atom_mask=mask)
 
-@dataclass(frozen=True, eq=False)
-class Spectral:
-    """What the Laplacian of a graph says.
 
-    Attributes:
-        components: Number of connected components, (B, 1).
-        eigenvalues: The lowest above zero, divided by the number of atoms, (B, N_EIGENVALUES).
-        outside: Whether an atom lies outside the largest component, (B, N, 1).
-        eigenvectors: The lowest above zero, (B, N, N_EIGENVECTORS).
+def atoms_of(
+    symbols: Sequence[str], settings: ReferenceSettings, device: torch.device | None = None
+) -> AtomsOfGraphs:
+    """One graph's atoms in the network's vocabulary.
+
+    The network sees their order. In the order of the true molecule's canonical SMILES, as the
+    authors test, it reads part of the answer; in any order that a formula determines, it does not.
+
+    Args:
+        symbols: Element of each heavy atom, in the order to be used.
+        settings: Of the network.
+        device: Where the tensors shall lie; the CPU if None.
+
+    Raises:
+        UnsupportedElementError: Elements that the network was not trained on.
     """
-
-    components: Tensor
-    eigenvalues: Tensor
-    outside: Tensor
-    eigenvectors: Tensor
+    known = {symbol: index for index, symbol in enumerate(settings.atom_symbols)}
+    foreign = sorted(set(symbols) - known.keys())
+    if foreign:
+        raise UnsupportedElementError(
+            f"these weights do not know {', '.join(foreign)}; they know "
+            f"{' '.join(settings.atom_symbols)}"
+        )
+    atom_class = torch.tensor([[known[symbol] for symbol in symbols]], device=device)
+    mask = torch.ones_like(atom_class, dtype=torch.bool)
+    return AtomsOfGraphs(atom_class, mask, settings.atom_symbols, settings.max_atoms)
 
 
 def with_features(
@@ -81,15 +99,18 @@ def with_features(
     square = square_of(bond_class, 0, line)
     adjacency = (square > 0).float()
     of_atoms, of_graph = cycles(adjacency)
-    spectral = laplacian(adjacency, mask)
+    components, eigenvalues, outside, eigenvectors = laplacian(adjacency, mask)
     valency = square.sum(2, keepdim=True).float()
     # Reference: a class's index stands for its valence, for bonds and for atoms alike.
     charge = known.atom_class.unsqueeze(2) - valency
     types = one_hot(known.atom_class, len(known.symbols)).float()
-    atoms = [types, of_atoms, spectral.outside, spectral.eigenvectors, charge, valency]
+    atoms = [types, of_atoms, outside, eigenvectors, charge, valency]
     n = mask.sum(1, keepdim=True).float()
-    whole = [n / known.max_atoms, of_graph, spectral.components, spectral.eigenvalues]
-    whole += [_weight(known), time.unsqueeze(1)]
+    whole = [n / known.max_atoms, of_graph, components, eigenvalues]
+    # Sum of integer masses over the largest mass of the vocabulary.
+    masses = torch.tensor([_MASSES_DA[symbol] for symbol in known.symbols], device=mask.device)
+    weight = (masses / masses.max())[known.atom_class] * mask
+    whole += [weight.sum(1, keepdim=True), time.unsqueeze(1)]
     features = torch.cat(atoms, 2) * mask.unsqueeze(2)
     return NoisyGraphs(features, bond_class, condition, torch.cat(whole, 1), mask, diagonal)
 
@@ -122,8 +143,14 @@ def cycles(adjacency: Tensor) -> tuple[Tensor, Tensor]:
     return (of_atoms / _CYCLE_SCALE).clamp(max=1), (of_graph / _CYCLE_SCALE).clamp(max=1)
 
 
-def laplacian(adjacency: Tensor, mask: Tensor) -> Spectral:
-    """What the Laplacians of graphs say, from adjacency (B, N, N) and real atoms (B, N)."""
+def laplacian(adjacency: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the Laplacians of graphs say, from adjacency (B, N, N) and real atoms (B, N).
+
+    Returns:
+        Number of connected components, (B, 1); the lowest eigenvalues above zero, divided by the
+        number of atoms, (B, N_EIGENVALUES); whether an atom lies outside the largest component,
+        (B, N, 1); the lowest eigenvectors above zero, (B, N, N_EIGENVECTORS).
+    """
     n = adjacency.shape[1]
     matrix = torch.diag_embed(adjacency.sum(2)) - adjacency
     # Padded atoms sort behind all others.
@@ -137,7 +164,7 @@ def laplacian(adjacency: Tensor, mask: Tensor) -> Spectral:
     which = later[:, :N_EIGENVECTORS]
     columns = vector.gather(2, which.clamp_max(n - 1).unsqueeze(1).expand(-1, n, -1))
     columns = columns * (which < real).unsqueeze(1)
-    return Spectral(components.float(), lowest, _outside(vector[:, :, 0], mask), columns)
+    return components.float(), lowest, _outside(vector[:, :, 0], mask), columns
 
 
 def _outside(first: Tensor, mask: Tensor) -> Tensor:
@@ -176,10 +203,3 @@ def _neighbours(adjacency: Tensor, of_atom: Tensor) -> Tensor:
 
 def _diagonal(square: Tensor) -> Tensor:
     return square.diagonal(dim1=1, dim2=2)
-
-
-def _weight(known: AtomsOfGraphs) -> Tensor:
-    """Sum of integer masses over the largest mass of the vocabulary, (B, 1)."""
-    masses = [_MASSES_DA[symbol] for symbol in known.symbols]
-    table = torch.tensor(masses, device=known.atom_class.device) / max(masses)
-    return (table[known.atom_class] * known.atom_mask).sum(1, keepdim=True)

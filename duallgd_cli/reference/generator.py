@@ -1,11 +1,11 @@
 """The authors' trained network behind the seam of `predict.generation`.
 
-S samples, N heavy atoms, M = N (N - 1) / 2 pairs, K tokens of a spectrum.
+S samples, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.chem.elements import SYMBOLS
+from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples, drawn
 from duallgd_cli.errors import Failure, UnsupportedElementError
@@ -30,11 +30,11 @@ from duallgd_cli.predict.drawing import (
 from duallgd_cli.predict.generation import Generated, LoadedModel, RefusedError
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.features import AtomsOfGraphs
-from duallgd_cli.reference.mist import FormulaPeaks
-from duallgd_cli.reference.network import ReferenceDualLGD
-from duallgd_cli.reference.sampling import atoms_of, bound
-from duallgd_cli.reference.subformula import ReferencePeaks, adduct_name, reference_peaks
+from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser
+from duallgd_cli.reference.encoder import FormulaPeaks
+from duallgd_cli.reference.features import AtomsOfGraphs, atoms_of, with_features
+from duallgd_cli.reference.subformula import adduct_name, reference_peaks
+from duallgd_cli.reference.weights_file import ReferenceDualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -56,7 +56,7 @@ class ReferenceGenerator:
     Attributes:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
-        atom_order: Which atom of the formula's list the network sees at each place, int64 (N,).
+        atom_order: Index in the formula's list of each atom that the network sees, int64 (N,).
             Reference: the network reads the order.
         message: Sentence that must accompany whatever is drawn.
     """
@@ -89,7 +89,7 @@ class ReferenceGenerator:
     def _known(self, hypothesis: Hypothesis, shown: NDArray[np.int64]) -> AtomsOfGraphs:
         symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
         try:
-            return atoms_of(symbols, self.model.settings)
+            return atoms_of(symbols, self.model.settings, self.runtime.device)
         except UnsupportedElementError as error:
             raise RefusedError(Failure("unsupported_element", str(error), "sample")) from None
 
@@ -106,7 +106,7 @@ class ReferenceGenerator:
             np.concatenate([spectrum.intensity for spectrum in spectra]),
             spectra[0].precursor_mz,
         )
-        return _batch_of_one(seen, self.runtime.device)
+        return seen.to(self.runtime.device)
 
     @torch.inference_mode()
     def _draw(
@@ -119,21 +119,47 @@ class ReferenceGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw in the order of `known`; the condition is computed once for all samples."""
         device, process = self.runtime.device, self.model.settings
-        with self.runtime.lower_precision():
+        autocast = self.runtime.lower_precision
+        with autocast():
             condition = self.model.condition(peaks)
+        denoise = bound(self.model.denoiser, known, condition.float(), process.n_steps, autocast)
         n_atoms = known.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
         # Reference: the last step is drawn like the others.
         task = sampling_task(process, settings, seed, n_pairs, device, drawn)
         chunk = samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)
-        denoiser_of = partial(self._denoiser, known, condition.float())
         at_once = self.runtime.chunks_at_once
-        return draw_in_chunks(denoiser_of, [task], lambda _: chunk, check, at_once)
+        return draw_in_chunks(lambda _: denoise, [task], lambda _: chunk, check, at_once)
 
-    def _denoiser(self, known: AtomsOfGraphs, condition: Tensor, samples: int) -> Denoise:
-        del samples  # takes any number
-        network, n_steps = self.model.denoiser, self.model.settings.n_steps
-        return bound(network, known, condition, n_steps, self.runtime.lower_precision)
+
+def bound(
+    denoiser: ReferenceDenoiser,
+    known: AtomsOfGraphs,
+    condition: Tensor,
+    n_steps: int,
+    precision: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Denoise:
+    """The denoiser of one ion: noisy classes (S, M) and a step t to logits (S, M, classes).
+
+    Args:
+        denoiser: On the device of the condition.
+        known: Atoms of one graph, on that device.
+        condition: Its projected fingerprint, (1, condition_width).
+        n_steps: T.
+        precision: Context of the network's own products; the features, which are counts and
+            eigenvectors, stay in float32.
+    """
+
+    def denoise(bond_class: Tensor, t: int) -> Tensor:
+        samples = len(bond_class)
+        time = torch.full((samples,), t / n_steps, device=condition.device)
+        # Reference: before the first draw the diagonal is empty, afterwards it says "none".
+        diagonal = NO_CLASS if t == n_steps else BOND_NONE
+        graphs = with_features(known.expand(samples), bond_class, time, condition, diagonal)
+        with precision():
+            return denoiser(graphs)
+
+    return denoise
 
 
 def load_reference_model(path: Path, runtime: Runtime) -> LoadedModel:
@@ -163,17 +189,10 @@ def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
 
     Args:
-        shown: Which atom of the formula's list stands at each place, a permutation (N,).
+        shown: Index in the formula's list of each atom as shown, a permutation (N,).
     """
     n = len(shown)
     first, second = np.triu_indices(n, 1)
-    place = np.argsort(shown)
-    low, high = np.minimum(place[first], place[second]), np.maximum(place[first], place[second])
+    index = np.argsort(shown)
+    low, high = np.minimum(index[first], index[second]), np.maximum(index[first], index[second])
     return np.asarray(low * n - low * (low + 1) // 2 + high - low - 1)
-
-
-def _batch_of_one(seen: ReferencePeaks, device: torch.device) -> FormulaPeaks:
-    columns = (seen.counts, seen.token_type, seen.adduct, seen.intensity.astype(np.float32))
-    counts, token_type, adduct, intensity = (torch.from_numpy(c)[None].to(device) for c in columns)
-    n_tokens = torch.tensor([counts.shape[1]], device=device)
-    return FormulaPeaks(counts, token_type, adduct, intensity, n_tokens)

@@ -5,7 +5,7 @@ B graphs, H heads, M pairs, D channels of a head, R random features, F features 
 """
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu, pad, scaled_dot_product_attention
 
 from duallgd_cli.model.linear import linear
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 
 _LARGEST_EXPONENT: Final = 20.0
 _LARGEST_SQUARE: Final = 30.0
@@ -26,36 +27,41 @@ class SoftmaxKernel(nn.Module):
     """Exact softmax attention."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attended values, (B, H, M, D)."""
+        """Attended values, (B, H, M, D), from three such tensors and real pairs, bool (B, M)."""
         return scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
 
 
-class LinearKernel(nn.Module, ABC):
+class LinearKernel(nn.Module):
     """Attention whose weights are products of features, in chunks of graphs and pairs.
 
     What all features of a row have in common is a factor of its own: it multiplies values and
     results, which are a dozen times fewer.
+
+    Args:
+        name: One of "elu", "positive" and "waves"; see `ReferenceDenoiserSettings.kernel`.
+        n_features: R; "elu" has none.
+        width: D.
     """
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """Attended values, (B, H, M, D)."""
-        with_one = pad(value, (0, 1), value=1.0) * mask[:, None, :, None]  # (B, H, M, D + 1)
-        graphs, pairs = self._chunk(query)
-        mixed = [
-            self._attend(*part, pairs)
-            for part in zip(
-                query.split(graphs), key.split(graphs), with_one.split(graphs), strict=True
-            )
-        ]
-        return torch.cat(mixed)
+    projection: Tensor
 
-    @abstractmethod
+    def __init__(self, name: str, n_features: int, width: int) -> None:
+        super().__init__()
+        self._features_of = _FEATURES[name]
+        self.n_features = {"elu": width, "positive": n_features, "waves": 2 * n_features}[name]
+        if name != "elu":  # stored with the weights
+            self.register_buffer("projection", torch.zeros(n_features, width))
+
     def features(self, x: Tensor) -> tuple[Tensor, Tensor | float]:
         """Features of queries or keys, (..., D) to (..., F), and a factor of each row (..., 1)."""
+        return self._features_of(x, self._buffers.get("projection"))
 
-    @abstractmethod
-    def n_features(self, width: int) -> int:
-        """F, for D channels of a head."""
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """Attended values, (B, H, M, D), from three such tensors and real pairs, bool (B, M)."""
+        with_one = pad(value, (0, 1), value=1.0) * mask[:, None, :, None]  # (B, H, M, D + 1)
+        graphs, pairs = self._chunk(query)
+        parts = zip(*(x.split(graphs) for x in (query, key, with_one)), strict=True)
+        return torch.cat([self._attend(q, k, v, pairs) for q, k, v in parts])
 
     def _attend(self, query: Tensor, key: Tensor, with_one: Tensor, pairs: int) -> Tensor:
         # Both products have the many features or pairs as columns: three times as fast on a CPU.
@@ -68,82 +74,61 @@ class LinearKernel(nn.Module, ABC):
             features, factor = self.features(q)
             parts.append((summed @ features.transpose(2, 3)).transpose(2, 3) * factor)
         mixed = torch.cat(parts, 2)  # (B, H, M, D + 1)
-        total: Tensor = mixed[..., -1:] + _EPSILON
-        return mixed[..., :-1] / total
+        return mixed[..., :-1] / (mixed[..., -1:] + _EPSILON)
 
     def _chunk(self, query: Tensor) -> tuple[int, int]:
         """Graphs and pairs that are worked on at a time."""
-        _, heads, n_pairs, width = query.shape
+        _, heads, n_pairs, _ = query.shape
         budget = _CHUNK_CPU if query.device.type == "cpu" else _CHUNK_DEVICE
-        each = heads * self.n_features(width)
-        pairs = min(n_pairs, max(1, budget // each))
-        return max(1, budget // (each * n_pairs)), pairs
+        each = heads * self.n_features
+        return max(1, budget // (each * n_pairs)), min(n_pairs, max(1, budget // each))
 
 
-class EluKernel(LinearKernel):
-    """Linear attention with the features elu(x) + 1."""
-
-    def features(self, x: Tensor) -> tuple[Tensor, float]:
-        """(..., D) to (..., D)."""
-        return elu(x) + 1, 1.0
-
-    def n_features(self, width: int) -> int:
-        """D."""
-        return width
+def kernel_of(settings: ReferenceDenoiserSettings) -> SoftmaxKernel | LinearKernel:
+    """The kernel that settings name, its random features still zero."""
+    if settings.kernel == "softmax":
+        return SoftmaxKernel()
+    width = settings.edge_width // settings.heads
+    return LinearKernel(settings.kernel, settings.n_features, width)
 
 
-class RandomKernel(LinearKernel):
-    """Features from a random projection that is stored with the weights.
-
-    Args:
-        n_features: R.
-        width: D.
-    """
-
-    projection: Tensor
-
-    def __init__(self, n_features: int, width: int) -> None:
-        super().__init__()
-        self.register_buffer("projection", torch.zeros(n_features, width))
-
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Products with the random rows, (..., R), and half the squared length, (..., 1)."""
-        width = x.shape[-1]
-        score = linear(x.reshape(-1, width), self.projection * width**-0.25)
-        score = score.clamp_(-_LARGEST_EXPONENT, _LARGEST_EXPONENT).view(*x.shape[:-1], -1)
-        square = x.square().sum(-1, keepdim=True) * width**-0.5
-        return score, square.clamp(max=_LARGEST_SQUARE) / 2
+def _elu_features(x: Tensor, _: Tensor | None) -> tuple[Tensor, float]:
+    return elu(x) + 1, 1.0
 
 
-class PositiveKernel(RandomKernel):
-    """FAVOR+ with positive features."""
-
-    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., D) to (..., R)."""
-        score, half = self.projected(x)
-        return score.exp_(), torch.exp(-half) / math.sqrt(len(self.projection))
-
-    def n_features(self, width: int) -> int:
-        """R, whatever the D."""
-        return len(self.projection)
+def _positive_features(x: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of FAVOR+."""
+    score, half = _projected(x, projection)
+    return score.exp_(), torch.exp(-half) / math.sqrt(len(projection))
 
 
-class WaveKernel(RandomKernel):
-    """Sines and cosines of the projection; weights may be negative."""
-
-    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., D) to (..., 2 R)."""
-        score, half = self.projected(x)
-        angle = 2 * math.pi * score
-        factor = torch.exp(half) / math.sqrt(len(self.projection))
-        return torch.cat([angle.sin(), angle.cos()], -1), factor
-
-    def n_features(self, width: int) -> int:
-        """2 R, whatever the D."""
-        return 2 * len(self.projection)
+def _wave_features(x: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
+    """Sines and cosines, whose products may be negative."""
+    score, half = _projected(x, projection)
+    angle = 2 * math.pi * score
+    factor = torch.exp(half) / math.sqrt(len(projection))
+    return torch.cat([angle.sin(), angle.cos()], -1), factor
 
 
-def draw_projection(n_features: int, width: int, generator: torch.Generator) -> Tensor:
+def _projected(x: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
+    """Products with the random rows, (..., R), and half the squared length, (..., 1)."""
+    width = x.shape[-1]
+    score = linear(x.reshape(-1, width), projection * width**-0.25)
+    score = score.clamp_(-_LARGEST_EXPONENT, _LARGEST_EXPONENT).view(*x.shape[:-1], -1)
+    square = x.square().sum(-1, keepdim=True) * width**-0.5
+    return score, square.clamp(max=_LARGEST_SQUARE) / 2
+
+
+_FEATURES: Final[dict[str, Callable[..., tuple[Tensor, Tensor | float]]]] = {
+    "elu": _elu_features,
+    "positive": _positive_features,
+    "waves": _wave_features,
+}
+
+
+def draw_projection(
+    n_features: int, width: int, generator: torch.Generator, *, orthogonal: bool = True
+) -> Tensor:
     """Random rows at the reference's scale: orthogonal blocks, the whole divided once more.
 
     Reference: its rows have norm 1/4 (for 128 features of width 8) instead of about sqrt(width),
@@ -153,10 +138,13 @@ def draw_projection(n_features: int, width: int, generator: torch.Generator) -> 
         n_features: R.
         width: D.
         generator: Source of randomness; record its seed beside the weights.
+        orthogonal: Without it the rows are plain Gaussian ones, which the authors call "iid".
 
     Returns:
         float32 (R, D).
     """
+    if not orthogonal:
+        return torch.randn(n_features, width, generator=generator)
     whole, rest = divmod(n_features, width)
     blocks = []
     for _ in range(whole + (rest > 0)):

@@ -1,27 +1,27 @@
 """Peaks and their sub-formulas exactly as the reference's spectrum encoder was trained on them.
 
-Nothing but the reference encoder uses this; `annotation` explains peaks for our own. Letters:
-P peaks, K peaks with a sub-formula.
+Nothing but the reference encoder uses this; `spectra.annotation` explains peaks for our own.
+Letters: P peaks, K peaks with a sub-formula.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import INDEX, MASSES_DA, POTASSIUM_MASS_DA, SODIUM_MASS_DA
 from duallgd_cli.errors import FormulaError, UnsupportedElementError, quote
+from duallgd_cli.reference.encoder import WHOLE_TYPE, FormulaPeaks
 
 # Element order of the reference's count vectors.
 ELEMENTS: Final = (
     *("C", "H", "As", "B", "Br", "Cl", "Co", "F", "Fe"),
     *("I", "K", "N", "Na", "O", "P", "S", "Se", "Si"),
 )
+_CARBON_HYDROGEN, _OTHERS = range(2), range(2, len(ELEMENTS))
 MAX_PEAKS: Final = 60
-WHOLE_TYPE: Final = 3
 _LEAST_INTENSITY: Final = 0.001
 _PRECURSOR_MARGIN: Final = 1.0
 _MISSING_PRECURSOR_MZ: Final = 1e6
@@ -42,19 +42,21 @@ _MASSES_DA: Final = np.array(
     [MASSES_DA[INDEX[s]] if s in INDEX else _FURTHER_MASSES_DA[s] for s in ELEMENTS]
 )
 # Twice what an atom adds to rings plus double bonds; other elements count nothing.
-_EXCESS: Final = {"C": 2, "N": 1, "P": 1, "H": -1, "Cl": -1, "Br": -1, "I": -1, "F": -1}
-_EXCESS_ROW: Final = np.array([_EXCESS.get(symbol, 0) for symbol in ELEMENTS])
-# Name and atoms of each adduct; the row number is its index.
-_ADDUCTS: Final[tuple[tuple[str, dict[str, int]], ...]] = (
-    ("[M+H]+", {"H": 1}),
-    ("[M+Na]+", {"Na": 1}),
-    ("[M+K]+", {"K": 1}),
-    ("[M-H2O+H]+", {"H": -1, "O": -1}),
-    ("[M+H3N+H]+", {"N": 1, "H": 4}),
-    ("[M]+", {}),
-    ("[M-H4O2+H]+", {"H": -3, "O": -2}),
-    ("[M-H+2Na]+", {"H": -1, "Na": 2}),
-)
+_UNSATURATION: Final = np.array(
+    [{"C": 2, "N": 1, "P": 1, "H": -1, "Cl": -1, "Br": -1, "I": -1, "F": -1}.get(symbol, 0)
+     for symbol in ELEMENTS]
+)  # fmt: skip
+# Atoms of each adduct, in the order of the encoder's indices.
+_ADDUCTS: Final[dict[str, dict[str, int]]] = {
+    "[M+H]+": {"H": 1},
+    "[M+Na]+": {"Na": 1},
+    "[M+K]+": {"K": 1},
+    "[M-H2O+H]+": {"H": -1, "O": -1},
+    "[M+H3N+H]+": {"N": 1, "H": 4},
+    "[M]+": {},
+    "[M-H4O2+H]+": {"H": -3, "O": -2},
+    "[M-H+2Na]+": {"H": -1, "Na": 2},
+}
 _ALIASES: Final = {
     "[M+NH4]+": "[M+H3N+H]+",
     "[M+H-H2O]+": "[M-H2O+H]+",
@@ -64,43 +66,9 @@ _ALIASES: Final = {
 _TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Assignment:
-    """Peaks that have a sub-formula, in the order given.
-
-    Attributes:
-        peak: Index of the peak, int64 (K,).
-        counts: Atoms of its sub-formula without the adduct, int64 (K, 18).
-        mass_da: Mass of the sub-formula with the adduct, float64 (K,).
-        deviation_ppm: Absolute deviation from it, relative to m/z 200 or more, float64 (K,).
-    """
-
-    peak: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    mass_da: NDArray[np.float64]
-    deviation_ppm: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReferencePeaks:
-    """One spectrum as the reference's encoder reads it; the last row is the whole ion.
-
-    Attributes:
-        counts: Atoms, int64 (K + 1, 18).
-        token_type: 0 for peaks and `WHOLE_TYPE`, int64 (K + 1,).
-        adduct: Index of the adduct in every row, int64 (K + 1,).
-        intensity: float64 (K + 1,); 1 for the whole.
-    """
-
-    counts: NDArray[np.int64]
-    token_type: NDArray[np.int64]
-    adduct: NDArray[np.int64]
-    intensity: NDArray[np.float64]
-
-
 def knows_adduct(text: str) -> bool:
     """Whether the reference knows an adduct, by any spelling that it accepts."""
-    return _ALIASES.get(text.strip(), text.strip()) in dict(_ADDUCTS)
+    return _ALIASES.get(text.strip(), text.strip()) in _ADDUCTS
 
 
 def adduct_name(text: str) -> str:
@@ -110,8 +78,7 @@ def adduct_name(text: str) -> str:
         ValueError: An adduct that it does not know.
     """
     if not knows_adduct(text):
-        known = ", ".join(name for name, _ in _ADDUCTS)
-        raise ValueError(f"the reference encoder knows {known}, not {quote(text)}")
+        raise ValueError(f"the reference encoder knows {', '.join(_ADDUCTS)}, not {quote(text)}")
     return _ALIASES.get(text.strip(), text.strip())
 
 
@@ -131,12 +98,6 @@ def parse_counts(formula: str) -> NDArray[np.int64]:
             raise UnsupportedElementError(f"the reference encoder does not know {symbol}")
         counts[ELEMENTS.index(symbol)] += int(number or 1)
     return counts
-
-
-def print_counts(counts: NDArray[np.int64]) -> str:
-    """Counts as a formula, in the reference's element order."""
-    present = ((s, int(n)) for s, n in zip(ELEMENTS, counts, strict=True) if n)
-    return "".join(symbol + (str(n) if n > 1 else "") for symbol, n in present)
 
 
 def process_peaks(
@@ -172,7 +133,7 @@ def assign(
     adduct: str,
     mz: NDArray[np.float64],
     tolerance_ppm: float = _TOLERANCE_PPM,
-) -> Assignment:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Give each peak the sub-formula of the molecule that is nearest in mass.
 
     The reference adds the whole adduct to every sub-formula and allows no negative unsaturation.
@@ -182,11 +143,18 @@ def assign(
         adduct: The reference's spelling.
         mz: (P,).
         tolerance_ppm: Deviations must be below it.
+
+    Returns:
+        For those peaks that have a sub-formula, in the order given: index of the peak, (K,); atoms
+        without the adduct, (K, 18); mass with it in Da, (K,); absolute deviation from that mass in
+        ppm of the peak's m/z or of 200, whichever is more, (K,).
     """
-    first, second = _parts(counts, heavy=False), _parts(counts, heavy=True)
+    first, second = _parts(counts, _CARBON_HYDROGEN), _parts(counts, _OTHERS)
     first = first[np.argsort(first @ _MASSES_DA, kind="stable")]
     masses, others = first @ _MASSES_DA, second @ _MASSES_DA
-    shift = _mass_shift(adduct)
+    atoms_added = _ADDUCTS[adduct].items()
+    shift = sum(n * float(_MASSES_DA[ELEMENTS.index(symbol)]) for symbol, n in atoms_added)
+    shift -= _ELECTRON_MASS_DA
     scale = np.maximum(mz, _LEAST_SCALE_MZ)
     rest = (mz - shift)[:, None] - others  # what carbon and hydrogen must weigh
     margin = (scale * tolerance_ppm * 1e-6)[:, None]
@@ -197,13 +165,13 @@ def assign(
     peak, other = np.divmod(owner, len(others))
     atoms = first[offset] + second[other]
     deviation = np.abs(atoms @ _MASSES_DA + shift - mz[peak]) / scale[peak] * 1e6
-    possible = (atoms @ _EXCESS_ROW >= -2) & (deviation < tolerance_ppm)
+    possible = (atoms @ _UNSATURATION >= -2) & (deviation < tolerance_ppm)
     peak, atoms, deviation = peak[possible], atoms[possible], deviation[possible]
     order = np.lexsort((deviation, peak))
     _, nearest = np.unique(peak[order], return_index=True)
     kept = order[nearest]
     mass = atoms[kept] @ _MASSES_DA + shift
-    return Assignment(peak[kept], atoms[kept], mass, deviation[kept])
+    return peak[kept], atoms[kept], mass, deviation[kept]
 
 
 def reference_peaks(
@@ -212,8 +180,8 @@ def reference_peaks(
     mz: NDArray[np.float64],
     intensity: NDArray[np.float64],
     precursor_mz: float | None = None,
-) -> ReferencePeaks:
-    """What the reference's encoder reads of one ion.
+) -> FormulaPeaks:
+    """What the reference's encoder reads of one ion, as a batch of one.
 
     Args:
         formula: Of the neutral molecule.
@@ -225,33 +193,22 @@ def reference_peaks(
     Raises:
         ValueError: An adduct or a formula that the reference does not know.
     """
-    name, counts = adduct_name(adduct), parse_counts(formula)
+    name, whole = adduct_name(adduct), parse_counts(formula)
     mz, root = process_peaks(mz, intensity, precursor_mz)
-    found = assign(counts, name, mz)
-    rows = len(found.peak) + 1
-    token_type = np.zeros(rows, dtype=np.int64)
-    token_type[-1] = WHOLE_TYPE
-    index = [row[0] for row in _ADDUCTS].index(name)
-    return ReferencePeaks(
-        np.concatenate([found.counts, counts[None]]),
+    peak, counts, _, _ = assign(whole, name, mz)
+    n_tokens = len(peak) + 1
+    token_type = torch.zeros(1, n_tokens, dtype=torch.long)
+    token_type[0, -1] = WHOLE_TYPE
+    return FormulaPeaks(
+        torch.from_numpy(np.concatenate([counts, whole[None]]))[None],
         token_type,
-        np.full(rows, index, dtype=np.int64),
-        np.append(root[found.peak], 1.0),
+        torch.full((1, n_tokens), list(_ADDUCTS).index(name)),
+        torch.from_numpy(np.append(root[peak], 1.0).astype(np.float32))[None],
+        torch.tensor([n_tokens]),
     )
 
 
-def _parts(counts: NDArray[np.int64], heavy: bool) -> NDArray[np.int64]:
-    """All count vectors of carbon and hydrogen, or of everything else, (parts, 18)."""
-    two = len(("C", "H"))
-    chosen = range(two, len(ELEMENTS)) if heavy else range(two)
-    present = [element for element in chosen if counts[element]]
-    grid = np.indices([int(counts[element]) + 1 for element in present]).reshape(len(present), -1)
-    parts = np.zeros((grid.shape[1] if present else 1, len(ELEMENTS)), dtype=np.int64)
-    parts[:, present] = grid.T
-    return parts
-
-
-def _mass_shift(adduct: str) -> float:
-    atoms: Mapping[str, int] = dict(_ADDUCTS)[adduct]
-    mass = sum(n * _MASSES_DA[ELEMENTS.index(symbol)] for symbol, n in atoms.items())
-    return float(mass) - _ELECTRON_MASS_DA
+def _parts(counts: NDArray[np.int64], chosen: range) -> NDArray[np.int64]:
+    """All count vectors of some of the molecule's elements, (parts, 18)."""
+    shape = [counts[element] + 1 if element in chosen else 1 for element in range(len(ELEMENTS))]
+    return np.indices(shape).reshape(len(ELEMENTS), -1).T

@@ -1,12 +1,18 @@
-"""Names of the authors' tensors and of ours, template by template, both ways.
+"""Names of the authors' tensors and of ours, both ways, and the sizes that tensors show.
 
 A template is a module's path or a tensor's; ``*`` stands for the number of a layer. Both sides of a
 row have the same number of them, in the same order.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from torch import Tensor
+
+from duallgd_cli.config import parse
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceEncoderSettings
 
 Table = tuple[tuple[str, str], ...]
 
@@ -116,33 +122,102 @@ ENCODER: Final[Table] = (
 )
 
 
+_PROJECTION: Final[Table] = (
+    ("merge_function.weight", "weight"),
+    ("merge_function.bias", "bias"),
+)
+TABLES: Final = {"denoiser": DENOISER, "encoder": ENCODER, "projection": _PROJECTION}
+
+# Sizes of a denoiser: each one's name in our settings -> a module whose weight has it, and whether
+# that maps from it (columns) or to it (rows).
+_ROWS, _COLUMNS = 0, 1
+_SIZES: Final = {
+    "atom_inputs": ("atoms_in.inner", _COLUMNS),
+    "condition_width": ("global_readout.outer", _ROWS),
+    "atom_width": ("atoms_in.outer", _ROWS),
+    "edge_width": ("edges_in.classes.outer", _ROWS),
+    "global_width": ("global_in.perceptron.outer", _ROWS),
+    "atom_hidden": ("atoms_in.outer", _COLUMNS),
+    "edge_hidden": ("edges_in.classes.outer", _COLUMNS),
+    "global_hidden": ("global_in.perceptron.outer", _COLUMNS),
+    "atom_feed": ("layers.0.atoms.atoms.up", _ROWS),
+    "edge_feed": ("layers.0.atoms.edges.up", _ROWS),
+    "global_feed": ("layers.0.atoms.whole.up", _ROWS),
+}
+
+
 def ours_of(names: Iterable[str], table: Table) -> dict[str, str | None]:
     """Our name of each of the authors' tensors; None where the table has none."""
-    return _translated(names, table)
+    # What follows a template's layer numbers is what a tensor adds to a module.
+    escaped = [re.escape(template).replace(r"\*", r"(\d+)") for template, _ in table]
+    patterns = [re.compile(rf"{template}((?:\.weight|\.bias)?)") for template in escaped]
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in found:
+        for pattern, (_, target) in zip(patterns, table, strict=True):
+            if match := pattern.fullmatch(name):
+                *numbers, tail = match.groups()
+                pieces = zip(target.split("*"), [*numbers, tail], strict=True)
+                found[name] = "".join(piece + filled for piece, filled in pieces)
+                break
+    return found
 
 
 def theirs_of(names: Iterable[str], table: Table) -> dict[str, str | None]:
     """The authors' name of each of our tensors; None where the table has none."""
-    return _translated(names, tuple((ours, theirs) for theirs, ours in table))
+    return ours_of(names, tuple((ours, theirs) for theirs, ours in table))
 
 
-def _translated(names: Iterable[str], table: Table) -> dict[str, str | None]:
-    patterns = [(_pattern(source), target) for source, target in table]
-    return {name: _translate(name, patterns) for name in names}
+def denoiser_settings(
+    tensors: Mapping[str, Tensor], heads: int, n_features: int, variant: Mapping[str, Any]
+) -> ReferenceDenoiserSettings:
+    """Settings of the denoiser that fits tensors of our names.
+
+    Args:
+        tensors: Of one denoiser.
+        heads: Attention heads, which no shape shows.
+        n_features: Random features of a head, which no shape shows.
+        variant: As from `variant_of`.
+
+    Raises:
+        WeightsError: A tensor that every denoiser has is missing.
+    """
+    sizes = {name: _size(tensors, f"{m}.weight", side) for name, (m, side) in _SIZES.items()}
+    inputs = _size(tensors, "global_in.perceptron.inner.weight", _COLUMNS)
+    sizes |= {
+        "layers": _count(tensors, r"layers\.(\d+)\."),
+        "global_inputs": inputs - sizes["condition_width"],
+        "heads": heads,
+        "n_features": n_features,
+    }
+    if "layers.0.pairs.up.weight" in tensors:  # absent without a bond stream
+        sizes["pair_feed"] = _size(tensors, "layers.0.pairs.up.weight")
+    return parse(ReferenceDenoiserSettings, {**sizes, **variant})
 
 
-def _translate(name: str, patterns: list[tuple[re.Pattern[str], str]]) -> str | None:
-    for pattern, target in patterns:
-        match = pattern.fullmatch(name)
-        if match is not None:
-            *numbers, tail = match.groups()
-            pieces = target.split("*")
-            filled = "".join(p + n for p, n in zip(pieces, [*numbers, ""], strict=True))
-            return filled + tail
-    return None
+def encoder_settings(tensors: Mapping[str, Tensor]) -> ReferenceEncoderSettings:
+    """Settings of the spectrum encoder that fits tensors of our names.
+
+    Raises:
+        WeightsError: A tensor that every encoder has is missing.
+    """
+    grown = (f"growth.{n}.predict" for n in range(_count(tensors, r"growth\.(\d+)\.")))
+    return ReferenceEncoderSettings(
+        layers=_count(tensors, r"layers\.(\d+)\."),
+        width=_size(tensors, "peaks_in.outer.weight"),
+        heads=_size(tensors, "layers.0.attention.content_bias"),
+        fragment_bits=_size(tensors, "fragments.weight"),
+        fingerprint_sizes=tuple(_size(tensors, f"{name}.weight") for name in ("first", *grown)),
+    )
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    """A template as an expression: its layer numbers, then what a tensor adds to a module."""
-    escaped = re.escape(template).replace(r"\*", r"(\d+)")
-    return re.compile(escaped + r"((?:\.weight|\.bias)?)")
+def _size(tensors: Mapping[str, Tensor], name: str, side: int = _ROWS) -> int:
+    if name not in tensors or tensors[name].dim() != 2:
+        raise WeightsError(
+            f"the weights hold no matrix {name}; they are not those of such a network"
+        )
+    return tensors[name].shape[side]
+
+
+def _count(tensors: Mapping[str, Tensor], pattern: str) -> int:
+    numbers = (re.match(pattern, name) for name in tensors)
+    return 1 + max((int(match[1]) for match in numbers if match), default=-1)

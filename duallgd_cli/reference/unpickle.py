@@ -33,21 +33,10 @@ _STORAGES: Final = {
 # Modules of which a checkpoint has no use but harm.
 _REFUSED: Final = frozenset(
     [
-        *(
-            "asyncio",
-            "bdb",
-            "code",
-            "codeop",
-            "commands",
-            "ctypes",
-            "ftplib",
-            "http",
-            "importlib",
-            "io",
-        ),
-        *("marshal", "multiprocessing", "nt", "os", "pdb", "pickle", "pip", "pkgutil", "popen2"),
-        *("posix", "profile", "pty", "pydoc", "requests", "runpy", "shelve", "shutil", "signal"),
-        *("smtplib", "socket", "subprocess", "sys", "timeit", "urllib", "webbrowser"),
+        *("asyncio", "bdb", "code", "codeop", "commands", "ctypes", "ftplib", "http", "importlib"),
+        *("io", "marshal", "multiprocessing", "nt", "os", "pdb", "pickle", "pip", "pkgutil"),
+        *("popen2", "posix", "profile", "pty", "pydoc", "requests", "runpy", "shelve", "shutil"),
+        *("signal", "smtplib", "socket", "subprocess", "sys", "timeit", "urllib", "webbrowser"),
     ]
 )
 # Plain types, and names that stay inert although they are built in.
@@ -64,14 +53,14 @@ class Record:
     """An object of a class that is not known here: what it was made of, and nothing it could do.
 
     Attributes:
-        kind: Name of the class, module first.
+        class_name: Name of the class, module first.
         arguments: What its constructor would have been given.
         state: Its attributes, if it had any, else None.
         contents: Elements, if it was a list or a set.
         entries: Values by key, if it was a mapping.
     """
 
-    kind: str = ""
+    class_name: str = ""
     arguments: tuple[Any, ...]
     state: Any
     contents: list[Any]
@@ -142,8 +131,9 @@ def read(path: Path) -> dict[str, Any]:
             f"({type(error).__name__}: {error}); fetch or copy it again"
         ) from None
     if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise WeightsError(f"checkpoint {path} holds a {kind}, expected a mapping")
+        raise WeightsError(
+            f"checkpoint {path} holds a {type(content).__name__}, expected a mapping"
+        )
     return content
 
 
@@ -199,7 +189,7 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: BytesIO, storage: Callable[[str, torch.dtype], Tensor]) -> None:
         super().__init__(stream)
         self._storage = storage
-        self._kinds: dict[str, type[Record]] = {}
+        self._classes: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> object:
         """What a name in the pickle stands for."""
@@ -215,8 +205,8 @@ class _Unpickler(pickle.Unpickler):
                 f"names {clip(module)}.{clip(name)}, which no weights need; it was refused and "
                 "nothing in it was run"
             )
-        kind = f"{module}.{name}"
-        return self._kinds.setdefault(kind, type("Record", (Record,), {"kind": kind}))
+        full = f"{module}.{name}"
+        return self._classes.setdefault(full, type("Record", (Record,), {"class_name": full}))
 
     def persistent_load(self, reference: Any) -> Tensor:  # noqa: ANN401 - whatever the file says
         """A storage of the archive, as a flat tensor."""
@@ -241,19 +231,11 @@ def _tensor(storage: Tensor, offset: int, size: Any, stride: Any, *_: object) ->
     return storage.as_strided(tuple(size), tuple(stride), offset).clone()
 
 
-def _parameter(data: Tensor, *_: object) -> Tensor:
-    return data
-
-
-def _text_bytes(text: str, _: str = "latin1") -> bytes:
-    return text.encode("latin1")
-
-
 _BUILDERS: Final[dict[tuple[str, str], object]] = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch", "Size"): _Builder(lambda size=(): tuple(size)),
     ("torch", "device"): _Builder(lambda *_: "cpu"),
     ("torch._utils", "_rebuild_tensor_v2"): _Builder(_tensor),
-    ("torch._utils", "_rebuild_parameter"): _Builder(_parameter),
-    ("_codecs", "encode"): _Builder(_text_bytes),
+    ("torch._utils", "_rebuild_parameter"): _Builder(lambda data, *_: data),
+    ("_codecs", "encode"): _Builder(lambda text, *_: text.encode("latin1")),
 }

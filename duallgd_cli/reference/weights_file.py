@@ -1,10 +1,13 @@
 """Weights files of the reference network: the same layout as ours, marked ``preset: reference``.
 
-Metadata keys: ``format_version``, ``preset``, ``settings``, ``record`` (where it came from).
+Metadata keys: ``format_version``, ``preset``, ``settings``, ``record`` (where it came from). Counts
+its parameters by the authors' parts, too, beside what the paper says: it counts the denoiser alone
+(its table of parameter counts, label ``tab:params``).
 """
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,15 +20,54 @@ from duallgd_cli.checkpoint.format import FORMAT_VERSION, load_strictly
 from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError, clip
-from duallgd_cli.reference.denoiser import ReferenceDenoiser, build
-from duallgd_cli.reference.mist import ReferenceEncoder
-from duallgd_cli.reference.network import ReferenceDualLGD
-from duallgd_cli.reference.settings import ReferenceSettings
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
+from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
 
 Network = TypeVar("Network", bound=nn.Module)
 
-PRESET: Final = "reference"
 PARTS: Final = ("denoiser", "encoder", "projection")
+# Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
+_ROWS: Final[dict[str, tuple[tuple[str, ...], float | None]]] = {
+    "atom stream": (("primal_layers",), None),
+    "bond stream": (("dual_layers",), 0.58),
+    "cross-attention": (("p_from_d", "d_from_p"), 1.03),
+    "global fusion": (("global_fuse",), 12.13),
+    "global fusion norms": (("global_norm",), None),
+    "bond stream start": (("dual_node_init",), None),
+    "modulation": (("film_primal", "film_dual"), None),
+    "inputs": (("mlp_in_X", "mlp_in_E", "mlp_in_y", "primal_struct_proj"), None),
+    "bond readout": (("dual_out_E",), None),
+    "global readout": (("mlp_out_y",), None),
+}
+_PAPER_TOTAL: Final = 67.56
+# The other rows of the paper's table, in millions.
+PAPER_OTHERS: Final = {"DiffMS": 53.18, "MBGen": 62.38}
+
+
+class ReferenceDualLGD(nn.Module):
+    """The authors' fine-tuned system: encoder, projection of its fingerprint, denoiser.
+
+    Args:
+        settings: Sizes and process.
+    """
+
+    def __init__(self, settings: ReferenceSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        bits = settings.encoder.fingerprint_sizes[-1]
+        self.encoder = ReferenceEncoder(settings.encoder)
+        self.projection = nn.Linear(bits, settings.denoiser.condition_width)
+        self.denoiser = ReferenceDenoiser(settings.denoiser)
+
+    def condition(self, peaks: FormulaPeaks) -> Tensor:
+        """What conditions the denoiser, (B, condition_width), from annotated spectra.
+
+        Called `downproject_4096` in the authors' settings: probabilities of all bits through one
+        linear layer, without an activation.
+        """
+        return self.projection(self.encoder(peaks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +110,7 @@ class ReferenceCheckpoint:
         Raises:
             WeightsError: There is none, or tensors do not fit.
         """
-        return _loaded(lambda: build(self.settings.denoiser), self._part("denoiser"))
+        return _loaded(lambda: ReferenceDenoiser(self.settings.denoiser), self._part("denoiser"))
 
     def build_encoder(self) -> ReferenceEncoder:
         """The spectrum encoder alone, in evaluation mode.
@@ -87,10 +129,9 @@ class ReferenceCheckpoint:
         if self.parts == PARTS:
             self.build()
             return
-        builders = {"denoiser": self.build_denoiser, "encoder": self.build_encoder}
-        for part in self.parts:
-            if part in builders:
-                builders[part]()
+        for part, build in (("denoiser", self.build_denoiser), ("encoder", self.build_encoder)):
+            if part in self.parts:
+                build()
 
     def _part(self, part: str) -> dict[str, Tensor]:
         prefix = f"{part}."
@@ -100,10 +141,10 @@ class ReferenceCheckpoint:
         return found
 
 
-def _loaded(make: Callable[[], Network], tensors: dict[str, Tensor]) -> Network:
+def _loaded(make: Callable[[], Network], tensors: Mapping[str, Tensor]) -> Network:
     require_same_shapes(shapes_of(make), tensors)
     network = make()
-    load_strictly(network, tensors)
+    load_strictly(network, dict(tensors))
     return network.eval()
 
 
@@ -116,16 +157,11 @@ def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
     """
     metadata = {
         "format_version": str(FORMAT_VERSION),
-        "preset": PRESET,
+        "preset": container.REFERENCE,
         "settings": json.dumps(dump(checkpoint.settings)),
         "record": json.dumps(checkpoint.record),
     }
     container.write(path, checkpoint.tensors, metadata)
-
-
-def is_reference(path: Path) -> bool:
-    """Whether a file's metadata say that it holds the reference network."""
-    return container.read_metadata(path).get("preset") == PRESET
 
 
 def load(path: Path) -> ReferenceCheckpoint:
@@ -135,7 +171,7 @@ def load(path: Path) -> ReferenceCheckpoint:
         WeightsError: No such file, not such a file, or of another format version.
     """
     tensors, metadata = container.read(path)
-    if metadata.get("preset") != PRESET:
+    if metadata.get("preset") != container.REFERENCE:
         raise WeightsError(f"weights {path} are not those of the reference network")
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
@@ -149,3 +185,44 @@ def load(path: Path) -> ReferenceCheckpoint:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.to(torch.float32) if t.is_floating_point() else t for n, t in tensors.items()}
     return ReferenceCheckpoint(settings, floats, record)
+
+
+def count_by_module(
+    settings: ReferenceDenoiserSettings | None = None,
+) -> dict[str, tuple[int, float | None]]:
+    """Parameters of the reference denoiser by part, and of all of it.
+
+    Args:
+        settings: Sizes and variant; the released ones if None. Only for these does the paper give
+            counts.
+
+    Returns:
+        Trainable numbers, and what the paper says in millions or None where it says nothing: in the
+        order of `_ROWS`, as far as the variant has them, then of "all".
+    """
+    released = settings in (None, ReferenceDenoiserSettings())
+    with torch.device("meta"):  # shapes alone: no memory, no time
+        network = ReferenceDenoiser(settings or ReferenceDenoiserSettings())
+    sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
+    by_module: Counter[str] = Counter()
+    for name, theirs in theirs_of(sizes, DENOISER).items():
+        by_module[str(theirs).partition(".")[0]] += sizes[name]
+    rows: dict[str, tuple[int, float | None]] = {}
+    for name, (modules, paper) in _ROWS.items():
+        if count := sum(by_module[module] for module in modules):
+            rows[name] = (count, paper if released else None)
+    return rows | {"all": (sum(sizes.values()), _PAPER_TOTAL if released else None)}
+
+
+def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:
+    """Parameters of the parts that the paper does not count: spectrum encoder and projection.
+
+    The encoder's frozen table is counted, as the authors do.
+
+    Args:
+        settings: Sizes; those of the smaller release (NPLIB1) if None.
+    """
+    with torch.device("meta"):
+        network = ReferenceDualLGD(settings or ReferenceSettings())
+    parts = {"encoder": network.encoder, "projection": network.projection}
+    return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint import format as own_format
+from duallgd_cli.checkpoint.container import is_reference
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.skeleton import Skeleton, bonds_of
@@ -50,8 +51,8 @@ from duallgd_cli.model.incidence import PairsFromAtoms
 from duallgd_cli.model.line_graph import LineGraph
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
-from duallgd_cli.reference.denoiser import build as build_reference
-from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.features import atoms_of
+from duallgd_cli.reference.generator import bound
 from duallgd_cli.reference.settings import ReferenceSettings
 
 Denoise = Callable[[Tensor, int], object]
@@ -308,7 +309,7 @@ class ReferenceNetwork:
     def untrained(self, seed: int) -> "ReferenceNetwork":
         """The same network before training."""
         with _seeded(seed):
-            fresh = build_reference(self.settings.denoiser).to(self.device).eval()
+            fresh = ReferenceDenoiser(self.settings.denoiser).to(self.device).eval()
         return replace(self, network=fresh)
 
     def _condition(self, bit: Tensor) -> Tensor:
@@ -342,7 +343,7 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
         WeightsError: Missing, broken, or without a denoiser.
         UsageError: Predicted fingerprints are asked for of the reference network.
     """
-    if not reference.is_reference(weights):
+    if not is_reference(weights):
         model = own_format.load(weights).build(build_own).to(device)
         return OwnNetwork(model, device, predicted)
     if predicted:

@@ -19,12 +19,12 @@ from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.condition import Condition
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.incidence import attend_all
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
 from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.layers import attend_all
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 
 _RELEASED: Final = ReferenceSettings()
@@ -211,13 +211,7 @@ class KnownAtoms:
 
     def expand(self, samples: int) -> "KnownAtoms":
         """Repeat that of one spectrum for several candidates, without copying."""
-        known = self.atoms
-        repeated = replace(
-            known,
-            atom_class=known.atom_class.expand(samples, -1),
-            atom_mask=known.atom_mask.expand(samples, -1),
-        )
-        return KnownAtoms(repeated, self.fingerprint.expand(samples, -1))
+        return KnownAtoms(self.atoms.expand(samples), self.fingerprint.expand(samples, -1))
 
 
 class OrderReadingDenoiser(nn.Module):

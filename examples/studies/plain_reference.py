@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot, relu
 
 from duallgd_cli.model.line_graph import LineGraph, line_graph
-from duallgd_cli.reference.atom_stream import AtomLayer
 from duallgd_cli.reference.denoiser import (
-    DualStreamLayer,
+    N_CLASSES,
+    EdgesIn,
     GlobalIn,
     NoisyGraphs,
     PairStart,
     ReferenceDenoiser,
+    ReferenceLayer,
+    bonded,
 )
 from duallgd_cli.reference.kernels import LinearKernel, SoftmaxKernel
-from duallgd_cli.reference.rows import RealRows
-from duallgd_cli.reference.structure import N_CLASSES, EdgesIn, bonded
-from duallgd_cli.reference.synchronise import Synchronisation
+from duallgd_cli.reference.layers import AtomLayer, RealRows, Synchronisation
 
 _FAR: Final = 9
 _LARGEST_DEGREE: Final = 16
@@ -53,9 +53,10 @@ class PlainReferenceDenoiser(nn.Module):
         network = copy.deepcopy(fast, shared)
         network.edges_in = PlainEdgesIn(network.edges_in)  # type: ignore[assignment]
         network.global_in = PlainGlobalIn(network.global_in)  # type: ignore[assignment]
+        assert network.pair_start is not None
         network.pair_start = PlainPairStart(network.pair_start)  # type: ignore[assignment]
         for layer in network.layers:
-            if isinstance(layer, DualStreamLayer):
+            if isinstance(layer, ReferenceLayer):
                 _make_plain(layer)
         use_own_linear(network)
         self.network = network
@@ -151,13 +152,15 @@ class DenseSynchronisation(nn.Module):
 
     def __init__(self, fast: Synchronisation) -> None:
         super().__init__()
-        self.fast = fast
+        assert fast.atoms is not None
+        assert fast.pairs is not None
+        self.atoms, self.pairs = fast.atoms, fast.pairs
 
     def forward(self, atoms: Tensor, pairs: Tensor, real: RealRows) -> tuple[Tensor, Tensor]:
         """New atoms and pairs, as in `Synchronisation`."""
         seen = incidence(real.graph).unsqueeze(0) & real.pairs.unsqueeze(1)  # (B, N, M)
-        atoms = atoms + attend(self.fast.atoms, atoms, pairs, seen)
-        return atoms, pairs + attend(self.fast.pairs, pairs, atoms, seen.transpose(1, 2))
+        atoms = atoms + attend(self.atoms, atoms, pairs, seen)
+        return atoms, pairs + attend(self.pairs, pairs, atoms, seen.transpose(1, 2))
 
 
 class MaterialisedKernel(nn.Module):
@@ -192,8 +195,10 @@ def relaxed_hops(adjacency: Tensor) -> Tensor:
     return distance.clamp(max=_FAR)
 
 
-def _make_plain(layer: DualStreamLayer) -> None:
+def _make_plain(layer: ReferenceLayer) -> None:
     """Put plain parts around a layer's own, whose parameters they use."""
+    assert layer.pairs is not None
+    assert layer.synchronise is not None
     layer.atoms = PlainAtomLayer(layer.atoms)  # type: ignore[assignment]
-    layer.pairs.attention.kernel = MaterialisedKernel(layer.pairs.attention.kernel)  # type: ignore[arg-type]
-    layer.synchronise = DenseSynchronisation(layer.synchronise)  # type: ignore[arg-type]
+    layer.pairs.attention.kernel = MaterialisedKernel(layer.pairs.attention.kernel)  # type: ignore[assignment]
+    layer.synchronise = DenseSynchronisation(layer.synchronise)  # type: ignore[assignment]

@@ -20,12 +20,11 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.predict.drawing import draw_in_chunks, samples_at_once, sampling_task
 from duallgd_cli.reference import weights_file
-from duallgd_cli.reference.denoiser import DualStreamLayer, ReferenceDenoiser, build
-from duallgd_cli.reference.features import AtomsOfGraphs, with_features
-from duallgd_cli.reference.generator import BYTES_PER_PAIR
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.features import AtomsOfGraphs, atoms_of, with_features
+from duallgd_cli.reference.generator import BYTES_PER_PAIR, bound
 from duallgd_cli.reference.kernels import draw_projection
-from duallgd_cli.reference.rows import RealRows
-from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.layers import PairLayer, RealRows
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.runtime import Runtime
 
@@ -57,7 +56,7 @@ class ReferenceNetwork:
     ) -> Job:
         """Self-attention of all layers' bond streams, one after the other."""
         del fast
-        layers = [part.pairs for part in network.modules() if isinstance(part, DualStreamLayer)]
+        layers = [part for part in network.modules() if isinstance(part, PairLayer)]
         atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=runtime.device)
         real = RealRows.of(atoms, line_graph(cell.atoms, runtime.device))
         width = self.settings.denoiser.edge_width
@@ -76,13 +75,8 @@ class ReferenceNetwork:
         self, cell: Cell, runtime: Runtime, fast: ReferenceDenoiser, network: nn.Module
     ) -> Job:
         """One evaluation of the denoiser, features of the noisy graph known."""
-        device, settings, one = runtime.device, self.settings, self._atoms(cell)
-        known = AtomsOfGraphs(
-            one.atom_class.to(device).expand(cell.samples, -1),
-            one.atom_mask.to(device).expand(cell.samples, -1),
-            one.symbols,
-            one.max_atoms,
-        )
+        device, settings = runtime.device, self.settings
+        known = self._atoms(cell, device).expand(cell.samples)
         bonds = default.noisy_bonds(cell, settings.marginal, settings.n_steps).to(device)
         time = torch.full((cell.samples,), 1 / default.HALFWAY, device=device)
         graphs = with_features(known, bonds, time, self._condition(cell, device))
@@ -102,7 +96,7 @@ class ReferenceNetwork:
         task = sampling_task(self.settings, sampling, seed, cell.pairs, device)
         denoise = bound(
             cast("ReferenceDenoiser", network),
-            self._atoms(cell),
+            self._atoms(cell, device),
             self._condition(cell, device),
             self.settings.n_steps,
             runtime.lower_precision,
@@ -118,9 +112,9 @@ class ReferenceNetwork:
 
         return Job(run, fast, at_once)
 
-    def _atoms(self, cell: Cell) -> AtomsOfGraphs:
+    def _atoms(self, cell: Cell, device: torch.device) -> AtomsOfGraphs:
         elements = default.atom_classes(cell.atoms).tolist()
-        return atoms_of([SYMBOLS[element] for element in elements], self.settings)
+        return atoms_of([SYMBOLS[element] for element in elements], self.settings, device)
 
     def _condition(self, cell: Cell, device: torch.device) -> Tensor:
         """A projected fingerprint, (1, condition_width)."""
@@ -150,7 +144,7 @@ def network_of(subject: Subject, kernel: str) -> ReferenceNetwork:
 
 def at_random(settings: ReferenceSettings, seed: int) -> ReferenceDenoiser:
     """A network with random weights and features of a seed."""
-    network = build(settings.denoiser).eval()
+    network = ReferenceDenoiser(settings.denoiser).eval()
     default.fill_at_random(network, network.readout.outer, seed)
     generator = torch.Generator().manual_seed(seed)
     for name, buffer in network.named_buffers():

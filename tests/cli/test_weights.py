@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import MissingInputError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.reference.mist import ReferenceEncoder
+from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
 from duallgd_cli.reference.tensor_names import ENCODER, theirs_of
 from tests.fuzz.weights import sound_weights

@@ -8,10 +8,9 @@ import torch
 from torch.nn.functional import pad
 
 from duallgd_cli.model.line_graph import line_graph, to_square
-from duallgd_cli.reference.denoiser import NoisyGraphs, build
-from duallgd_cli.reference.recorded_sizes import denoiser_settings, variant_of
-from duallgd_cli.reference.structure import NO_CLASS
-from duallgd_cli.reference.tensor_names import DENOISER, ours_of, theirs_of
+from duallgd_cli.reference.convert import variant_of
+from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
+from duallgd_cli.reference.tensor_names import DENOISER, denoiser_settings, ours_of, theirs_of
 
 
 def recipe(names_and_shapes, seed):
@@ -45,7 +44,7 @@ def denoiser(weights, projections, overrides):
     n_features, width = projections[0].shape
     heads = tensors["edges_in.classes.outer.weight"].shape[0] // width
     settings = denoiser_settings(tensors, heads, n_features, variant_of(overrides))
-    model = build(settings)
+    model = ReferenceDenoiser(settings)
     for number, projection in enumerate(projections):
         tensors[f"layers.{number}.pairs.attention.kernel.projection"] = projection
     own = model.state_dict()

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
 from tests.parity.folder import variant_names
@@ -214,7 +214,7 @@ def test_the_full_configuration_gives_the_reference_s_logits(
 def released_weights(parity):
     """The recipe's weights, each checked against its stored sums."""
     sums = parity.json("full_recipe_checksums.json")
-    released = build(ReferenceDenoiserSettings()).state_dict()
+    released = ReferenceDenoiser(ReferenceDenoiserSettings()).state_dict()
     shapes = {name: tuple(t.shape) for name, t in released.items() if "projection" not in name}
     names = theirs_of(shapes, DENOISER)
     weights = recipe({t: shapes[ours] for ours, t in names.items()}, parity.recipe_seed())

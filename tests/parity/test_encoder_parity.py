@@ -7,10 +7,9 @@ import torch
 from torch.nn.functional import pad
 from torch.testing import assert_close
 
-from duallgd_cli.reference.mist import FormulaPeaks, ReferenceEncoder
-from duallgd_cli.reference.recorded_sizes import encoder_settings
+from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
-from duallgd_cli.reference.tensor_names import ENCODER, ours_of, theirs_of
+from duallgd_cli.reference.tensor_names import ENCODER, encoder_settings, ours_of, theirs_of
 from tests.parity.networks import checksums, recipe
 
 pytestmark = pytest.mark.parity

@@ -22,7 +22,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.incidence import PairsFromAtoms
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.denoiser import build
+from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 
@@ -44,7 +44,7 @@ def own():
 def authors(**changes):
     settings = ReferenceSettings(ReferenceDenoiserSettings(**(REFERENCE | changes)))
     torch.manual_seed(1)
-    return ReferenceNetwork(build(settings.denoiser).eval(), None, settings, CPU)
+    return ReferenceNetwork(ReferenceDenoiser(settings.denoiser).eval(), None, settings, CPU)
 
 
 def attention(seed, heads=2):

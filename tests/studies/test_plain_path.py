@@ -15,8 +15,8 @@ from reference_network import ReferenceNetwork, at_random
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.measure import Cell, Subject
 from duallgd_cli.bench.network import Network
+from duallgd_cli.reference.denoiser import hops
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
-from duallgd_cli.reference.structure import hops
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from duallgd_cli.checkpoint.container import is_reference
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.convert import convert
+from duallgd_cli.reference.convert import convert, variant_of
+from duallgd_cli.reference.encoder import FormulaPeaks
 from duallgd_cli.reference.features import AtomsOfGraphs, with_features
-from duallgd_cli.reference.mist import FormulaPeaks
-from duallgd_cli.reference.recorded_sizes import variant_of
 from duallgd_cli.reference.tensor_names import DENOISER, ENCODER, ours_of, theirs_of
 from tests.made_reference import (
     SETTINGS,
@@ -22,6 +22,7 @@ from tests.made_reference import (
     fine_tuned_file,
     hyper_parameters,
     stirred_network,
+    their_model,
 )
 
 
@@ -95,6 +96,17 @@ def test_the_random_features_come_from_the_recorded_seed_at_the_reference_s_scal
     assert not torch.equal(rows, first.tensors[name.replace("1", "0")])
     blocks = SETTINGS.denoiser.n_features / 4
     assert rows.norm(dim=1) == pytest.approx([blocks**-0.5] * 6)
+
+
+def test_features_that_the_authors_call_iid_are_plain_gaussian_rows(fine_tuned, saved):
+    chosen = {**their_model()["duallgd"], "performer_feature_type": "iid"}
+    fine_tuned["hyper_parameters"] = hyper_parameters(duallgd=chosen)
+
+    got = convert(saved(fine_tuned), seed=5)
+
+    generator = torch.Generator().manual_seed(5)
+    rows = got.tensors["denoiser.layers.0.pairs.attention.kernel.projection"]
+    assert torch.equal(rows, torch.randn(rows.shape, generator=generator))
 
 
 def test_the_record_says_where_the_weights_come_from(fine_tuned, saved):
@@ -243,7 +255,7 @@ def test_other_weights_files_are_told_apart(network, fine_tuned, saved, tmp_path
     path = tmp_path / "w.safetensors"
     reference.save(path, convert(saved(fine_tuned)))
 
-    assert reference.is_reference(path)
+    assert is_reference(path)
     path.write_bytes(b"damaged")
     with pytest.raises(WeightsError, match="broken"):
         reference.load(path)

@@ -8,15 +8,15 @@ from duallgd_cli.diffusion.jumps import evenly_spaced
 from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnsupportedElementError
-from duallgd_cli.reference.mist import FormulaPeaks
-from duallgd_cli.reference.network import ReferenceDualLGD
-from duallgd_cli.reference.sampling import atoms_of, bound
+from duallgd_cli.reference.features import atoms_of
+from duallgd_cli.reference.generator import bound
 from duallgd_cli.reference.settings import (
     ReferenceDenoiserSettings,
     ReferenceEncoderSettings,
     ReferenceSettings,
 )
 from duallgd_cli.reference.subformula import reference_peaks
+from duallgd_cli.reference.weights_file import ReferenceDualLGD
 
 SETTINGS = ReferenceSettings(
     ReferenceDenoiserSettings(layers=2, condition_width=16, atom_width=16, edge_width=8, heads=2),
@@ -31,13 +31,9 @@ def network():
 
 
 def condition(network):
-    seen = reference_peaks(
+    peaks = reference_peaks(
         "C3H7NO2", "[M+H]+", np.array([44.0495, 62.02, 90.055]), np.array([9.0, 1.0, 2.0])
     )
-    columns = (seen.counts, seen.token_type, seen.adduct, seen.intensity)
-    counts, token_type, adduct, intensity = (torch.from_numpy(c)[None] for c in columns)
-    n_tokens = torch.tensor([counts.shape[1]])
-    peaks = FormulaPeaks(counts, token_type, adduct, intensity.float(), n_tokens)
     return network.condition(peaks)
 
 

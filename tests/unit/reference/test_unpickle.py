@@ -77,7 +77,7 @@ def test_an_unknown_object_becomes_a_record_of_its_attributes(saved):
     got = read(saved({"object": Plain({"deep": Plain(torch.ones(2))})}))["object"]
 
     assert isinstance(got, Record)
-    assert got.kind.endswith(".Plain")
+    assert got.class_name.endswith(".Plain")
     assert torch.equal(got.attributes["value"]["deep"].attributes["value"], torch.ones(2))
 
 
@@ -88,7 +88,7 @@ def test_unknown_containers_keep_what_they_hold(saved):
 
     assert got["mapping"].entries == {"a": 1}
     assert got["counted"].entries == {"a": 1}
-    assert got["path"].kind.startswith("pathlib")
+    assert got["path"].class_name.startswith("pathlib")
 
 
 @pytest.mark.parametrize(

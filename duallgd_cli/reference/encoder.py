@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, relu
 
-from duallgd_cli.reference.perceptron import PostNorm
+from duallgd_cli.reference.layers import PostNorm
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
 
 N_ELEMENTS: Final = 18
@@ -44,6 +44,10 @@ class FormulaPeaks:
     adduct: Tensor
     intensity: Tensor
     n_tokens: Tensor
+
+    def to(self, device: torch.device) -> "FormulaPeaks":
+        """The same on another device."""
+        return FormulaPeaks(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
 
 class CountEmbedding(nn.Module):
@@ -169,8 +173,8 @@ class ReferenceEncoder(nn.Module):
     def summary(self, peaks: FormulaPeaks) -> Tensor:
         """State of the token that stands for the whole, (B, C)."""
         last = (peaks.n_tokens - 1).view(-1, 1, 1)
-        place = torch.arange(peaks.counts.shape[1], device=last.device)
-        mask = place < peaks.n_tokens.unsqueeze(1)
+        index = torch.arange(peaks.counts.shape[1], device=last.device)
+        mask = index < peaks.n_tokens.unsqueeze(1)
         tokens = self.peaks_in(self._peak_features(peaks, last))
         apart = (peaks.counts.unsqueeze(2) - peaks.counts.unsqueeze(1)).abs()
         differences = self.differences_in(self.counts(apart))
