@@ -16,15 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from duallgd_cli.errors import InterruptedRunError, UsageError, quote
 
 if TYPE_CHECKING:
     import torch
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +43,7 @@ _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
 _MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load libraries into
 
-# Lets libraries choose their kernels and allocate before a CUDA graph is recorded.
+# Lets libraries choose their kernels and allocate before a CUDA graph is captured.
 _WARM_UP_CALLS: Final = 2
 
 _SIBLINGS: Final = "/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
@@ -59,15 +56,15 @@ class Runtime:
 
     Attributes:
         device: The torch device that holds the network.
-        autocast: Lower precision of the network's matrix products, or None for float32 throughout.
-        compile: Whether `optimise` compiles.
+        autocast_dtype: Lower precision of the network's matrix products; None for float32 alone.
+        compile: Whether CUDA graphs are captured; see `capture`.
         threads: CPU threads of one operation, or of as many chunks of samples side by side.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
     """
 
     device: torch.device
-    autocast: torch.dtype | None
+    autocast_dtype: torch.dtype | None
     compile: bool
     threads: int
     rank: int = 0
@@ -108,7 +105,7 @@ class Runtime:
         on_cuda = chosen.type == "cuda"
         runtime = cls(
             device=chosen,
-            autocast=torch.bfloat16 if _wants_bfloat16(precision, chosen) else None,
+            autocast_dtype=torch.bfloat16 if _wants_bfloat16(precision, chosen) else None,
             compile=compile == "on" or (compile == "auto" and on_cuda),
             threads=threads or default_threads(),
             rank=rank,
@@ -119,29 +116,20 @@ class Runtime:
         _log.info("%s", runtime)
         return runtime
 
-    def optimise(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function compiled for this device, or as it is where compilation is off."""
-        if not self.compile:
-            return function
-        import torch
-
-        compiled: Callable[P, R] = torch.compile(function, dynamic=False)
-        return compiled
-
     @property
     def chunks_at_once(self) -> int:
         """Chunks of samples drawn side by side: one for each thread of a CPU, one on a GPU."""
         return self.threads if self.device.type == "cpu" else 1
 
     @property
-    def records(self) -> bool:
-        """Whether `record` makes a CUDA graph."""
+    def captures(self) -> bool:
+        """Whether `capture` makes a CUDA graph."""
         return self.compile and self.device.type == "cuda"
 
-    def record(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """The function as one launch of a CUDA graph, or as it is where `records` is false.
+    def capture(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
-        A network's hundreds of small kernels then cost one call of the host. Recordings share
+        A network's hundreds of small kernels then cost one call of the host. Captured graphs share
         their working memory, so only one may run at a time.
 
         Args:
@@ -151,7 +139,7 @@ class Runtime:
         Returns:
             The same function; its result is overwritten by the next call.
         """
-        if not self.records:
+        if not self.captures:
             return function
         import torch
 
@@ -181,12 +169,12 @@ class Runtime:
         elif self.device.type == "mps":
             torch.mps.synchronize()
 
-    def lower_precision(self) -> torch.autocast:
-        """Context in which matrix products run in `autocast`; does nothing in float32."""
+    def autocast(self) -> torch.autocast:
+        """Context in which matrix products run in `autocast_dtype`; does nothing in float32."""
         import torch
 
-        enabled = self.autocast is not None
-        return torch.autocast(self.device.type, dtype=self.autocast, enabled=enabled)
+        enabled = self.autocast_dtype is not None
+        return torch.autocast(self.device.type, dtype=self.autocast_dtype, enabled=enabled)
 
     @property
     def is_main(self) -> bool:
@@ -195,7 +183,7 @@ class Runtime:
 
     def __str__(self) -> str:
         """One line for logs and run records."""
-        dtype = "float32" if self.autocast is None else str(self.autocast).removeprefix("torch.")
+        dtype = str(self.autocast_dtype or "float32").removeprefix("torch.")
         words = [f"device {self.device}", f"precision {dtype}", f"threads {self.threads}"]
         words.append(f"compile {'on' if self.compile else 'off'}")
         if self.world_size > 1:
@@ -235,7 +223,7 @@ def prepare_environment() -> None:
 
 @functools.cache
 def _graph_pool() -> torch.cuda._POOL_HANDLE:
-    """The working memory that all recordings share."""
+    """The working memory that all captured graphs share."""
     import torch
 
     return torch.cuda.graph_pool_handle()

@@ -55,7 +55,7 @@ def run(
 ):  # fmt: skip
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
-    hooks = Hooks(cpu().lower_precision, on_step or (lambda step, figures: None), {})
+    hooks = Hooks(cpu().autocast, on_step or (lambda step, figures: None), {})
     return train(
         model or small_model(),
         stage or decoder_stage(settings),

@@ -59,7 +59,7 @@ class Network:
             return self._loop(cell, runtime, model)
         run = self._attention if cell.part == "attention" else self._forward
         work, measured = run(cell, runtime, model)
-        return Job(recorded_at_first(work, runtime), measured, cell.samples)
+        return Job(captured_at_first(work, runtime), measured, cell.samples)
 
     def _attention(
         self, cell: Cell, runtime: Runtime, model: DualLGD
@@ -73,7 +73,7 @@ class Network:
 
         def run() -> Tensor:
             pairs = start
-            with runtime.lower_precision():
+            with runtime.autocast():
                 for part in parts:
                     pairs = pairs + part(pairs, masks)
             return pairs
@@ -88,12 +88,12 @@ class Network:
         denoiser = self.rebuilt(model.denoiser)
         bonds = noisy_bonds(cell, process.marginal, process.n_steps).to(device)
         t = torch.full((cell.samples,), process.n_steps // HALFWAY, device=device)
-        with torch.no_grad(), runtime.lower_precision():
+        with torch.no_grad(), runtime.autocast():
             known = condition_of(cell, model.settings).to(device)
             context = denoiser.context(known).expand(cell.samples)  # type: ignore[operator]
 
         def run() -> Tensor:
-            with runtime.lower_precision():
+            with runtime.autocast():
                 return denoiser(bonds, t, context)  # type: ignore[no-any-return]
 
         return run, model.denoiser
@@ -181,16 +181,16 @@ def _with_kernel(settings: ModelSettings, kernel: str) -> ModelSettings:
     return replace(settings, denoiser=replace(settings.denoiser, pair_features=features))
 
 
-def recorded_at_first(run: Callable[[], Tensor], runtime: Runtime) -> Callable[[], Tensor]:
-    """A function that is recorded at its first call, where a runtime records at all."""
+def captured_at_first(run: Callable[[], Tensor], runtime: Runtime) -> Callable[[], Tensor]:
+    """A function that is captured at its first call, where a runtime captures at all."""
     made: list[Callable[[], Tensor]] = []
 
     def replay() -> Tensor:
         if not made:
-            made.append(runtime.record(run))
+            made.append(runtime.capture(run))
         return made[0]()
 
-    return replay if runtime.records else run
+    return replay if runtime.captures else run
 
 
 def atom_counts(n_atoms: int) -> Tensor:

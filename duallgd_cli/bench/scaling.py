@@ -153,7 +153,7 @@ def subject_on(device: str, precision: str, threads: int | None, subject: Subjec
         UsageError: The device is not there, or a word is unknown.
     """
     runtime = Runtime.resolve(device, precision, threads=threads)
-    lower = "float32" if runtime.autocast is None else "bfloat16"
+    lower = "float32" if runtime.autocast_dtype is None else "bfloat16"
     return replace(subject, device=str(runtime.device), precision=lower, threads=runtime.threads)
 
 

@@ -85,7 +85,7 @@ def measure_throughput(
             lambda: times.append(_timed(lambda: run(model, request, sizes))), runtime.device
         )
     (seconds,), spectra = times, sum(sizes.atoms.values())
-    precision = "float32" if runtime.autocast is None else "bfloat16"
+    precision = "float32" if runtime.autocast_dtype is None else "bfloat16"
     ceiling = work.measure_ceilings(runtime.device, (precision,)).flop_s[precision] / 1e9
     sampling = request.settings.sampling
     gflop = _mean_gflop(model, runtime, sizes.atoms)
@@ -225,7 +225,7 @@ def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) 
     for n, count in atoms.items():
         known = formula_condition(made.formulas(n, 1)[0], bits, settings.memory_bits).to(device)
         bonds = torch.zeros(1, n * (n - 1) // 2, dtype=torch.long, device=device)
-        with torch.no_grad(), runtime.lower_precision():
+        with torch.no_grad(), runtime.autocast():
             context = denoiser.context(known)
             counted = work.count_work(partial(denoiser, bonds, steps, context), denoiser)
         total += count * counted.flop / 1e9

@@ -39,7 +39,7 @@ def average(checkpoints: Mapping[Path, Checkpoint]) -> Checkpoint:
     tensors = {
         name: torch.stack([part.tensors[name] for part in parts]).mean(0) for name in first.tensors
     }
-    origin = {f"mean_{place}": part.record for place, part in enumerate(parts, 1)}
+    origin = {f"mean_{number}": part.record for number, part in enumerate(parts, 1)}
     return Checkpoint(first.settings, tensors, lineage(origin))
 
 

@@ -26,8 +26,8 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
-# Attributes of a checkpoint that are no part of the network, and prefixes of their tensors.
-_BESIDES: Final = ("evidence", "analogues")
+# Attributes of a checkpoint that are no part of the network, and the prefixes of their tensors.
+_BESIDES: Final = {"reranker": "evidence.", "templates": "analogues."}
 _IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
@@ -44,17 +44,18 @@ class Checkpoint:
         tensors: Parameters and persistent buffers by name.
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
-        evidence: What candidates are asked with besides, by name; see `predict.evidence`. It
-            fits the data, not the network, and most files hold none.
-        analogues: Known molecules to start samples from, likewise; see `predict.templates`.
+        reranker: Arrays of the fragment model and the substructure prior, by name; see
+            `predict.reranker`. They fit the data, not the network, and most files hold none.
+        templates: Known molecules to start samples from, by name; see `predict.templates`. Most
+            files hold none.
     """
 
     settings: ModelSettings
     tensors: dict[str, Tensor]
     record: dict[str, Any] = field(default_factory=dict)
     ranking: dict[str, Any] = field(default_factory=dict)
-    evidence: dict[str, Tensor] = field(default_factory=dict)
-    analogues: dict[str, Tensor] = field(default_factory=dict)
+    reranker: dict[str, Tensor] = field(default_factory=dict)
+    templates: dict[str, Tensor] = field(default_factory=dict)
 
     def build(self, make: Callable[[ModelSettings], DualLGD] | None = None) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.
@@ -100,8 +101,8 @@ def save(
     if ancestors is not None:
         metadata["ancestors"] = _packed(ancestors)
     tensors = dict(checkpoint.tensors)
-    for part in _BESIDES:
-        tensors |= {f"{part}.{name}": t for name, t in getattr(checkpoint, part).items()}
+    for part, prefix in _BESIDES.items():
+        tensors |= {prefix + name: tensor for name, tensor in getattr(checkpoint, part).items()}
     if short_codes:
         tensors = _with_8_bit(tensors, dtype)
     floats = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
@@ -135,7 +136,7 @@ def load(path: Path) -> Checkpoint:
         floats = _from_8_bit(tensors)
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-    besides = [_popped(floats, f"{part}.") for part in _BESIDES]
+    besides = [_popped(floats, prefix) for prefix in _BESIDES.values()]
     return Checkpoint(settings, floats, record, ranking, *besides)
 
 

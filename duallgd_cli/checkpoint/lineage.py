@@ -36,7 +36,7 @@ def require_trained(record: Mapping[str, Any], source: object) -> None:
     """Refuse weights for prediction whose encoder or denoiser was never trained.
 
     Args:
-        record: Of the weights.
+        record: How the weights were trained, as they state it.
         source: What to call them in the message.
 
     Raises:

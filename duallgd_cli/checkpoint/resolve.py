@@ -24,7 +24,7 @@ def resolve_weights(given: str | Path | None) -> Path:
             as ``duallgd``, or None for $DUALLGD_WEIGHTS and else the weights of the package.
 
     Raises:
-        WeightsError: Nothing of that name, with the places that were looked at; or it may not be
+        WeightsError: Nothing of that name, with the paths that were looked at; or it may not be
             read.
     """
     try:
@@ -45,10 +45,10 @@ def _find(given: str | Path | None) -> Path:
         return _only_file(path)
     if chosen is not None and path.is_file():
         return path
-    places = [folder / f"{Path(wanted).name}{_SUFFIX}" for folder in (Path("weights"), *_SHIPPED)]
-    found = next((place for place in places if place.is_file()), None)
+    paths = [folder / f"{Path(wanted).name}{_SUFFIX}" for folder in (Path("weights"), *_SHIPPED)]
+    found = next((one for one in paths if one.is_file()), None)
     if found is None or len(path.parts) > 1 or path.suffix == _SUFFIX:
-        looked = ", ".join(str(p) for p in ([path] if len(path.parts) > 1 else [path, *places]))
+        looked = ", ".join(str(p) for p in ([path] if len(path.parts) > 1 else [path, *paths]))
         raise WeightsError(
             f"no weights {quote(wanted)}; looked at {looked}; give a file with --weights"
         )

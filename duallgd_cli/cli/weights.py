@@ -157,7 +157,7 @@ def evidence(
     with counting("steps of the fragment model") as advance:
         tensors, fitted = fit_evidence(known, measured, n_bits, steps, seed, advance)
     record = {**checkpoint.record, "evidence": fitted}
-    asking = replace(checkpoint, evidence=tensors, record=record, ranking={})
+    asking = replace(checkpoint, reranker=tensors, record=record, ranking={})
     weights_format.save(output, asking)
     typer.echo(f"wrote {output}: {fitted}", err=True)
 
@@ -185,7 +185,7 @@ def analogues(
     from duallgd_cli.predict.templates import known_molecules
 
     known = known_molecules(load_molecules(molecules), max_atoms)
-    checkpoint = replace(weights_format.load(weights), analogues=known.tensors(), ranking={})
+    checkpoint = replace(weights_format.load(weights), templates=known.tensors(), ranking={})
     weights_format.save(output, checkpoint)
     typer.echo(f"wrote {output}: {len(known.molecules)} known molecules", err=True)
 

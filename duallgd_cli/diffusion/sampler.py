@@ -5,8 +5,7 @@ Letters: S samples of one hypothesis, M pairs, C bond classes.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import torch
 from torch import Tensor
@@ -17,11 +16,12 @@ from duallgd_cli.diffusion.transition import corrupt, draw_classes, skipped_post
 
 # A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
-# What the last jump makes of clean-bond log-probabilities (c, M, C) and of a way to draw classes
-# (c, M) at step 0, which it may leave alone.
-LastJump = Callable[[Tensor, Callable[[], Tensor]], Tensor]
+# How sampling ends: with the most probable class of each pair, or with a draw as at any other step,
+# since alpha_bar at 0 is just below one.
+LastJump = Literal["argmax", "draw"]
 
-_REMEMBERED: Final = 5
+# Evaluations whose mean is the likelihood of a sample.
+_SCORED: Final = 5
 _CPU: Final = torch.device("cpu")
 
 
@@ -58,8 +58,8 @@ class Samples:
 class Noise:
     """Uniform numbers that depend on nothing but a seed and where they are used.
 
-    Each evaluation has a stream of its own and each sample its place in it, so a sample's numbers
-    do not depend on how samples are cut into chunks, on other spectra, or on the device.
+    Each evaluation has a stream of its own and each sample its part of it, so a sample's numbers do
+    not depend on how samples are cut into chunks, on other spectra, or on the device.
 
     Attributes:
         seed: Non-negative, below 2^63.
@@ -90,18 +90,6 @@ class Noise:
         return numbers.view(stop - start, self.n_pairs)
 
 
-def most_probable(log_prob: Tensor, draw: Callable[[], Tensor]) -> Tensor:
-    """End with the mode of the clean-bond distribution."""
-    del draw
-    return log_prob.argmax(-1)
-
-
-def drawn(log_prob: Tensor, draw: Callable[[], Tensor]) -> Tensor:
-    """End with a draw, as at any other step; alpha_bar at 0 is just below one."""
-    del log_prob
-    return draw()
-
-
 @dataclass(frozen=True, eq=False)
 class SamplingTask:
     """What is the same for all chunks of one hypothesis.
@@ -109,13 +97,13 @@ class SamplingTask:
     Attributes:
         plan: Steps to visit.
         marginal: Bond-class frequencies, (C,), on the device to run on.
-        alpha_bar: Cumulative signal share, (T + 1,), likewise.
+        alpha_bar: Cumulative signal share, (T + 1,), on the device to run on.
         noise: Numbers for all S samples.
         temperature: Divides the clean-bond logits.
-        time_shift: Share of the way to T by which the network is told a later step than it is at.
+        timestep_offset: Share of the way to T that is added to the step which the network is given.
             It learnt on noised molecules, whose bonds agree; what it draws itself agrees less, and
-            told of more noise it trusts that less ("exposure bias").
-        last_jump: How the walk ends.
+            given a later step it trusts that less ("exposure bias").
+        last_jump: How sampling ends.
         start: Graphs to begin from, noised to the plan's first step, int64 (S, M); None for pure
             noise.
     """
@@ -125,13 +113,13 @@ class SamplingTask:
     alpha_bar: Tensor
     noise: Noise
     temperature: float = 1.0
-    time_shift: float = 0.0
-    last_jump: LastJump = most_probable
+    timestep_offset: float = 0.0
+    last_jump: LastJump = "argmax"
     start: Tensor | None = None
 
-    def told(self, t: int) -> int:
-        """The step that the network is told at step t."""
-        return t + round(self.time_shift * (len(self.alpha_bar) - 1 - t))
+    def offset_step(self, t: int) -> int:
+        """The step that the network is given at step t."""
+        return t + round(self.timestep_offset * (len(self.alpha_bar) - 1 - t))
 
 
 @torch.inference_mode()
@@ -152,32 +140,27 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    bond = _begun(task, rows)
-    remembered: list[Tensor] = []
+    bond = _first_classes(task, rows)
+    recent: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
-        log_prob = torch.log_softmax(denoise(bond, task.told(t)).float() / task.temperature, -1)
-        remembered = [*remembered[1 - _REMEMBERED :], log_prob]
-        draw = partial(_draw, task, rows, log_prob, bond, (number, t, s))
-        bond = draw() if s else task.last_jump(log_prob, draw)
-    chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in remembered]
-    return Samples(bond, torch.stack(chosen).mean(0), remembered[-1])
+        logits = denoise(bond, task.offset_step(t)).float()
+        log_prob = torch.log_softmax(logits / task.temperature, -1)
+        recent = [*recent[1 - _SCORED :], log_prob]
+        if s or task.last_jump == "draw":
+            a_s, a_t = task.alpha_bar[s], task.alpha_bar[t]
+            posterior = skipped_posterior(log_prob.exp(), bond, a_s, a_t, task.marginal)
+            bond = draw_classes(posterior, task.noise.uniform(number, rows, bond.device))
+        else:
+            bond = log_prob.argmax(-1)
+    chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in recent]
+    return Samples(bond, torch.stack(chosen).mean(0), recent[-1])
 
 
-def _begun(task: SamplingTask, rows: slice) -> Tensor:
+def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
     """Classes at the first step of the plan, (c, M)."""
     uniform = task.noise.uniform(0, rows, task.marginal.device)
     if task.start is None:
         return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
     share = task.alpha_bar[task.plan.timesteps[0]]
     return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)
-
-
-def _draw(
-    task: SamplingTask, rows: slice, log_prob: Tensor, bond: Tensor, jump: tuple[int, int, int]
-) -> Tensor:
-    """Classes at s (c, M), from those at t; `jump` is the evaluation's number, t and s."""
-    number, t, s = jump
-    marginal, share = task.marginal, task.alpha_bar
-    posterior = skipped_posterior(log_prob.exp(), bond, share[s], share[t], marginal)
-    return draw_classes(posterior, task.noise.uniform(number, rows, marginal.device))

@@ -3,7 +3,7 @@
 Letters: B graphs, H heads, M tokens, D channels of a head, R random features of a head.
 """
 
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 import torch
@@ -141,7 +141,7 @@ def orthogonal_features(n_features: int, width: int, generator: torch.Generator)
     return torch.cat(blocks)[:n_features]
 
 
-@lru_cache(maxsize=64)
+@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
 @torch.inference_mode(False)  # kept for training too, whichever asks first
 def same_head(
     heads: int, rows: int, columns: int, device: torch.device, dtype: torch.dtype

@@ -37,8 +37,8 @@ class Context:
     Attributes:
         condition: As given.
         atoms: Embedded elements, (B, N, atom_width).
-        position: Embedded place within the element, (B, N, atom_width).
-        relative: Embedded difference of places, (B, M, pair_width).
+        position: Embedded position within the element, (B, N, atom_width).
+        relative: Embedded difference of positions, (B, M, pair_width).
         y: Global state before time and noise are known, (B, global_width).
         memory: For each layer keys and values of the bits, (2, B or 1, H, K, D), or None.
         bit_log_prob: (B or 1, 1, 1, K).
@@ -80,6 +80,7 @@ class Denoiser(nn.Module):
         self.bit_embedding = nn.Embedding(fingerprint_bits, atom)
         self.no_bit = nn.Parameter(torch.zeros(atom))
         self.element = nn.Embedding(N_HEAVY, atom)
+        # "place": a position, as weights files name it.
         self.place = nn.Embedding(settings.position_limit, atom)
         self.place_from_end = nn.Embedding(settings.position_limit, atom)
         self.relative = Linear(2 * _RELATIVE_WAVES + 1, pair)
@@ -109,12 +110,10 @@ class Denoiser(nn.Module):
         weight = condition.bit_log_prob.exp().unsqueeze(-1)
         pooled = (embedded * weight).sum(1) * weight.sum(1).clamp_min(1).rsqrt()
         y = self.formula_in(_formula_features(condition)) + self.bits_in(pooled)
-        place, from_end, fraction = _places(condition)
-        limit = self.settings.position_limit - 1
-        position = self.place(place.clamp_max(limit)) + self.place_from_end(
-            from_end.clamp_max(limit)
-        )
-        relative = self.relative(_relative_features(condition, place, fraction, graph))
+        index, from_end, fraction = _positions(condition)
+        most = self.settings.position_limit - 1
+        position = self.place(index.clamp_max(most)) + self.place_from_end(from_end.clamp_max(most))
+        relative = self.relative(_relative_features(condition, index, fraction, graph))
         memory = tuple(
             None if layer.bit_attention is None else layer.bit_attention.memory(bits)
             for layer in self._layers()
@@ -128,7 +127,7 @@ class Denoiser(nn.Module):
         Args:
             bond_class: Noisy classes, int64 (B, M); none at padded pairs.
             t: Noise steps, int64 (B,).
-            context: Of the same B graphs.
+            context: What is known of these B graphs.
 
         Returns:
             float32 (B, M, N_BOND_CLASSES); meaningless at padded pairs.
@@ -189,26 +188,26 @@ def _formula_features(condition: Condition) -> Tensor:
     )
 
 
-def _places(condition: Condition) -> tuple[Tensor, Tensor, Tensor]:
+def _positions(condition: Condition) -> tuple[Tensor, Tensor, Tensor]:
     """Index of each atom within its element, from the start and the end, and as a fraction."""
     counts = condition.formula[:, :N_HEAVY].long()
     start = counts.cumsum(1) - counts
     row = torch.arange(condition.atom_class.shape[1], device=counts.device)
     own = counts.gather(1, condition.atom_class)
-    place = (row - start.gather(1, condition.atom_class)).clamp_min(0)
-    from_end = (own - 1 - place).clamp_min(0)
-    return place, from_end, (place + 0.5) / own.clamp_min(1)
+    index = (row - start.gather(1, condition.atom_class)).clamp_min(0)
+    from_end = (own - 1 - index).clamp_min(0)
+    return index, from_end, (index + 0.5) / own.clamp_min(1)
 
 
 def _relative_features(
-    condition: Condition, place: Tensor, fraction: Tensor, graph: LineGraph
+    condition: Condition, index: Tensor, fraction: Tensor, graph: LineGraph
 ) -> Tensor:
-    """Waves of the difference of places (same element) or of fractions (different elements)."""
+    """Waves of the difference of positions (same element) or of fractions (different elements)."""
     low, high = graph.first, graph.second
     same = (condition.atom_class[:, low] == condition.atom_class[:, high]).float()
-    steps = (place[:, high] - place[:, low]).abs().float()
+    steps = (index[:, high] - index[:, low]).abs().float()
     parts = (fraction[:, high] - fraction[:, low]).abs()
-    number = torch.arange(1, _RELATIVE_WAVES + 1, device=place.device)
+    number = torch.arange(1, _RELATIVE_WAVES + 1, device=index.device)
     near = torch.exp(-(steps[..., None] - number).square() / 2) * same[..., None]
     waves = torch.cos(math.pi * parts[..., None] * number) * (1 - same[..., None])
     return torch.cat([near, waves, same[..., None]], -1)

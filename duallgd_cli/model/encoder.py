@@ -7,7 +7,7 @@ spectra, K peak rows, F fingerprint bits.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from operator import itemgetter
 from typing import Final
 
@@ -76,14 +76,14 @@ class PeakBatch:
             n_spectra: Of a batch, at most.
 
         Yields:
-            Places of its spectra in this one, int64, and the batch.
+            Indices of its spectra in this one, int64, and the batch.
         """
         lengths = self.mask.sum(1)
-        for places in lengths.argsort().split(n_spectra):
-            n_rows = int(lengths[places[-1]])
-            own = map_tensors(self, itemgetter(places))
+        for index in lengths.argsort().split(n_spectra):
+            n_rows = int(lengths[index[-1]])
+            own = map_tensors(self, itemgetter(index))
             cut = {name: getattr(own, name)[:, :n_rows] for name in _BY_ROW}
-            yield places, replace(own, **cut)
+            yield index, replace(own, **cut)
 
 
 class FormulaTransformer(nn.Module):
@@ -122,11 +122,11 @@ class FormulaTransformer(nn.Module):
 
     def _summary_by_length(self, peaks: PeakBatch) -> Tensor:
         """The same as `_summary` without computing padding, most of a batch of real spectra."""
-        places, parts = [], []
+        indices, parts = [], []
         for own, part in peaks.by_length(_AT_ONCE):
-            places.append(own)
+            indices.append(own)
             parts.append(self._summary(part))
-        return torch.cat(parts)[torch.cat(places).argsort()]
+        return torch.cat(parts)[torch.cat(indices).argsort()]
 
     def _summary(self, peaks: PeakBatch) -> Tensor:
         """Whole ion and peaks as one vector, (B, 2 width)."""
@@ -187,7 +187,7 @@ def count_features(counts: Tensor) -> Tensor:
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
 
 
-@lru_cache(maxsize=8)
+@cache
 @torch.inference_mode(False)  # kept for training too, whichever asks first
 def _steps(device: torch.device) -> Tensor:
     return torch.tensor(_STEPS, device=device)

@@ -5,7 +5,7 @@ every machine. Letters: B graphs, N atoms, M pairs.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 import torch
@@ -54,7 +54,7 @@ def graph_features(
         atom_class: Elements, int64 (B, N).
         atom_mask: Real atoms, bool (B, N).
         hydrogens: Hydrogen atoms of the formula, float (B,).
-        graph: Of N atoms.
+        graph: Line graph of N atoms.
     """
     order, aromatic, adjacency = _matrices(bond_class, graph)
     powers = [adjacency]
@@ -74,7 +74,7 @@ def graph_features(
     return GraphFeatures(pair_token, walks, atoms, _totals(order, free, hydrogens, atom_mask, hops))
 
 
-@lru_cache(maxsize=32)
+@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
 @torch.inference_mode(False)  # kept for training too, whichever asks first
 def _numbers(values: tuple[float, ...], device: torch.device) -> Tensor:
     """Constants on a device, moved there once."""

@@ -33,7 +33,7 @@ class AtomsFromPairs(nn.Module):
             atoms: (B, N, atom_width).
             pairs: (B, M, pair_width).
             mask: Incident pairs with a real other atom, bool (B, N, N - 1).
-            graph: Of N atoms.
+            graph: Line graph of N atoms.
 
         Returns:
             (B, N, atom_width).
@@ -88,5 +88,5 @@ class PairsFromAtoms(nn.Module):
 def _within_heads(heads: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Weights that add up the channels of each head, (H, H D), and that spread over them."""
     width = like.shape[-1] // heads
-    place = (like.device, like.dtype)
-    return same_head(heads, 1, width, *place), same_head(heads, width, 1, *place)
+    kept = (like.device, like.dtype)
+    return same_head(heads, 1, width, *kept), same_head(heads, width, 1, *kept)

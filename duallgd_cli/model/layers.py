@@ -242,7 +242,7 @@ class DualStreamLayer(nn.Module):
             memory: This layer's keys and values of the fingerprint bits, and their log-weights;
                 None where the layer does not look them up.
             masks: Real rows.
-            graph: Of N atoms.
+            graph: Line graph of N atoms.
         """
         y = cast_once(y)
         atoms = self.film_atoms(atoms, y)

@@ -8,7 +8,7 @@ Letters: B graphs, N atoms, M = N(N-1)/2 pairs, C channels.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -26,9 +26,9 @@ class LineGraph:
         both: Lower and higher atom of each pair in turn, int64 (2 M,).
         square: Pair of two atoms, M on the diagonal, int64 (N * N,).
         incident: Pairs at each atom, ordered by the other atom, int64 (N * (N - 1),).
-        at_first: Place of each pair in `incident` at its lower atom, int64 (M,).
-        at_second: Likewise at its higher atom, int64 (M,).
-        endpoint: Place of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1).
+        at_first: Index into `incident` of each pair at its lower atom, int64 (M,).
+        at_second: Index into `incident` of each pair at its higher atom, int64 (M,).
+        endpoint: Index of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1).
     """
 
     n_atoms: int
@@ -47,7 +47,7 @@ class LineGraph:
         return self.first.numel()
 
 
-@lru_cache(maxsize=256)
+@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
 @torch.inference_mode(False)  # kept for training too, whichever asks first
 def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
     """Build the index tensors for N atoms (N >= 2); cached, as every batch of that size uses them.
@@ -112,7 +112,7 @@ def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
 
     Args:
         pairs: (B, M, C).
-        graph: Of N atoms.
+        graph: Line graph of N atoms.
 
     Returns:
         (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.

@@ -34,8 +34,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     if _onednn_takes(x, weight):
         if x.dtype != weight.dtype:
             x = x.to(weight.dtype)
-        rectify = "relu" if relu else "none"
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, rectify, [], "")
+        after = "relu" if relu else "none"
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
         return product
     product = functional.linear(x, weight, bias)
     return functional.relu(product) if relu else product

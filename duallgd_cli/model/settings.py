@@ -101,7 +101,7 @@ class DiffusionSettings:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
         schedule: How sampling jumps where nothing else is asked for; see `diffusion.jumps`.
-        time_shift: Likewise by how much more noise the network is told of while sampling; see
+        time_shift: Timestep offset of sampling where nothing else is asked for; see
             `diffusion.sampler.SamplingTask`.
     """
 

@@ -17,7 +17,6 @@ from duallgd_cli.diffusion.sampler import (
     Noise,
     Samples,
     SamplingTask,
-    most_probable,
     sample,
 )
 from duallgd_cli.diffusion.schedule import alpha_bar
@@ -78,7 +77,7 @@ def sampling_task(
     seed: int,
     n_pairs: int,
     device: torch.device,
-    last_jump: LastJump = most_probable,
+    last_jump: LastJump = "argmax",
 ) -> SamplingTask:
     """All samples of one hypothesis as settings ask for them.
 
@@ -88,7 +87,7 @@ def sampling_task(
         seed: Of the noise.
         n_pairs: M.
         device: Where they are drawn.
-        last_jump: How the walk ends.
+        last_jump: How sampling ends.
     """
     schedule = process.schedule if settings.schedule is None else settings.schedule
     return SamplingTask(
@@ -97,7 +96,7 @@ def sampling_task(
         alpha_bar=alpha_bar(process.n_steps).to(device),
         noise=Noise(seed, settings.samples, n_pairs),
         temperature=settings.temperature,
-        time_shift=process.time_shift if settings.time_shift is None else settings.time_shift,
+        timestep_offset=process.time_shift if settings.time_shift is None else settings.time_shift,
         last_jump=last_jump,
     )
 

@@ -98,7 +98,7 @@ class ModelGenerator:
     def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
         """Predicted probability of each Morgan bit, float32 (F,) on the CPU."""
         peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
-        with self.runtime.lower_precision():
+        with self.runtime.autocast():
             logits = self.model.encoder(peaks)
         return torch.sigmoid(logits.float())[0].cpu()
 
@@ -140,7 +140,7 @@ class ModelGenerator:
         """
         device, n_atoms = self.runtime.device, condition.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
-        with self.runtime.lower_precision():
+        with self.runtime.autocast():
             context = self.model.denoiser.context(condition.to(device))
         return draw_in_chunks(
             partial(self._denoiser, context),
@@ -176,13 +176,13 @@ class ModelGenerator:
         return tasks
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
-        if self.runtime.records:
+        if self.runtime.captures:
             return self._captured.bound(context, samples)
         repeated = context.expand(samples)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
             steps = torch.full((samples,), t, device=bond_class.device)
-            with self.runtime.lower_precision():
+            with self.runtime.autocast():
                 return self.model.denoiser(bond_class, steps, repeated)  # type: ignore[no-any-return]
 
         return denoise
@@ -241,11 +241,11 @@ def parts_of(
         parse_schedule(process.schedule, process.n_steps, 1)
     except ConfigError as error:
         raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
-    arrays = {name: tensor.numpy() for name, tensor in checkpoint.evidence.items()}
+    arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
     return (
         checkpoint.build(),
         Reranker.of(arrays) if arrays else None,
-        Templates.of(checkpoint.analogues) if checkpoint.analogues else None,
+        Templates.of(checkpoint.templates) if checkpoint.templates else None,
         _ranking(checkpoint, path),
     )
 
@@ -266,10 +266,10 @@ def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
     In lower precision its linear maps are cast. It gives the same numbers as without either.
     """
     model = model.to(runtime.device)
-    if runtime.autocast is not None:
+    if runtime.autocast_dtype is not None:
         for module in model.modules():
             if isinstance(module, nn.Linear):
-                module.to(runtime.autocast)
+                module.to(runtime.autocast_dtype)
     for module in model.modules():
         if isinstance(module, PairAttention):
             module.prepare()

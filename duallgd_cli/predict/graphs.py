@@ -66,10 +66,10 @@ class CapturedDenoiser:
         repeated = own.expand(samples)
 
         def evaluate() -> Tensor:
-            with self._runtime.lower_precision():
+            with self._runtime.autocast():
                 return self._denoiser(bonds, steps, repeated)  # type: ignore[no-any-return]
 
-        launch: Callable[[], Tensor] = self._runtime.record(evaluate)
+        launch: Callable[[], Tensor] = self._runtime.capture(evaluate)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
             bonds.copy_(bond_class)

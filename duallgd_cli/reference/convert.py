@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.errors import WeightsError, clip
+from duallgd_cli.errors import WeightsError, clip, quote
 from duallgd_cli.files import sha256
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import ReferenceEncoder
@@ -87,7 +87,7 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
 
     Args:
         source: Their .ckpt or .pt file.
-        seed: Of the random features, which their files do not hold.
+        seed: Seed of the random features, which their files do not hold.
 
     Raises:
         WeightsError: Not such a file, a tensor is missing or left over (all are listed), or the
@@ -137,7 +137,7 @@ def _tensors(state: object) -> dict[str, Tensor]:
 
 
 def _split(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Sort tensors into parts by the prefixes of the three kinds of file, which are cut off."""
+    """Sort tensors into parts by the prefixes of the three file formats, which are cut off."""
     parts: dict[str, dict[str, Tensor]] = {}
     foreign = []
     for name, tensor in state.items():
@@ -169,7 +169,7 @@ def _of_denoiser(
 
     Args:
         content: Top level of the file.
-        tensors: Of the decoder, by our names.
+        tensors: Those of the decoder, by our names.
 
     Raises:
         WeightsError: Settings or statistics are missing, or of a form that is not supported.
@@ -317,7 +317,7 @@ def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _whole(value: object, name: str) -> int:
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(number, int | float) or number != int(number):
-        raise WeightsError(f"the checkpoint's {name} is {value!r}, expected a whole number")
+        raise WeightsError(f"the checkpoint's {name} is {quote(value)}, expected a whole number")
     return int(number)
 
 

@@ -123,7 +123,7 @@ class GlobalIn(nn.Module):
 class PairStart(nn.Module):
     """First pair states from [edge, lower atom, higher atom] (equation 1).
 
-    Reference: the two atoms are told apart by their order, so the network is not equivariant.
+    Reference: which atom is which follows from their order, so the network is not equivariant.
     """
 
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
@@ -158,7 +158,7 @@ class ReferenceFusion(nn.Module):
 class ReferenceLayer(nn.Module):
     """Reason over atoms, reason over bonds, synchronise, fuse.
 
-    In a network without bond stream the fusion sees zeros in its place.
+    In a network without bond stream the fusion sees zeros instead.
     """
 
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
@@ -273,7 +273,7 @@ def square_of(bond_class: Tensor, diagonal: int, graph: LineGraph) -> Tensor:
     Args:
         bond_class: int64 (B, M).
         diagonal: Class of an atom with itself, or `NO_CLASS`.
-        graph: Of N atoms.
+        graph: Line graph of N atoms.
 
     Returns:
         int64 (B, N, N).

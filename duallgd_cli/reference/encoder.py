@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, relu
 
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.reference.layers import PostNorm
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
 
@@ -47,7 +48,7 @@ class FormulaPeaks:
 
     def to(self, device: torch.device) -> "FormulaPeaks":
         """The same on another device."""
-        return FormulaPeaks(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        return map_tensors(self, lambda tensor: tensor.to(device))
 
 
 class CountEmbedding(nn.Module):

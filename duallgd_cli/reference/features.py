@@ -63,7 +63,7 @@ def atoms_of(
 
     Args:
         symbols: Element of each heavy atom, in the order to be used.
-        settings: Of the network.
+        settings: Settings of the network, which name its elements.
         device: Where the tensors shall lie; the CPU if None.
 
     Raises:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import Denoise, Samples, drawn
+from duallgd_cli.diffusion.sampler import Denoise, Samples
 from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.about import parameter_counts
@@ -119,14 +119,14 @@ class ReferenceGenerator:
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw in the order of `known`; the condition is computed once for all samples."""
         device, process = self.runtime.device, self.model.settings
-        autocast = self.runtime.lower_precision
+        autocast = self.runtime.autocast
         with autocast():
             condition = self.model.condition(peaks)
         denoise = bound(self.model.denoiser, known, condition.float(), process.n_steps, autocast)
         n_atoms = known.atom_class.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
         # Reference: the last step is drawn like the others.
-        task = sampling_task(process, settings, seed, n_pairs, device, drawn)
+        task = sampling_task(process, settings, seed, n_pairs, device, last_jump="draw")
         chunk = samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)
         at_once = self.runtime.chunks_at_once
         return draw_in_chunks(lambda _: denoise, [task], lambda _: chunk, check, at_once)

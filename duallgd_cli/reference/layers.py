@@ -2,7 +2,7 @@
 
 In the atom stream a score has no sum over channels, so all of them are as large as (B, N, N, C).
 They are computed for a few rows of atoms at a time, with everything that depends on them, and stay
-in the cache. Letters: B graphs, N atoms, M pairs, R rows of atoms in a chunk, L rows of any kind,
+in the cache. Letters: B graphs, N atoms, M pairs, R rows of atoms in a chunk, L rows of anything,
 H heads, D channels of a head, C channels of an atom, E of an edge or a pair.
 """
 
@@ -30,7 +30,7 @@ class RealRows:
     """Masks of one batch; True = keep. None of them changes within a forward pass.
 
     Attributes:
-        graph: Of N atoms.
+        graph: Line graph of N atoms.
         atoms: bool (B, N).
         edges: Ordered pairs of real atoms, an atom with itself included, bool (B, N, N).
         pairs: bool (B, M).
@@ -289,7 +289,7 @@ class KernelAttention(nn.Module):
 
 
 class PairLayer(nn.Module):
-    """One pre-norm block over pairs, and its word to the global state."""
+    """One pre-norm block over pairs, and its message to the global state."""
 
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
         super().__init__()

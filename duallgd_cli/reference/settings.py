@@ -24,9 +24,10 @@ class ReferenceDenoiserSettings:
         edge_hidden: Hidden channels of those that read bonds and write logits.
         global_hidden: Hidden channels of those that read and write the global state.
         atom_feed: Hidden channels of the atoms' feed-forward network.
-        edge_feed: Likewise of the edges'.
-        global_feed: Likewise of the global state's; the paper says 2048, its counts say 1024.
-        pair_feed: Likewise of the bond stream's.
+        edge_feed: Hidden channels of the edges' feed-forward network.
+        global_feed: Hidden channels of the global state's feed-forward network; the paper says
+            2048, its counts say 1024.
+        pair_feed: Hidden channels of the bond stream's feed-forward network.
         heads: Heads of every attention.
         n_features: Random features of a head of the bond stream; 0 where the kernel needs none.
         kernel: Attention of the bond stream: FAVOR+ with positive features, with sines and
@@ -143,5 +144,5 @@ class ReferenceSettings:
 
     @property
     def time_shift(self) -> float:
-        """It is told the step that it is at."""
+        """Its timestep offset: none, it is given the step that it is at."""
         return 0.0

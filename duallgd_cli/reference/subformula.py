@@ -184,7 +184,7 @@ def reference_peaks(
     """What the reference's encoder reads of one ion, as a batch of one.
 
     Args:
-        formula: Of the neutral molecule.
+        formula: Formula of the neutral molecule.
         adduct: Any spelling that the reference knows.
         mz: Raw peaks, (P,).
         intensity: (P,).

@@ -108,7 +108,7 @@ def run_training(
         stage = _stage(request, group)
         workers = default_workers(runtime.device, available_cores() // group.world_size)
         record = _record(request, runtime, origin)
-        hooks = Hooks(runtime.lower_precision, on_step, record, workers)
+        hooks = Hooks(runtime.autocast, on_step, record, workers)
         limit = Limit(request.stop_after, request.minutes)
         return train(model, stage, settings, request.out, group, hooks, limit)
 

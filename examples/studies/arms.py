@@ -237,7 +237,7 @@ class Study:
         parts = (
             f"{arm.name} {arm.atom_order} {sorted(arm.init)}",
             *(sha256(path) if path.is_file() else "absent" for path in manifests),
-            f"{self.sampling} {self.budget} {self.runtime.autocast}",
+            f"{self.sampling} {self.budget} {self.runtime.autocast_dtype}",
             *(f"{h.fold} {h.limit} {h.max_atoms} {h.order}" for h in held_out),
         )
         return digest(_Identity(arm.settings, parts))

@@ -183,7 +183,7 @@ def noise_levels(
         for number, t in enumerate(steps):
             at = torch.full((len(clean),), t, device=runtime.device)
             noisy = corrupt(clean, share[at], marginal, uniform)
-            with runtime.lower_precision():
+            with runtime.autocast():
                 logits = model.denoiser(noisy, at, model.denoiser.context(condition))
             totals[number] += _counts(logits, clean)
     return [

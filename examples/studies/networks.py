@@ -150,8 +150,8 @@ class NoIncidenceMaskLayer(DualStreamLayer):
         normed = self.cross_norm_pairs(pairs)
         query = self.cross_norm_atoms(atoms)
         atoms = atoms + attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
-        told = self.cross_norm_atoms(atoms)
-        return atoms, pairs + attend_all(self.pairs_from_atoms, normed, told, masks.atoms)
+        source = self.cross_norm_atoms(atoms)
+        return atoms, pairs + attend_all(self.pairs_from_atoms, normed, source, masks.atoms)
 
 
 class PairsAloneLayer(DualStreamLayer):
@@ -179,7 +179,7 @@ class PairsAloneLayer(DualStreamLayer):
         return atoms, pairs + self.pair_feed(pairs)
 
 
-class Absent(nn.Module):
+class ZeroEmbedding(nn.Module):
     """Stands where an embedding was, and says nothing.
 
     Args:
@@ -299,12 +299,12 @@ def build(settings: ModelSettings) -> DualLGD:
 
 def _replace_layers(
     model: DualLGD,
-    kind: type[DualStreamLayer],
+    layer_class: type[DualStreamLayer],
     last: type[DualStreamLayer] | None = None,
 ) -> None:
     layers = model.denoiser.layers
     for number, old in enumerate(layers):
-        chosen = last if last is not None and number == len(layers) - 1 else kind
+        chosen = last if last is not None and number == len(layers) - 1 else layer_class
         new = chosen(model.settings.denoiser, number)
         shared = new.state_dict().keys() & old.state_dict().keys()
         first = {name: tensor for name, tensor in old.state_dict().items() if name in shared}
@@ -325,9 +325,9 @@ def _without_bit_attention(model: DualLGD) -> None:
 
 def _without_positions(model: DualLGD) -> None:
     denoiser, sizes = model.denoiser, model.settings.denoiser
-    denoiser.add_module("place", Absent(sizes.atom_width, inputs=0))
-    denoiser.add_module("place_from_end", Absent(sizes.atom_width, inputs=0))
-    denoiser.add_module("relative", Absent(sizes.pair_width, inputs=1))
+    denoiser.add_module("place", ZeroEmbedding(sizes.atom_width, inputs=0))
+    denoiser.add_module("place_from_end", ZeroEmbedding(sizes.atom_width, inputs=0))
+    denoiser.add_module("relative", ZeroEmbedding(sizes.pair_width, inputs=1))
 
 
 def _as_published(model: DualLGD) -> None:
@@ -337,13 +337,13 @@ def _as_published(model: DualLGD) -> None:
 
 VARIANTS: Final[Mapping[str, Callable[[DualLGD], None]]] = {
     FULL: lambda model: None,
-    "single-stream": partial(_replace_layers, kind=SingleStreamLayer),
+    "single-stream": partial(_replace_layers, layer_class=SingleStreamLayer),
     "no-cross-attention": partial(
-        _replace_layers, kind=NoCrossAttentionLayer, last=PairsAloneLayer
+        _replace_layers, layer_class=NoCrossAttentionLayer, last=PairsAloneLayer
     ),
-    "atoms-to-bonds": partial(_replace_layers, kind=AtomsToBondsLayer),
-    "bonds-to-atoms": partial(_replace_layers, kind=BondsToAtomsLayer, last=PairsAloneLayer),
-    "no-incidence-mask": partial(_replace_layers, kind=NoIncidenceMaskLayer),
+    "atoms-to-bonds": partial(_replace_layers, layer_class=AtomsToBondsLayer),
+    "bonds-to-atoms": partial(_replace_layers, layer_class=BondsToAtomsLayer, last=PairsAloneLayer),
+    "no-incidence-mask": partial(_replace_layers, layer_class=NoIncidenceMaskLayer),
     "no-bit-attention": _without_bit_attention,
     "no-positions": _without_positions,
     "published": _as_published,

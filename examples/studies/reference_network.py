@@ -64,7 +64,7 @@ class ReferenceNetwork:
 
         def run() -> Tensor:
             pairs = start
-            with runtime.lower_precision():
+            with runtime.autocast():
                 for layer in layers:
                     pairs = pairs + layer.attention(layer.norm_attention(pairs), real)
             return pairs
@@ -82,7 +82,7 @@ class ReferenceNetwork:
         graphs = with_features(known, bonds, time, self._condition(cell, device))
 
         def run() -> Tensor:
-            with runtime.lower_precision():
+            with runtime.autocast():
                 return cast("Tensor", network(graphs))
 
         return Job(run, fast, cell.samples)
@@ -99,7 +99,7 @@ class ReferenceNetwork:
             self._atoms(cell, device),
             self._condition(cell, device),
             self.settings.n_steps,
-            runtime.lower_precision,
+            runtime.autocast,
         )
         at_once = samples_at_once(cell.pairs, sampling, device, BYTES_PER_PAIR)
 

@@ -43,14 +43,14 @@ def starting(plain):
 
 def test_the_network_and_its_evidence_stay_and_the_ranking_goes(plain, tmp_path):
     before = replace(
-        load(plain), evidence={"log_prevalence": torch.ones(3)}, ranking={"log_share": 0.7}
+        load(plain), reranker={"log_prevalence": torch.ones(3)}, ranking={"log_share": 0.7}
     )
     save(tmp_path / "asking.safetensors", before)
 
     after = load(with_analogues(tmp_path / "asking.safetensors"))
 
     assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
-    assert torch.equal(after.evidence["log_prevalence"], torch.ones(3))
+    assert torch.equal(after.reranker["log_prevalence"], torch.ones(3))
     assert after.record["step"] == 7
     assert after.ranking == {}
 

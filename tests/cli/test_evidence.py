@@ -54,9 +54,9 @@ def test_the_network_stays_and_the_record_says_what_was_added(plain, asking):
     assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
     assert after.record["step"] == 7
     assert after.record["evidence"]["structures"] == 12
-    assert after.evidence["log_prevalence"].shape == (4096,)
-    assert (after.evidence["log_prevalence"] <= 0).all()
-    assert not any(name.startswith("intensity") for name in after.evidence)
+    assert after.reranker["log_prevalence"].shape == (4096,)
+    assert (after.reranker["log_prevalence"] <= 0).all()
+    assert not any(name.startswith("intensity") for name in after.reranker)
 
 
 def candidates(weights, spectra, workers=1):
@@ -67,7 +67,7 @@ def candidates(weights, spectra, workers=1):
 
 def test_every_candidate_is_asked_and_nothing_else_changes(asking, tmp_path):
     silent = tmp_path / "silent.safetensors"
-    save(silent, replace(load(asking), evidence={}))
+    save(silent, replace(load(asking), reranker={}))
     spectra = mgf(tmp_path / "made.mgf", block(ASPIRIN))
 
     without, asked = candidates(silent, spectra), candidates(asking, spectra)

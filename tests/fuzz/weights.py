@@ -38,8 +38,8 @@ def sound_weights(path):
         settings=model.settings,
         tensors=dict(model.state_dict()),
         record={"training": {"stage": "joint"}, "init": {}, "ancestors": {"a": {"step": 1}}},
-        evidence=evidence,
-        analogues=Templates(molecules_of("CCCCO", "CCCCN")).tensors(),
+        reranker=evidence,
+        templates=Templates(molecules_of("CCCCO", "CCCCN")).tensors(),
     )
     save(path, replace(checkpoint), short_codes=True)
     return path

@@ -93,7 +93,7 @@ def test_logits_in_bfloat16_are_close_to_those_of_the_cpu_in_float32():
     found = []
     for run in (Runtime(CPU, None, False, 1), Runtime(CUDA, torch.bfloat16, False, 1)):
         net = for_inference(stirred(small_settings()), run).denoiser
-        with run.lower_precision():
+        with run.autocast():
             context = net.context(known.to(run.device))
             found.append(net(bonds.to(run.device), t.to(run.device), context).cpu())
 
@@ -111,9 +111,9 @@ def settings_of(**values):
     return SamplingSettings(steps=10, samples=200, **values)
 
 
-def drawn(device, *, recorded=False, formula="C9H8O4", settings=None):
-    """Samples of a formula; `recorded` replays the network, where the device can."""
-    run = Runtime(device, None, recorded, 1)
+def drawn(device, *, captured=False, formula="C9H8O4", settings=None):
+    """Samples of a formula; `captured` replays the network, where the device can."""
+    run = Runtime(device, None, captured, 1)
     generator = ModelGenerator(for_inference(stirred(small_settings()), run), run)
     fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
     samples, notes = generator.draw(
@@ -123,11 +123,11 @@ def drawn(device, *, recorded=False, formula="C9H8O4", settings=None):
     return samples
 
 
-@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("formula", ["C9H8O4", "C24H30N3O3"])
-def test_one_seed_is_one_trajectory_on_both_devices(formula, recorded):
+def test_one_seed_is_one_trajectory_on_both_devices(formula, captured):
     """A draw on the edge between two classes may fall either way: one in a hundred samples may."""
-    expected, got = drawn(CPU, formula=formula), drawn(CUDA, formula=formula, recorded=recorded)
+    expected, got = drawn(CPU, formula=formula), drawn(CUDA, formula=formula, captured=captured)
 
     same = (got.bond_class == expected.bond_class).all(1)
     assert float(same.float().mean()) >= 0.99
@@ -136,22 +136,22 @@ def test_one_seed_is_one_trajectory_on_both_devices(formula, recorded):
     )
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-def test_a_draw_is_repeated_exactly_on_one_device(recorded):
-    first, again = (drawn(CUDA, recorded=recorded) for _ in range(2))
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_draw_is_repeated_exactly_on_one_device(captured):
+    first, again = (drawn(CUDA, captured=captured) for _ in range(2))
 
     assert torch.equal(first.bond_class, again.bond_class)
     assert torch.equal(first.log_likelihood, again.log_likelihood)
 
 
-def test_a_recorded_network_draws_what_the_plain_one_draws():
-    plain, recorded = (drawn(CUDA, recorded=flag) for flag in (False, True))
+def test_a_captured_network_draws_what_the_plain_one_draws():
+    plain, captured = (drawn(CUDA, captured=flag) for flag in (False, True))
 
-    assert float((recorded.bond_class == plain.bond_class).all(1).float().mean()) >= 0.99
-    torch.testing.assert_close(recorded.bond_log_prob[0], plain.bond_log_prob[0], atol=1e-3, rtol=0)
+    assert float((captured.bond_class == plain.bond_class).all(1).float().mean()) >= 0.99
+    torch.testing.assert_close(captured.bond_log_prob[0], plain.bond_log_prob[0], atol=1e-3, rtol=0)
 
 
-def test_spectra_take_turns_in_recordings():
+def test_spectra_take_turns_in_captured_graphs():
     """Sizes come and go and come back; what one spectrum left behind reaches no other."""
     run = Runtime(CUDA, None, True, 1)
     generator = ModelGenerator(for_inference(stirred(small_settings()), run), run)

@@ -37,7 +37,7 @@ def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, m
 def test_what_is_asked_for_is_used(no_cuda):
     resolved = Runtime.resolve(device="cpu", precision="bfloat16", compile="off", threads=2)
 
-    assert resolved.autocast is torch.bfloat16
+    assert resolved.autocast_dtype is torch.bfloat16
     assert resolved.threads == torch.get_num_threads() == 2
 
 
@@ -68,20 +68,16 @@ def test_torchrun_tells_the_rank(no_cuda, monkeypatch):
     assert (resolved.rank, resolved.world_size, resolved.is_main) == (1, 2, False)
 
 
-def test_lower_precision_is_for_matrix_products_only(no_cuda):
+def test_autocast_is_for_matrix_products_only(no_cuda):
     matrix = torch.eye(3)
 
-    with Runtime.resolve(precision="bfloat16").lower_precision():
+    with Runtime.resolve(precision="bfloat16").autocast():
         low = matrix @ matrix
-    with Runtime.resolve(precision="float32").lower_precision():
+    with Runtime.resolve(precision="float32").autocast():
         full = matrix @ matrix
 
     assert low.dtype is torch.bfloat16
     assert full.dtype is torch.float32
-
-
-def test_without_compilation_a_function_stays_as_it_is(no_cuda):
-    assert Runtime.resolve(compile="off").optimise(len) is len
 
 
 def test_threads_follow_the_user_then_the_cores(monkeypatch):

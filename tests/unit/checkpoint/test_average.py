@@ -47,7 +47,7 @@ def test_what_was_fitted_to_one_of_them_is_left_out_and_all_are_on_the_record():
     mean = average({A: made(1), B: made(2)})
 
     assert not mean.ranking
-    assert not mean.evidence
+    assert not mean.reranker
     assert sorted(mean.record["init"]) == ["mean_1", "mean_2"]
     assert [mean.record["ancestors"][key]["seed"] for key in mean.record["init"].values()] == [1, 2]
 

@@ -48,23 +48,23 @@ def path(tmp_path, checkpoint):
 
 def test_evidence_comes_back_beside_the_network(path, checkpoint):
     evidence = {"log_prevalence": torch.arange(4.0), "presence.bias": torch.ones(2)}
-    save(path, replace(checkpoint, evidence=evidence))
+    save(path, replace(checkpoint, reranker=evidence))
 
     got = load(path)
 
-    assert got.evidence.keys() == evidence.keys()
-    assert torch.equal(got.evidence["log_prevalence"], evidence["log_prevalence"])
+    assert got.reranker.keys() == evidence.keys()
+    assert torch.equal(got.reranker["log_prevalence"], evidence["log_prevalence"])
     got.build()  # no tensor is left over
 
 
 def test_analogues_come_back_beside_the_network_as_they_were(path, checkpoint):
     analogues = {"bits": torch.tensor([-1, 30_000], dtype=torch.int16), "n_bits": torch.tensor([2])}
-    save(path, replace(checkpoint, analogues=analogues), torch.float16)
+    save(path, replace(checkpoint, templates=analogues), torch.float16)
 
     got = load(path)
 
-    assert got.analogues.keys() == analogues.keys()
-    assert all(torch.equal(got.analogues[name], analogues[name]) for name in analogues)
+    assert got.templates.keys() == analogues.keys()
+    assert all(torch.equal(got.templates[name], analogues[name]) for name in analogues)
     got.build()
 
 

@@ -59,7 +59,7 @@ def test_the_network_is_told_a_step_nearer_to_pure_noise_than_the_walk_is_at(shi
         heard.append(t)
         return constant(bond_class, t)
 
-    sample(listening, task(JumpPlan((100, 40, 8, 0)), time_shift=shift), slice(0, 3))
+    sample(listening, task(JumpPlan((100, 40, 8, 0)), timestep_offset=shift), slice(0, 3))
 
     assert heard == told
 

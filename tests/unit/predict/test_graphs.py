@@ -80,7 +80,7 @@ def test_weights_cast_once_give_what_autocast_gives():
     cast, kept = for_inference(stirred(small_settings()), low), stirred(small_settings())
     known, bonds = condition(["C9H8O4"]), bonds_of(13, 7)
 
-    with low.lower_precision():
+    with low.autocast():
         found = [plain(net, net.denoiser.context(known), bonds, 100) for net in (cast, kept)]
 
     assert torch.equal(*found)
