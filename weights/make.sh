@@ -276,4 +276,17 @@ duallgd weights analogues "$runs/asking.safetensors" --molecules "$runs/massbank
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked \
   --no-mces --no-rivals --precision bfloat16 --weights "$runs/starting.safetensors" -o "$runs/val16"
 duallgd calibrate "$runs/starting.safetensors" --run "$runs/val16/predictions.csv" --truth "$runs/val16/truth.tsv" \
-  -o weights/duallgd.safetensors
+  -o "$runs/ranked.safetensors"
+
+# Confidence knows the number of samples and steps: it is fitted on draws of others too, their order kept.
+draws=()
+for draw in "100 1 260" "60 3 200" "60 5 110" "30 20 60" "30 50 60" "100 10 412" "300 10 330"; do
+  read -r samples steps limit <<< "$draw"
+  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces \
+    --no-rivals --precision bfloat16 --weights "$runs/ranked.safetensors" --limit "$limit" --set sampling.samples="$samples" \
+    --set sampling.steps="$steps" -o "$runs/val16-$samples-$steps"
+  draws+=(--run "$runs/val16-$samples-$steps/predictions.csv")
+done
+duallgd calibrate "$runs/ranked.safetensors" "${draws[@]}" --truth "$runs/val16/truth.tsv" --keep-ranking -o weights/duallgd.safetensors
+python3 weights/recipe/recorded_draws.py weights/duallgd.safetensors --run "$runs/val16-300-10/predictions.csv" \
+  --truth "$runs/val16/truth.tsv" -o tests/unit/evaluate/recorded_draws.npz

@@ -70,9 +70,11 @@ def fit_weights_file(
     """
     checkpoint = load(weights)
     start = parse(RankingModel, checkpoint.ranking) if keep_ranking else RankingModel()
-    truths, digest = _truths(truth), sha256(weights)
+    truths, digest = truths_of(truth), sha256(weights)
     cases = [
-        case for run in runs for case in _scored(_finished(run, weights, digest), truths, start)
+        case
+        for run in runs
+        for case in scored_cases(_finished(run, weights, digest), truths, start)
     ]
     if not cases:
         raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
@@ -109,7 +111,7 @@ def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:
     return run
 
 
-def _scored(
+def scored_cases(
     run: FinishedRun, truths: Mapping[str, Mapping[str, str]], start: RankingModel
 ) -> Iterator[ScoredCase]:
     """Every feature of a run, then parts of its samples, always the same parts."""
@@ -149,7 +151,7 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
     return identity.fingerprint(identity.parse_smiles(smiles))
 
 
-def _truths(path: Path) -> dict[str, dict[str, str]]:
+def truths_of(path: Path) -> dict[str, dict[str, str]]:
     """InChIKey and SMILES of every row, "" where there is none, by identifier."""
     if not path.is_file():
         raise MissingInputError(f"truth {path} does not exist")

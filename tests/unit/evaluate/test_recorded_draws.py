@@ -1,0 +1,85 @@
+"""Confidence holds for any number of samples: judged on draws for molecules of known structure.
+
+The numbers were recorded by ``weights/recipe/recorded_draws.py`` on molecules that no network was
+trained on; they hold scores and counts, no structures.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.config import parse
+from duallgd_cli.evaluate.calibrate import ScoredCase, cross_validate, judge
+from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics
+
+RECORDED = Path(__file__).with_name("recorded_draws.npz")
+NUMBERS = (1, 5, 10, 30, 100, 300)
+LARGEST_ERROR = 0.05
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The shipped probabilities, over scores that were recorded as one feature."""
+    shipped = parse(RankingModel, load(resolve_weights(None)).ranking)
+    return replace(shipped, **{**dict.fromkeys(FEATURES, 0.0), "log_share": 1.0})
+
+
+@pytest.fixture(scope="module")
+def cases():
+    recorded = np.load(RECORDED)
+    ends = recorded["n_candidates"].cumsum()
+    found = []
+    for number, end in enumerate(ends.tolist()):
+        count = int(recorded["n_candidates"][number])
+        scores = recorded["best"][number] - recorded["below_best"][end - count : end].astype(float)
+        features = np.zeros((count, len(FEATURES)))
+        features[:, FEATURES.index("log_share")] = scores
+        n_heavy, *rest = recorded["statistics"][number].astype(float).tolist()
+        found.append(
+            ScoredCase(
+                features=features,
+                is_right=np.arange(count) == recorded["right"][number],
+                keys=tuple(f"{place:014d}" for place in range(count)),
+                molecule=f"{recorded['molecule'][number]:014d}",
+                statistics=SampleStatistics(round(n_heavy), *rest),
+                likeness=np.zeros(count),
+            )
+        )
+    return found
+
+
+def test_there_are_draws_of_each_number_for_many_molecules(cases):
+    samples = [round(np.exp(case.statistics.log_samples)) for case in cases]
+
+    assert all(samples.count(number) >= 200 for number in NUMBERS)
+    assert sum(case.is_right.any() for case in cases) > 150
+
+
+def test_the_shipped_confidence_is_true_for_every_number_of_samples(cases, model):
+    held = judge(cases, [model] * len(cases)).by_samples
+
+    errors = {number: round(held[number].calibration_error, 3) for number in NUMBERS}
+    assert max(errors.values()) < LARGEST_ERROR, errors
+
+
+def test_a_fit_is_true_of_molecules_that_it_has_not_seen(cases, model):
+    held = cross_validate(cases, model, keep_ranking=True).by_samples
+
+    errors = {number: round(held[number].calibration_error, 3) for number in NUMBERS}
+    assert max(errors.values()) < LARGEST_ERROR, errors
+
+
+def test_confidence_that_takes_one_sample_for_a_hundred_is_found_out(cases, model):
+    single = [case for case in cases if round(np.exp(case.statistics.log_samples)) == 1]
+    taken = [
+        replace(case, statistics=replace(case.statistics, log_samples=np.log(100.0), log_share=0.0))
+        for case in single
+    ]
+
+    (held,) = judge(taken, [model] * len(taken)).by_samples.values()
+
+    assert held.calibration_error > LARGEST_ERROR
