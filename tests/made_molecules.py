@@ -4,7 +4,7 @@ import numpy as np
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.chem.skeleton import pairs
+from duallgd_cli.chem.valence import pairs
 
 # One molecule for each kind of hydrogen, charge or Kekule question that assembly has to answer.
 QUESTIONS = {

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS, Ion
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.simulation import Selection, Simulator, prepare_simulated
 from duallgd_cli.model.fragment_model import FragmentModel
 from tests.made_prepared import structures_folder

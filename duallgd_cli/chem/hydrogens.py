@@ -12,8 +12,7 @@ from itertools import chain, combinations, islice, product
 from typing import Final, NamedTuple
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
-from duallgd_cli.chem.skeleton import Skeleton, components, match
-from duallgd_cli.chem.valence import TIERS, State, states
+from duallgd_cli.chem.valence import TIERS, Skeleton, State, components, match, states
 
 # Bounds on enumeration: far above what molecules need, low enough for any sample to be cheap.
 _MAX_MATCHINGS: Final = 256

@@ -27,8 +27,7 @@ from duallgd_cli.chem.elements import (
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of, pair_index
-from duallgd_cli.chem.valence import TIERS
+from duallgd_cli.chem.valence import TIERS, Skeleton, bonds_of, pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
 # For rooms that pass molecules on without looking into them.

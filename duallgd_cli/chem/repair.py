@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of, match, pairs
-from duallgd_cli.chem.valence import ORDINARY, plain_states
+from duallgd_cli.chem.valence import ORDINARY, Skeleton, bonds_of, match, pairs, plain_states
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0

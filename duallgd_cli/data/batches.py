@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.elements import N_HEAVY
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.condition import MIN_PROBABILITY, Condition
 

@@ -10,8 +10,8 @@ from typing import BinaryIO, Final, cast
 
 from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.errors import DuallgdError, MissingInputError, UnreadableError, UsageError
-from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 

@@ -28,8 +28,8 @@ from duallgd_cli.data.labelled_spectra import (
 from duallgd_cli.data.prepared import FOLDS, write_report
 from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.files import open_text
-from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 COLUMNS: Final = (

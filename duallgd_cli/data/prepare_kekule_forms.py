@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, HYDROGEN
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.skeleton import Skeleton
+from duallgd_cli.chem.valence import Skeleton
 from duallgd_cli.data.prepared import (
     Molecules,
     is_derived,

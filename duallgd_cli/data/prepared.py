@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256
 

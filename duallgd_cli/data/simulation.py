@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION, parent_formula
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.fragment_rows import (
+from duallgd_cli.data.fragmentation import (
     CARRIED,
     SHIFTS,
+    Fragments,
     Ion,
     fragment_features,
+    fragments,
     same_heavy_atoms,
 )
-from duallgd_cli.data.fragmentation import Fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import PeakRows, from_annotated
 from duallgd_cli.data.pool import in_order
@@ -44,8 +45,7 @@ from duallgd_cli.data.prepared import (
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
-from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess
+from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, annotate, excess
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Source, Spectrum
 
 _ANNOTATION: Final = AnnotationSettings()  # as `data spectra` and `predict` explain by default

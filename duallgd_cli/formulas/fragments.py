@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS
-from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess, index_ranges
 from duallgd_cli.spectra.formula_candidates import RARER, codes
-from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess, index_ranges
 from duallgd_cli.spectra.types import Spectrum
 
 MOST_PEAKS: Final = 40

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import INDEX, MASSES_DA
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.formula_candidates import RARER, codes
-from duallgd_cli.spectra.subformula import excess
 
 FILE: Final = Path(__file__).with_name("known.npz")
 GROUPS: Final = ("natural products", "molecules with public spectra", "other compounds")

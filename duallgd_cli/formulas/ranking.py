@@ -22,7 +22,7 @@ from duallgd_cli.formulas.scoring import (
     scorer_features,
 )
 from duallgd_cli.spectra.formula_candidates import HEAVIEST_DA, FormulaSpace, parse_elements
-from duallgd_cli.spectra.hypotheses import MIN_HEAVY_ATOMS, unsupported_adduct
+from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, unsupported_adduct
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"

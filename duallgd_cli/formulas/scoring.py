@@ -21,7 +21,7 @@ from duallgd_cli.formulas.fragments import (
 )
 from duallgd_cli.formulas.known import KnownFormulas, composition
 from duallgd_cli.formulas.model import FormulaModel
-from duallgd_cli.spectra.subformula import excess
+from duallgd_cli.spectra.annotation import excess
 
 # Standard deviation of measured precursor m/z, ppm; fitted scores were fitted with it.
 PRECURSOR_SD_PPM: Final[Mapping[str, float]] = {"orbitrap": 1.5, "qtof": 3.0, "": 3.0}

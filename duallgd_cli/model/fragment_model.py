@@ -42,7 +42,7 @@ class FragmentModel(nn.Module):
         """Log-odds of a peak, and the mean of its log intensity, both (X, H).
 
         Args:
-            features: As `data.fragment_rows.fragment_features` makes them, (X, n_inputs).
+            features: As `data.fragmentation.fragment_features` makes them, (X, n_inputs).
         """
         hidden = self.dropout(self.hidden(features))
         return self.presence(hidden), self.intensity(hidden)

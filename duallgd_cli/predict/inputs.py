@@ -20,8 +20,13 @@ from duallgd_cli.errors import (
 from duallgd_cli.files import require_input, sha256
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaSource, TableFormulas
-from duallgd_cli.spectra.hypotheses import ion_with_metal
+from duallgd_cli.spectra.formulas import (
+    FieldFormulas,
+    FixedFormula,
+    FormulaSource,
+    TableFormulas,
+    ion_with_metal,
+)
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of

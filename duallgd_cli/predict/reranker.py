@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN
-from duallgd_cli.chem.skeleton import bonds_of
-from duallgd_cli.data.fragment_rows import (
+from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.data.fragmentation import (
     CARRIED,
     N_INPUTS,
     SHIFTS,
     Ion,
     fragment_features,
+    fragments,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import fragments
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets, take
 from duallgd_cli.errors import UsageError, WeightsError

@@ -14,9 +14,8 @@ from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.chem.skeleton import bonds_of
-from duallgd_cli.data.fragment_rows import CARRIED, explaining_fragments
-from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import FormulaError, MoleculeError
 

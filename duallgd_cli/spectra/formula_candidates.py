@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS, SYMBOLS
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.spectra.subformula import excess, index_ranges
+from duallgd_cli.spectra.annotation import excess, index_ranges
 
 RARER: Final = slice(INDEX["P"], HYDROGEN)  # P S F Cl Br I B Si Se: neither C, H, N nor O
 # Largest counts that `codes` can write: C N O P S F Cl Br I B Si Se H, 63 bits together.

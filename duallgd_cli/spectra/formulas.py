@@ -1,26 +1,278 @@
 """Formula sources: where the molecular formula of a feature comes from.
 
-A source proposes hypotheses; today each comes from a person or another program. One that guesses
-formulas from the spectrum would be one more class here.
+A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Today each
+comes from a person or another program; one that guesses from the spectrum is one more class here.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Protocol
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import Failure, clip, quote
+from duallgd_cli.chem.adduct import (
+    ADDUCTS,
+    PERMANENT_CATION,
+    Adduct,
+    fits,
+    infer_adduct,
+    parse_adduct,
+    precursor_mz,
+)
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import (
+    ConfigError,
+    Failure,
+    FormulaError,
+    UnsupportedElementError,
+    clip,
+    quote,
+)
 from duallgd_cli.spectra.formula_table import TableRow, read_table
-from duallgd_cli.spectra.hypotheses import FormulaLimits, hypothesis_of
-from duallgd_cli.spectra.reading.fields import is_missing, name_of
-from duallgd_cli.spectra.types import Feature, Hypothesis
+from duallgd_cli.spectra.reading.fields import collision_energy_ev, is_missing, name_of
+from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
+SUPPORTED: Final = " ".join(adduct.name for adduct in ADDUCTS)
+MIN_HEAVY_ATOMS: Final = 2
+_MOST_PPM: Final = 1000.0
+_METAL: Final = {1: re.compile(r"Na1?(?![a-z\d])"), 2: re.compile(r"K1?(?![a-z\d])")}
+_RADICAL: Final = re.compile(r"\[?M[.*•]?\]?[+-]?[.*•]?[+-]?")
 HOW_TO_SUPPLY = (
     "give it in the file (a FORMULA field, or another one named by --formula-col), "
     "for all spectra by --formula, or in a table by --formulas"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaLimits:
+    """What a formula must satisfy.
+
+    Attributes:
+        precursor_ppm: Largest difference between theoretical and measured precursor m/z, ppm.
+        max_heavy_atoms: Largest number of atoms other than hydrogen.
+    """
+
+    precursor_ppm: float = 10.0
+    max_heavy_atoms: int = 100
+
+    def __post_init__(self) -> None:
+        if not self.precursor_ppm > 0:
+            raise ConfigError(f"precursor_ppm must be above 0, not {self.precursor_ppm}")
+        if self.max_heavy_atoms < MIN_HEAVY_ATOMS:
+            raise ConfigError(f"max_heavy_atoms must be at least 2, not {self.max_heavy_atoms}")
+
+
+def hypothesis_of(
+    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
+) -> Hypothesis | Failure:
+    """Check a formula against a feature.
+
+    The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
+    recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
+    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct. The
+    adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
+
+    Args:
+        feature: The measured spectra.
+        formula_text: As written.
+        adduct_text: As written, "" where missing.
+        limits: Tolerance and size.
+    """
+    try:
+        return _check(feature, formula_text, adduct_text, limits)
+    except _RefusedError as refused:
+        return refused.failure
+
+
+class _RefusedError(Exception):
+    """Carries a failure from the check that found it to `hypothesis_of`; never leaves here."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(status, message, "formula")
+
+
+def _check(
+    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
+) -> Hypothesis:
+    spectrum, ppm = feature.first, limits.precursor_ppm
+    adduct = parse_adduct(adduct_text) if adduct_text else None
+    if adduct_text and adduct is None:
+        raise _unsupported(adduct_text)
+    formula = _parse(formula_text, adduct)
+    notes = []
+    if adduct is None:
+        adduct = _infer(formula, spectrum, ppm)
+        notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+    molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+    if is_ion:
+        notes.append(
+            f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
+        )
+    _check_size(molecule, limits.max_heavy_atoms)
+    notes += _contradictions(spectrum, adduct)
+    feature, computed = _with_precursor(feature, molecule, adduct)
+    return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
+
+
+def unsupported_adduct(text: str) -> Failure:
+    """What to say of an adduct as written that is none of those supported."""
+    radical = "a radical ion is not supported; " if _RADICAL.fullmatch(text.strip()) else ""
+    message = f"adduct {quote(text)} is not supported: {radical}supported are {SUPPORTED}"
+    return Failure("unsupported_adduct", message, "formula")
+
+
+def _unsupported(text: str) -> _RefusedError:
+    failure = unsupported_adduct(text)
+    return _RefusedError(failure.status, failure.message)
+
+
+def _parse(text: str, adduct: Adduct | None) -> Formula:
+    """The formula as written; the ion's own formula may hold the metal of its adduct."""
+    try:
+        return Formula.parse(text)
+    except UnsupportedElementError as error:
+        message = str(error)
+    except FormulaError as error:
+        raise _RefusedError("no_formula", str(error)) from None
+    ion = None if adduct is None else ion_with_metal(text, adduct)
+    if ion is None:
+        raise _RefusedError("unsupported_element", message)
+    return ion
+
+
+def ion_with_metal(text: str, adduct: Adduct) -> Formula | None:
+    """An ion's formula that holds the metal of its adduct, the metal left out; None for others."""
+    if not adduct.carrier:
+        return None
+    bare, n_metal = _METAL[adduct.carrier].subn("", text)
+    try:
+        return Formula(Formula.parse(bare).counts, 1) if n_metal == 1 else None
+    except FormulaError:
+        return None
+
+
+def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
+    mz = spectrum.precursor_mz
+    if mz is None:
+        message = "neither a precursor m/z nor an adduct is given; give one of them"
+        raise _RefusedError("no_precursor", message)
+    if abs(spectrum.charge) > 1:
+        raise _unsupported(f"charge {spectrum.charge:+d}")
+    found = infer_adduct(formula, mz, spectrum.polarity, ppm)
+    if len(found) == 1:
+        return found[0]
+    choice = "several fit" if found else "none fits"
+    names = f" ({' '.join(adduct.name for adduct in found)})" if found else ""
+    message = (
+        f"no adduct is given and {choice} {formula} at m/z {mz:.4f} within {ppm:g} ppm{names}; "
+        f"name the adduct, supported are {SUPPORTED}"
+    )
+    raise _RefusedError("unsupported_adduct", message)
+
+
+def _as_molecule(
+    formula: Formula, adduct: Adduct, measured: float | None, ppm: float
+) -> tuple[Formula, bool]:
+    """The molecule's formula, and whether it had to be derived from the ion's."""
+    if fits(formula, adduct):
+        molecule = replace(formula, charge=1) if adduct is PERMANENT_CATION else formula
+        if _within(molecule, adduct, measured, ppm):
+            return molecule, False
+    ion = _molecule_of_ion(formula, adduct)
+    # Without a precursor to tell, only a charge marks an ion's formula.
+    is_told = measured is not None or formula.charge != 0
+    if ion is not None and is_told and _within(ion, adduct, measured, ppm):
+        return ion, True
+    raise _mismatch(formula, adduct, measured, ppm)
+
+
+def _molecule_of_ion(formula: Formula, adduct: Adduct) -> Formula | None:
+    """The molecule whose ion has this formula (its metal left out), where there can be one."""
+    counts = tuple(n - d for n, d in zip(formula.counts, adduct.change, strict=True))
+    if adduct is PERMANENT_CATION or formula.charge not in (0, adduct.charge) or min(counts) < 0:
+        return None
+    molecule = Formula(counts)
+    return molecule if fits(molecule, adduct) and molecule != formula else None
+
+
+def _within(formula: Formula, adduct: Adduct, measured: float | None, ppm: float) -> bool:
+    if measured is None:
+        return True
+    return abs(precursor_mz(formula, adduct) - measured) <= ppm * 1e-6 * measured
+
+
+def _mismatch(
+    formula: Formula, adduct: Adduct, measured: float | None, ppm: float
+) -> _RefusedError:
+    if measured is None or _within(formula, adduct, measured, ppm):
+        return _impossible(formula, adduct)
+    expected = precursor_mz(formula, adduct)
+    error_da = measured - expected
+    error_ppm = error_da / measured * 1e6
+    # So far off it is another ion, not a poor measurement: the mass says which.
+    error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
+    message = (
+        f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is {measured:.4f} "
+        f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
+    )
+    return _RefusedError("formula_mismatch", message)
+
+
+def _impossible(formula: Formula, adduct: Adduct) -> _RefusedError:
+    """Masses agree, but no closed-shell molecule of this formula gives this adduct."""
+    if adduct is PERMANENT_CATION:
+        message = (
+            f"{formula} as [M]+ is a radical cation, which is not supported; [M]+ is for permanent "
+            f"cations, written with the cation's formula; supported are {SUPPORTED}"
+        )
+        return _RefusedError("unsupported_adduct", message)
+    if formula.charge:
+        reason = f"has charge {formula.charge:+d} and {adduct.name} needs a neutral molecule"
+    elif not formula.has_even_electrons:
+        reason = "has an odd number of electrons, so no closed-shell molecule has it"
+    else:
+        reason = f"lacks atoms that {adduct.name} takes away"
+    return _RefusedError("formula_mismatch", f"{formula} {reason}; check formula and adduct")
+
+
+def _check_size(formula: Formula, limit: int) -> None:
+    n = formula.n_heavy
+    if n > limit:
+        message = f"{formula} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
+        raise _RefusedError("too_large", message)
+    if n < MIN_HEAVY_ATOMS:
+        message = f"{formula} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
+        raise _RefusedError("too_small", message)
+
+
+def _contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    if spectrum.charge and spectrum.charge != adduct.charge:
+        return [f"charge {spectrum.charge:+d} contradicts {adduct.name}; the adduct is trusted"]
+    if spectrum.polarity and spectrum.polarity != adduct.polarity:
+        mode = "positive" if spectrum.polarity > 0 else "negative"
+        return [f"ion mode {mode} contradicts {adduct.name}; the adduct is trusted"]
+    return []
+
+
+def _with_precursor(
+    feature: Feature, formula: Formula, adduct: Adduct
+) -> tuple[Feature, Sequence[str]]:
+    """The feature with a missing precursor m/z, and what depends on it, filled in."""
+    if feature.first.precursor_mz is not None:
+        return feature, ()
+    mz = precursor_mz(formula, adduct)
+    spectra = tuple(
+        replace(
+            spectrum,
+            precursor_mz=mz,
+            collision_energy_ev=spectrum.collision_energy_ev
+            or collision_energy_ev(spectrum.collision_energy_text, mz, spectrum.instrument),
+        )
+        for spectrum in feature.spectra
+    )
+    return Feature(spectra), (f"no precursor m/z given; {mz:.4f} follows from formula and adduct",)
 
 
 class FormulaSource(Protocol):

@@ -15,23 +15,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.data.fragment_rows import (
+from duallgd_cli.data.fragmentation import (
     CARRIED,
     N_INPUTS,
     SHIFTS,
+    Fragments,
     Ion,
     fragment_features,
+    fragments,
     measured_intensity,
     same_heavy_atoms,
 )
-from duallgd_cli.data.fragmentation import Fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import PeakRows, from_prepared
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
-from duallgd_cli.spectra.subformula import excess
+from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.train.encoder import by_molecule
 
 _LEARNING_RATE: Final = 2e-3

@@ -30,7 +30,7 @@ from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.checkpoint.container import is_reference
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.molecule import places
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of
+from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import (

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy, pad
 from duallgd_cli.chem.elements import BOND_NONE, N_BOND_CLASSES
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.atom_orders import OrderedMolecules, load_in_order
 from duallgd_cli.data.batches import MoleculeCollator

@@ -11,7 +11,7 @@ import torch
 from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.model.fragment_model import FragmentModel
 from duallgd_cli.predict.templates import Templates
 from examples.make_examples import SPECTRA, mgf

@@ -12,7 +12,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles, tanimoto
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.skeleton import pairs
+from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import FormulaError
 from tests.made_molecules import QUESTIONS, shuffled
 

@@ -12,10 +12,10 @@ from duallgd_cli.chem.adduct import ADDUCTS, fits, infer_adduct, parse_adduct, p
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import DuallgdError, Failure
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.energy import collision_energy_ev
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import FixedFormula
 from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.fields import collision_energy_ev
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)

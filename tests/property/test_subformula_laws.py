@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.elements import MASSES_DA, N_ELEMENTS, SYMBOLS
-from duallgd_cli.spectra.subformula import SubformulaTable
+from duallgd_cli.spectra.annotation import SubformulaTable
 
 # C N O P S F Cl Br I B Si Se H: lowest valence minus two, written out a second time.
 BONDS = dict(zip(SYMBOLS, (4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2, 1), strict=True))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure, printable, quote
 from duallgd_cli.spectra.cleaning import HIGHEST_MZ
-from duallgd_cli.spectra.energy import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.reading import fields as of
+from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text

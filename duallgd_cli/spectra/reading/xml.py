@@ -20,8 +20,8 @@ from pyteomics import mzml, mzxml
 from pyteomics import xml as pyteomics_xml
 from pyteomics.auxiliary import PyteomicsError
 
-from duallgd_cli.spectra.energy import instrument_class
 from duallgd_cli.spectra.reading.centroid import PROFILE_WARNING, pick_peaks
+from duallgd_cli.spectra.reading.fields import instrument_class
 from duallgd_cli.spectra.reading.record import Record, unreadable_record
 
 # What malformed XML and malformed numbers in it raise inside lxml and pyteomics.

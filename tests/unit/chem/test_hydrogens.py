@@ -1,7 +1,7 @@
 import pytest
 
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of
+from duallgd_cli.chem.valence import Skeleton, bonds_of
 from tests.made_molecules import QUESTIONS, disassembled
 
 

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from duallgd_cli.chem.skeleton import match
+from duallgd_cli.chem.valence import match
 
 
 def neighbours_of(n, bonds):

@@ -23,7 +23,7 @@ from duallgd_cli.chem.molecule import (
     disassemble,
     formula_of,
 )
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 from tests.made_molecules import QUESTIONS, disassembled, shuffled
 

@@ -10,7 +10,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
 
 MOLECULES = (

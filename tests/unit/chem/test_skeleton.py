@@ -1,7 +1,7 @@
 import numpy as np
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE
-from duallgd_cli.chem.skeleton import Skeleton, bonds_of, components, pairs
+from duallgd_cli.chem.valence import Skeleton, bonds_of, components, pairs
 
 
 def test_pairs_are_the_upper_triangle_row_by_row():

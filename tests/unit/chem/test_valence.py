@@ -8,8 +8,7 @@ from duallgd_cli.chem.elements import (
     INDEX,
     N_HEAVY,
 )
-from duallgd_cli.chem.skeleton import Skeleton
-from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, plain_states, states
+from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, Skeleton, plain_states, states
 
 
 def skeleton(symbols, bonds):

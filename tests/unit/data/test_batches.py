@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
-from duallgd_cli.chem.skeleton import pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
 from duallgd_cli.model.condition import MIN_PROBABILITY
 from tests.made_graphs import made_molecules

@@ -7,18 +7,18 @@ from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
-from duallgd_cli.data.fragment_rows import (
+from duallgd_cli.data.fragmentation import (
     N_INPUTS,
+    N_SITE_FEATURES,
     SHIFTS,
     fragment_features,
+    fragments,
     measured_intensity,
 )
-from duallgd_cli.data.fragmentation import N_SITE_FEATURES, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import MAX_ROWS
 from duallgd_cli.data.simulation import Simulator
-from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.subformula import LEAST_EXCESS, excess
+from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import SMILES, molecules_of
 from tests.made_simulation import ORBITRAP, QTOF, ion, model_of, simulator

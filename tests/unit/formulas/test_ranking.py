@@ -12,7 +12,7 @@ from duallgd_cli.errors import Failure
 from duallgd_cli.formulas.fragments import explain, peaks_of
 from duallgd_cli.formulas.known import known_formulas
 from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
-from duallgd_cli.spectra.subformula import SubformulaTable
+from duallgd_cli.spectra.annotation import SubformulaTable
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 ASPIRIN = ("C9H8O4", "[M+H]+", "C9H7O3 C7H5O2 C6H5O C7H7O3")

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from duallgd_cli.data.fragment_rows import SHIFTS
+from duallgd_cli.data.fragmentation import SHIFTS
 from duallgd_cli.model.fragment_model import (
     LOG_INTENSITY_SPREAD,
     FragmentModel,

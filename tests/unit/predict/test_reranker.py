@@ -12,7 +12,7 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.fragment_rows import N_INPUTS, SHIFTS
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.fragment_model import FragmentModel
 from duallgd_cli.predict.reranker import CandidateScorer, Reranker

@@ -15,8 +15,7 @@ from duallgd_cli.errors import (
     UnreadableError,
     UsageError,
 )
-from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, TableFormulas
-from duallgd_cli.spectra.hypotheses import FormulaLimits
+from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaLimits, TableFormulas
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 ASPIRIN_H = 181.04954

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.data.fragment_rows import SHIFTS, fragment_features, measured_intensity
-from duallgd_cli.data.fragmentation import fragments
+from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments, measured_intensity
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.simulator import fit_simulator, ion_of, list_measured
