@@ -16,7 +16,6 @@ import re
 import textwrap
 import types
 import typing
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from duallgd_cli.errors import LONGEST_QUOTE, ConfigError, clip, quote
+from duallgd_cli.errors import ConfigError, clip, quote
 
 S = TypeVar("S")
 
@@ -187,11 +186,12 @@ class _Loader(yaml.SafeLoader):
         Raises:
             ConstructorError: A key stands twice.
         """
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((key for key, count in Counter(keys).items() if count > 1), None)
-        if twice is not None:
-            reason = f"{quote(twice)} stands twice"
-            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                reason = f"{quote(key.value)} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -206,7 +206,10 @@ def _yaml(text: str) -> object:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())[:LONGEST_QUOTE]) from None
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f" (line {mark.line + 1})"
+        raise ValueError(f"{clip(reason)}{place}") from None
 
 
 def override(settings: S, assignments: Sequence[str]) -> S:

@@ -40,6 +40,17 @@ def clip(text: str) -> str:
     return quote(text)[1:-1]
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number of things in words: ``1 peak``, ``2 peaks``.
+
+    Args:
+        number: Of them.
+        noun: One of them.
+        plural: Several of them, where that is not the noun with an s.
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 class DuallgdError(Exception):
     """A problem whose message tells the user, in one sentence, what to do next."""
 

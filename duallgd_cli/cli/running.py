@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import PACKED_ENDINGS
 
 if TYPE_CHECKING:
@@ -137,20 +137,21 @@ def nothing_found(summary: "RunSummary") -> str:
     """Why no spectrum has candidates, as far as the commonest status tells, and what to do."""
     status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
     remedy = _REMEDIES.get(status, "see the messages of the rows")
-    return f"no spectrum has candidates; {count} of {summary.n_spectra} are {status}: {remedy}"
+    them = "it is" if summary.n_spectra == 1 else f"{count} of {summary.n_spectra} are"
+    return f"no spectrum has candidates; {them} {status}: {remedy}"
 
 
 def sentence(summary: "RunSummary") -> str:
     """A run in one line: spectra by status, candidates, time and where things are."""
     others = [f"{count} {status}" for status, count in summary.counts.items() if status != "ok"]
-    words = [f"{summary.n_ok} of {summary.n_spectra} spectra with candidates"]
+    spectra = counted(summary.n_spectra, "spectrum", "spectra")
+    words = [f"{summary.n_ok} of {spectra} with candidates"]
     words += [f"({', '.join(others)})"] if others else []
-    words.append(f"{summary.n_candidates} candidates")
+    words.append(counted(summary.n_candidates, "candidate"))
     if summary.n_resumed:
-        features = "feature" if summary.n_resumed == 1 else "features"
-        words.append(f"{summary.n_resumed} {features} taken from the journal")
+        words.append(f"{counted(summary.n_resumed, 'feature')} taken from the journal")
     if summary.n_ms1:
-        words.append(f"{summary.n_ms1} MS1 spectra passed over")
+        words.append(f"{counted(summary.n_ms1, 'MS1 spectrum', 'MS1 spectra')} passed over")
     if summary.seconds:
         words.append(f"{summary.seconds:.1f} s")
     return ", ".join(words).replace(", (", " (") + _places(summary)

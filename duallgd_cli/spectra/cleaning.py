@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.errors import ConfigError, Failure, counted
 from duallgd_cli.spectra.types import Spectrum
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
@@ -60,11 +60,13 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
 
 def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
     if n_read == 0:
-        return "the spectrum has no peaks"
+        return "the spectrum has no peaks; export MS2 spectra together with their peaks"
     if n_measured == 0:
-        return f"none of its {n_read} peaks has a positive, possible m/z and intensity"
+        return (
+            f"no possible m/z and intensity above 0 in {counted(n_read, 'peak')}; restore the file"
+        )
     return (
-        f"all {n_measured} peaks lie above the precursor (m/z {limit:.4f} with isotopes); "
+        f"all peaks ({n_measured}) lie above the precursor (m/z {limit:.4f} with isotopes); "
         "check the precursor m/z"
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duallgd_cli.errors import LONGEST_QUOTE, quote
+from duallgd_cli.errors import LONGEST_QUOTE, counted, quote
 
 
 def test_a_short_text_is_repeated_in_quotes():
@@ -19,3 +19,11 @@ def test_what_is_long_is_cut_to_200_characters(found):
 @pytest.mark.parametrize("sign", ["\x1b", "\n", "\x85", "\u2028", "\x00", "\udc80"])
 def test_control_characters_are_written_out(sign):
     assert quote(f"a{sign}b").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 spectra"), (1, "1 spectrum"), (1200, "1200 spectra")]
+)
+def test_one_thing_is_not_called_several(number, words):
+    assert counted(number, "spectrum", "spectra") == words
+    assert counted(number, "peak") == words.replace("spectrum", "peak").replace("spectra", "peaks")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from duallgd_cli.errors import Failure, UnreadableError
+from duallgd_cli.errors import Failure, UnreadableError, counted
 from duallgd_cli.files import DAMAGED, describe_damage
 from duallgd_cli.spectra.reading import mgf, msp, sirius, table
 from duallgd_cli.spectra.reading.opening import FORMATS, Opened, open_input
@@ -50,7 +50,8 @@ def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unrea
         opened.close()
     if opened.damage:
         source = Source(opened.file, index)
-        reason = f"the file ends early after {index} spectra: {opened.damage}; restore the file"
+        read_so_far = counted(index, "spectrum", "spectra")
+        reason = f"the file ends early after {read_so_far}: {opened.damage}; restore the file"
         yield Unreadable(source, name_of(source), Failure("unreadable", reason, "read"))
     elif index == 0:
         name = "standard input" if opened.file == "-" else opened.file

@@ -91,7 +91,8 @@ def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
         stays = (name == "ionmode" and value.strip() == "-") or (
             name in PRECURSOR and value.strip().lower() == "nan"
         )
-        if stays or not is_missing(value):
+        absent = is_missing(value) or (name == "scans" and value.strip() == "-1")  # MS-DIAL
+        if stays or not absent:
             fields.setdefault(name, value)
     return fields
 

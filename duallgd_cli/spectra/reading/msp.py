@@ -46,7 +46,7 @@ class _Entry(Block):
         if key in {"comment", "comments"} and "=" in value:
             for match in _COMMENT_PAIR.finditer(value):
                 name = (match[1] or match[3]).strip().lower()
-                self.add_field(name, (match[2] or match[4] or match[5] or "").strip())
+                self.add_field(name, (match[2] or match[4] or match[5] or "").strip(" ;"))
         else:
             self.add_field(key, value)
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
@@ -120,7 +120,7 @@ def _finish(entry: _Entry) -> Record:
     if not any(map(_PEAK_COUNT.fullmatch, entry.metadata)):
         warning = "the record has no Num Peaks"
     elif expected is not None and expected != record.mz.size:
-        warning = f"Num Peaks says {expected} and {record.mz.size} peaks were read"
+        warning = f"Num Peaks says {expected}, and there are {record.mz.size}"
     else:
         return record
     return replace(record, warnings=(*record.warnings, warning))

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure, printable, quote
+from duallgd_cli.errors import Failure, counted, printable, quote
 from duallgd_cli.spectra.cleaning import HIGHEST_MZ
 from duallgd_cli.spectra.reading import fields as of
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
@@ -152,11 +152,13 @@ def _precursor(known: Mapping[str, str]) -> tuple[float | None, tuple[str, ...]]
     wrong = ""
     for name in of.PRECURSOR:
         value = of.number(known.get(name, ""))
-        if value is not None and value > 0:
+        if value is not None and 0 < value < HIGHEST_MZ:
             return value, ()
         if name in known and value != 0:
             wrong = known[name]
-    return None, (f"precursor m/z {quote(wrong)} is not a positive number",) if wrong else ()
+    if not wrong:
+        return None, ()
+    return None, (f"precursor m/z {quote(wrong)} is not a positive number below {HIGHEST_MZ:,.0f}",)
 
 
 def _charge(known: Mapping[str, str]) -> tuple[int, int]:
@@ -249,7 +251,7 @@ def peak_record(
     mz, intensity, bad = peaks(lines)
     trouble = ""
     if bad and not mz.size:
-        trouble = f"none of its {bad} peak lines holds an m/z and an intensity"
+        trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
     return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)

@@ -42,7 +42,7 @@ FAULTS = {
     "no numbers": (
         lambda: f"BEGIN IONS\nTITLE={BAD}\nPEPMASS=181.05\nnone\nEND IONS\n",
         "unreadable",
-        "holds an m/z",
+        "no m/z and intensity in 1 peak line;",
     ),
 }
 

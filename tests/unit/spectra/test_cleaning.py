@@ -51,9 +51,9 @@ def test_the_most_intense_peaks_are_kept_in_order_of_mass():
 @pytest.mark.parametrize(
     ("mz", "intensity", "message"),
     [
-        ([], [], "has no peaks"),
-        ([50, 60], [0, np.nan], "none of its 2 peaks has a positive"),
-        ([500, 600], [1, 2], "all 2 peaks lie above the precursor"),
+        ([], [], "has no peaks; export MS2 spectra together with their peaks"),
+        ([50, 60], [0, np.nan], "no possible m/z and intensity above 0 in 2 peaks"),
+        ([500, 600], [1, 2], "all peaks (2) lie above the precursor"),
     ],
 )
 def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, message):

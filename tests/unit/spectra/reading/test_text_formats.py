@@ -64,6 +64,16 @@ def test_mona_and_riken_msp(tmp_path):
     assert mona.warnings == riken.warnings == ()
 
 
+def test_fields_in_comments_of_riken_end_with_a_semicolon(tmp_path):
+    comment = "Comment: DB#=RIKEN-1; origin=RIKEN"
+    text = f"NAME: unknown\nSCANNUMBER: -1\n{comment}\nNum Peaks: 1\n50 1\n"
+
+    (found,) = parsed(tmp_path, text, "a.msp")
+
+    assert found.spectrum_id == "RIKEN-1"
+    assert found.scans == ""
+
+
 def test_structures_in_msp_comments_are_kept_on_request(tmp_path):
     (mona,) = parsed(tmp_path, MONA, "a.msp", keep_structures=True)
 
@@ -94,7 +104,7 @@ def test_msp_records_without_blank_lines_peaks_or_the_right_count(tmp_path):
 
     a, b, c, d = parsed(tmp_path, text, "a.msp")
 
-    assert a.warnings == ("Num Peaks says 3 and 1 peaks were read",)
+    assert a.warnings == ("Num Peaks says 3, and there are 1",)
     assert (b.mz.size, b.warnings) == (0, ())
     assert c.warnings == ("the record has no Num Peaks",)
     assert (d.spectrum_id, d.mz.size) == ("d", 1)
@@ -265,7 +275,7 @@ def test_a_precursor_that_is_not_a_number_is_said(tmp_path):
     (found,) = parsed(tmp_path, "BEGIN IONS\nPEPMASS=nan\n121.0284 5\nEND IONS\n", "a.mgf")
 
     assert found.precursor_mz is None
-    assert "precursor m/z 'nan' is not a positive number" in found.warnings
+    assert "precursor m/z 'nan' is not a positive number below 1,000,000" in found.warnings
 
 
 def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
