@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +96,45 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
     return parts, present
 
 
+def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
+    """Share of a part's atoms that lie in another part, most of all matches.
+
+    Args:
+        smarts: Pattern of the part.
+        other: Pattern of the other part.
+        smiles: Molecules; the first that has both is looked at. 0 if there is none.
+    """
+    for text in smiles:
+        inside, within = _matches(smarts, text), _matches(other, text)
+        if inside and within:
+            return max(len(one & two) / len(one) for one in inside for two in within)
+    return 0.0
+
+
+def bond_environments(smiles: str) -> list[tuple[Any, ...]]:
+    """What each bond of a molecule joins, in RDKit's order: equal for what is alike.
+
+    Both atoms count with their hydrogens and charge, and with the atoms and bonds around them.
+    """
+    mol = Chem.MolFromSmiles(smiles)
+    if mol is None:
+        return []
+    return [
+        (str(bond.GetBondType()), *sorted(_environment(atom, bond.GetIdx()) for atom in ends))
+        for bond in mol.GetBonds()
+        for ends in ((bond.GetBeginAtom(), bond.GetEndAtom()),)
+    ]
+
+
+def _environment(atom: Chem.Atom, left_out: int) -> tuple[Any, ...]:
+    others = sorted(
+        (str(bond.GetBondType()), bond.GetOtherAtom(atom).GetSymbol())
+        for bond in atom.GetBonds()
+        if bond.GetIdx() != left_out
+    )
+    return atom.GetSymbol(), atom.GetTotalNumHs(), atom.GetFormalCharge(), tuple(others)
+
+
 def ring_systems(mol: Chem.Mol) -> list[Part]:
     """The distinct ring systems of a molecule, each named or by its SMILES."""
     texts = {_system_smiles(mol, atoms) for atoms in _systems(mol)}
@@ -124,6 +163,13 @@ def fatty_acyl(carbons: int, double_bonds: int) -> Part:
     middle = "[CH2]" if not double_bonds else "~[CH1,CH2]"
     smarts = f"[CX3](=O)([O,N,S]){middle * (carbons - 2)}[CH3]"
     return Part(FATTY_ACYL, f"C{carbons}:{double_bonds}", smarts)
+
+
+@lru_cache(maxsize=10_000)
+def _matches(smarts: str, smiles: str) -> list[set[int]]:
+    mol = Chem.MolFromSmiles(smiles)
+    matches = mol.GetSubstructMatches(Chem.MolFromSmarts(smarts)) if mol is not None else ()
+    return [set(match) for match in matches]
 
 
 @cache

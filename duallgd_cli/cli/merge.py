@@ -40,6 +40,7 @@ def merge(
         str | None,
         typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
     ] = None,
+    parts: options.Parts = False,
     rows: options.Rows = "feature",
     partial: Annotated[
         bool,
@@ -64,5 +65,5 @@ def merge(
         from duallgd_cli.predict.output import merge as join
     shown = options.rows_of(rows)
     with running.interruptible("nothing was written; the same command starts again"):
-        summary = join(runs, output, format or "", shown, partial=partial)
+        summary = join(runs, output, format or "", shown, parts=parts, partial=partial)
     running.report(summary, strict)

@@ -150,6 +150,15 @@ Shard = Annotated[
         rich_help_panel=LONG,
     ),
 ]
+Parts = Annotated[
+    bool,
+    typer.Option(
+        "--parts",
+        help="Write OUT.parts.csv, too: sugars, ring systems, functional groups ... that a "
+        "structure contains, with probabilities. JSON lines hold them as well.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Rows = Annotated[
     str,
     typer.Option(

@@ -19,6 +19,8 @@ EPILOG = """
 
 - `cat spectra.mgf | duallgd predict - --formula C9H8O4 -o - | csvsort -c confidence`
 
+- `duallgd predict spectra.mgf -o out.csv --parts`, then see out.parts.csv
+
 - `duallgd predict big.mgf -o out.csv --shard 2/8`, then `duallgd merge out.csv`
 
 Exit codes: 0 ran (skipped spectra are rows that say why), 1 with --strict if a spectrum was
@@ -62,6 +64,7 @@ def predict(
             rich_help_panel=options.OUTPUT,
         ),
     ] = None,
+    parts: options.Parts = False,
     rows: options.Rows = "feature",
     force: options.Force = False,
     formula_col: Annotated[
@@ -187,6 +190,7 @@ def predict(
             journal=journal,
             workers=default_count(runtime) if workers is None else workers,
             rows=options.rows_of(rows),
+            parts=parts,
         )
         model = api.load(weights, runtime=runtime)
         watched = display.is_interactive(quiet, json_log)

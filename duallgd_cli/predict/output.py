@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import UsageError
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.about import versions
 from duallgd_cli.predict.journal import FinishedRun, read
+from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.prediction import (
     OK,
     Candidate,
@@ -23,7 +25,7 @@ from duallgd_cli.predict.prediction import (
 )
 from duallgd_cli.predict.ranking import RankingModel, rank, recorded
 from duallgd_cli.predict.settings import STANDARD_STREAM
-from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write
+from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write, write_parts
 
 
 @dataclass(slots=True)
@@ -52,10 +54,10 @@ class RunSummary:
     n_resumed: int = 0
     seconds: float = 0.0
 
-    def watch(self, run: FinishedRun) -> Iterator[Prediction]:
-        """The predictions of a run, counted on their way to a writer."""
+    def watch(self, run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
+        """The predictions of a run, counted on their way to a writer; see `predictions`."""
         self.n_ms1 = run.totals.get("ms1", 0)
-        for prediction in predictions(run):
+        for prediction in predictions(run, parts=parts):
             self.counts[prediction.status] += 1
             if prediction.source == prediction.group[0]:
                 self.n_candidates += len(prediction.candidates)
@@ -145,14 +147,22 @@ def _remarks(outcomes: tuple[Outcome, ...]) -> list[str]:
     return [f"{one.formula} {one.adduct}: {one.message}" for one in outcomes if one.message]
 
 
-def predictions(run: FinishedRun) -> Iterator[Prediction]:
-    """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
+def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
+    """The predictions of a run, one per spectrum, in input order, ranked as its header says.
+
+    Args:
+        run: Finished.
+        parts: Say what the structures contain, too.
+    """
     model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
     top_k = int(run.header.settings["top_k"])
     latest: Case | None = None
     for case, position in run.in_input_order():
         if case is not latest:
             latest, ranked = case, predictions_of(case, model, top_k)
+            if parts:
+                found = likely_parts(case, model)
+                ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
         yield ranked[position]
 
 
@@ -162,6 +172,7 @@ def merge(
     format_name: str = "",
     rows: Rows = "feature",
     *,
+    parts: bool = False,
     partial: bool = False,
 ) -> RunSummary:
     """Join the shards of a run and write its output.
@@ -171,6 +182,7 @@ def merge(
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
         rows: See `writers.write`.
+        parts: See `write_all`.
         partial: Write what is finished, whatever is missing or still going on.
 
     Raises:
@@ -178,12 +190,48 @@ def merge(
     """
     kind = resolve_format(output, format_name)
     check_writable(output)
+    if parts:
+        parts_path(output)
     run = read(names, partial=partial)
     summary = RunSummary(output)
-    write(summary.watch(run), output, kind, run.header, rows)
+    write_all(run, summary, kind, rows, parts=parts)
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary
+
+
+def write_all(
+    run: FinishedRun, summary: RunSummary, output_format: str, rows: Rows, *, parts: bool = False
+) -> None:
+    """Write the output of a run and, if asked for, what its structures contain.
+
+    Args:
+        run: Finished.
+        summary: Knows the output; counts what is written.
+        output_format: One of `writers.FORMATS`.
+        rows: See `writers.write`.
+        parts: Write the table of parts beside the output; JSON lines hold them too.
+
+    Raises:
+        UsageError: A file cannot be written.
+    """
+    watched = summary.watch(run, parts=parts and output_format == "jsonl")
+    write(watched, summary.output, output_format, run.header, rows)
+    if parts:
+        write_parts(predictions(run, parts=True), parts_path(summary.output))
+
+
+def parts_path(output: str) -> Path:
+    """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``.
+
+    Raises:
+        UsageError: There is no place beside the output, or it cannot be written.
+    """
+    if output == STANDARD_STREAM:
+        raise UsageError("--parts needs an output file to lie beside; name one with -o")
+    path = Path(output).with_suffix(".parts.csv")
+    check_writable(str(path))
+    return path
 
 
 def record_path(output: Path) -> Path:

@@ -236,6 +236,27 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class LikelyPart:
+    """A part that the true structure of a feature may contain, whatever its first candidate is.
+
+    Attributes:
+        kind: Such as ``sugar`` or ``ring system``.
+        name: Of the catalogue, or the SMILES of a ring system without a name.
+        smarts: Pattern that finds it.
+        probability: That the true structure contains it, calibrated.
+        prior: Share of known structures of the formula that do.
+        share: Share of the candidates that do, weighted by confidence.
+    """
+
+    kind: str
+    name: str
+    smarts: str
+    probability: float
+    prior: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """The one outcome of one spectrum.
 
@@ -259,6 +280,7 @@ class Prediction:
         rt_seconds: Retention time, or None.
         collision_energy: As written, else "".
         warnings: What `message` says of an input that was used nevertheless.
+        parts: What the true structure contains, likeliest first; None if nobody asked.
     """
 
     source: Source
@@ -279,6 +301,7 @@ class Prediction:
     rt_seconds: float | None = None
     collision_energy: str = ""
     warnings: str = ""
+    parts: tuple[LikelyPart, ...] | None = None
 
     @property
     def indices(self) -> tuple[int, ...]:

@@ -18,13 +18,13 @@ from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
 from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, scan
-from duallgd_cli.predict.output import RunSummary, record_path, write_record
+from duallgd_cli.predict.output import RunSummary, parts_path, record_path, write_all, write_record
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
 from duallgd_cli.predict.workers import Workers
-from duallgd_cli.predict.writers import check_writable, resolve_format, write
+from duallgd_cli.predict.writers import check_writable, resolve_format
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature
@@ -74,6 +74,8 @@ def predict(
     """
     output_format = resolve_format(request.output, request.format)
     check_writable(request.output)
+    if request.parts:
+        parts_path(request.output)
     _refuse_to_overwrite(request)
     model = replace(model, ranking=for_run(model.ranking, request.settings.sampling))
     is_shard = request.shard.count > 1
@@ -94,11 +96,10 @@ def predict(
             if progress is not None:
                 progress.started("writing")
             with stages.stage(stages.WRITE):
-                watched = summary.watch(finished)
-                if is_shard:
-                    deque(watched, maxlen=0)  # counted: the output is written from all shards
+                if is_shard:  # counted: the output is written from all shards
+                    deque(summary.watch(finished), maxlen=0)
                 else:
-                    write(watched, request.output, output_format, finished.header, request.rows)
+                    write_all(finished, summary, output_format, request.rows, parts=request.parts)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock

@@ -98,6 +98,7 @@ class PredictRequest:
         journal: Where finished spectra are kept; None puts it beside the output.
         workers: Processes that assemble molecules; does not change results.
         rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
+        parts: Say what the structures contain, in a table beside the output and in JSON lines.
     """
 
     inputs: tuple[str, ...]
@@ -110,6 +111,7 @@ class PredictRequest:
     journal: Path | None = None
     workers: int = 1
     rows: Literal["feature", "spectrum"] = "feature"
+    parts: bool = False
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -117,6 +119,8 @@ class PredictRequest:
         twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
         if twice:
             raise UsageError(f"input {twice[0]} is named twice; name each file once")
+        if self.parts and self.shard.count > 1:
+            raise UsageError("--parts needs a whole run; give it to duallgd merge, which joins it")
         if self.workers < 1:
             raise UsageError(f"workers must be at least 1, not {self.workers}")
         if self.workers > _MOST_WORKERS:

@@ -59,6 +59,19 @@ COLUMNS: Final = (
     "collision_energy",
     "warnings",
 )
+PART_COLUMNS: Final = (
+    "spectrum_id",
+    "file",
+    "index",
+    "feature_id",
+    "formula",
+    "part",
+    "kind",
+    "probability",
+    "prior",
+    "share",
+    "smarts",
+)
 NUMBERS: Final = (
     "index",
     "precursor_mz",
@@ -292,6 +305,7 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         "group": [asdict(source) for source in prediction.group],
         "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
         "candidates": [{**asdict(c), "inchikey14": c.inchikey14} for c in prediction.candidates],
+        **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),
     }
 
 
@@ -308,6 +322,30 @@ def _hypothesis(outcome: Outcome) -> dict[str, Any]:
         "explained_peaks": [asdict(peak) for peak in outcome.peaks],
         **asdict(outcome.tallies),
     }
+
+
+def write_parts(predictions: Iterable[Prediction], output: Path) -> None:
+    """Write the table of parts: of every feature those that its true structure may contain.
+
+    Args:
+        predictions: Of whole cases, in order, with parts.
+        output: CSV file to write, whole or not at all.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    lines = (row for one in predictions if one.source == one.group[0] for row in _part_rows(one))
+    write_atomically(output, table(PART_COLUMNS, lines, "csv"))
+
+
+def _part_rows(prediction: Prediction) -> Iterator[list[str]]:
+    source = prediction.source
+    names = (prediction.spectrum_id, source.file, prediction.feature_id, prediction.formula)
+    spectrum_id, file, feature_id, formula = map(inert, names)
+    for part in prediction.parts or ():
+        numbers = (f"{value:.4f}" for value in (part.probability, part.prior, part.share))
+        start = [spectrum_id, file, str(source.index), feature_id, formula]
+        yield [*start, part.name, part.kind, *numbers, part.smarts]
 
 
 def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:

@@ -18,7 +18,8 @@ from duallgd_cli import config
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.output import predictions_of, record_path
-from duallgd_cli.predict.prediction import OK, Candidate, Case, Outcome, Prediction
+from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
+from duallgd_cli.predict.prediction import OK, Candidate, Case, LikelyPart, Outcome, Prediction
 from duallgd_cli.predict.ranking import recorded
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss
@@ -28,6 +29,7 @@ from duallgd_cli.spectra.types import Source, Spectrum
 
 LONGEST_TEXT: Final = 300
 _SHOWN_SCORES: Final = 4
+_SHOWN_PARTS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,12 @@ class ReportedRun:
             predictions = predictions_of(case, self._ranking, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             spectra = [measured[m.source] for m in case.members if m.source in measured]
-            yield _feature(case, predictions, shown, spectra)
+            feature = _feature(case, predictions, shown, spectra)
+            found = likely_parts(case, self._ranking) if shown.candidates else ()
+            certainty = bond_certainty(case, self._ranking, len(shown.candidates))
+            for values, of_bonds in zip(feature["candidates"], certainty, strict=True):
+                values["certainty"] = of_bonds
+            yield feature | _parts(found, shown.candidates)
 
     def first_candidates(self) -> Iterator[FirstCandidate]:
         """The first candidate of every feature, in the order of the input."""
@@ -232,6 +239,20 @@ def _feature(
             {**_candidate(candidate, shown.hypotheses), "drawing": drawing}
             for candidate, drawing in zip(candidates, drawings, strict=True)
         ],
+    }
+
+
+def _parts(parts: Sequence[LikelyPart], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The parts to show, the three that say most, in words, and the one that is surest of these."""
+    smiles = [candidate.smiles for candidate in candidates]
+    few = telling(parts, smiles)
+    return {
+        "parts": [
+            [part.name, part.kind, round(part.probability, 4)]
+            for part in telling(parts, smiles, _SHOWN_PARTS)
+        ],
+        "sentence": sentence(few),
+        "part": [few[0].name, round(few[0].probability, 4)] if few else None,
     }
 
 

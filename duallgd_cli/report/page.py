@@ -116,4 +116,5 @@ def _row(feature: dict[str, Any]) -> list[Any]:
         round(feature["confidence_top10"], 4),
         feature["status"],
         first.get("smiles", ""),
+        feature["part"],
     ]

@@ -118,3 +118,18 @@ def test_parts_of_a_molecule_do_not_depend_on_its_company():
     for number, smiles in enumerate(molecules):
         alone, _ = parts.find([smiles])
         assert [found[row] for row in present[:, number].nonzero()[0]] == alone
+
+
+def test_equal_bonds_have_equal_environments():
+    benzene = parts.bond_environments("c1ccccc1")
+    butanol = parts.bond_environments("CCCCO")
+
+    assert len(set(benzene)) == 1
+    assert len(set(butanol)) == len(butanol) == 4
+    assert parts.bond_environments("no molecule") == []
+
+
+def test_a_part_overlaps_what_it_lies_in():
+    assert parts.overlap("c1ccccc1", "c1ccc2[nH]ccc2c1", ["CC", "c1ccc2[nH]ccc2c1"]) == 1.0
+    assert parts.overlap("[OH]", "c1ccccc1", ["Oc1ccccc1"]) == 0.0
+    assert parts.overlap("[OH]", "c1ccccc1", ["CC"]) == 0.0

@@ -1,0 +1,206 @@
+"""How likely the true structure contains a part, whether or not it is among the candidates.
+
+Right first candidates are rare, but what most samples have in common is often right. A probability
+is a logistic function of how many of the weighted candidates and of the samples have the part, and
+of how usual the part is in known structures of that formula. Both were fitted by
+``weights/recipe/parts.py`` and lie in ``parts.npz``. C candidates, P parts, S signs.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.parts import (
+    FATTY_ACYL,
+    RING_SYSTEM,
+    Part,
+    bond_environments,
+    find,
+    overlap,
+)
+from duallgd_cli.predict.prediction import Candidate, Case, LikelyPart
+from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
+
+LEAST: Final = 0.05
+# What nearly every known structure of a formula has says nothing about this one.
+IMPLIED: Final = 0.95
+_RARE: Final = 1e-3  # prior of a part that is not in parts.npz
+_CUT: Final = 0.005  # shares are kept so far from 0 and 1 before their logit is taken
+_TELLING: Final = 0.5
+
+
+def likely_parts(case: Case, model: RankingModel) -> tuple[LikelyPart, ...]:
+    """The parts of a feature's true structure, likeliest first.
+
+    Left out are parts below `LEAST`, and those that the formula implies.
+
+    Args:
+        case: As predicted, all structures included.
+        model: Ranks the candidates, all of which count by their confidence.
+    """
+    candidates, _ = rank(case, model)
+    if not candidates:
+        return ()
+    sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
+    parts, has = find([candidate.smiles for candidate in candidates])
+    prior = priors(parts, candidates)
+    probability = sigmoid(signs(parts, has, prior, candidates, sampled) @ _fitted()["weights"])
+    share = has @ _weights(candidates)
+    found = (
+        LikelyPart(part.kind, part.name, part.smarts, *map(float, values))
+        for part, *values in zip(parts, probability, prior, share, strict=True)
+    )
+    kept = [one for one in found if one.probability >= LEAST and one.prior < IMPLIED]
+    return tuple(sorted(kept, key=lambda one: (-one.probability, one.kind, one.name)))
+
+
+def bond_certainty(case: Case, model: RankingModel, most: int) -> list[list[float]]:
+    """How far the samples agree on each bond of the first candidates.
+
+    Args:
+        case: As predicted, all structures included.
+        model: Ranks the candidates; each counts by the root of its confidence.
+        most: How many candidates.
+
+    Returns:
+        For each the share of all candidates that hold such a bond (between such atoms, with such
+        neighbours), in RDKit's order of its bonds.
+    """
+    candidates, _ = rank(case, model)
+    bonds = [bond_environments(candidate.smiles) for candidate in candidates]
+    share: dict[Any, float] = {}
+    weights = np.sqrt(_weights(candidates)) if candidates else np.zeros(0)
+    for weight, own in zip((weights / weights.sum()).tolist(), bonds, strict=True):
+        for bond in set(own):
+            share[bond] = share.get(bond, 0.0) + weight
+    return [[round(share[bond], 3) for bond in own] for own in bonds[:most]]
+
+
+def priors(parts: Sequence[Part], candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+    """How usual parts are in known structures of the candidates' formulas, (P,)."""
+    weight_of: dict[str, float] = {}
+    for candidate, weight in zip(candidates, _weights(candidates).tolist(), strict=True):
+        weight_of[candidate.formula] = weight_of.get(candidate.formula, 0.0) + weight
+    known = sum(
+        (weight * prior_of(Formula.parse(text)) for text, weight in weight_of.items()),
+        start=np.zeros(len(_row_of())),
+    )
+    rows = [_row_of().get((part.kind, part.name)) for part in parts]
+    return np.array([_RARE if row is None else known[row] for row in rows])
+
+
+def prior_of(formula: Formula) -> NDArray[np.float64]:
+    """How usual each part of ``parts.npz`` is in known structures of a formula."""
+    fitted = _fitted()
+    hidden = np.maximum(0.0, described(formula) @ fitted["hidden"] + fitted["hidden_bias"])
+    return sigmoid(hidden @ fitted["prior"] + fitted["prior_bias"])
+
+
+def described(formula: Formula) -> NDArray[np.float64]:
+    """What the prior sees of a formula: counts, presence, unsaturation and ratios, (60,)."""
+    counts = formula.array.astype(float)
+    carbons, unsaturation = max(1.0, counts[0]), formula.unsaturation
+    ratios = np.array([counts[-1], unsaturation, *counts[1:3]]) / carbons
+    others = [unsaturation / 10, np.log1p(max(0.0, unsaturation)), formula.n_heavy / 30]
+    charged = float(formula.charge > 0)
+    return np.array(
+        [*counts / 10, *np.log1p(counts), *(counts > 0), *(counts > 1), *others, *ratios, charged]
+    )
+
+
+def signs(
+    parts: Sequence[Part],
+    has: NDArray[np.bool_],
+    prior: NDArray[np.float64],
+    candidates: Sequence[Candidate],
+    sampled: int,
+) -> NDArray[np.float64]:
+    """What speaks for each part, (P, S).
+
+    Args:
+        parts: P parts.
+        has: Which candidate has which, (P, C).
+        prior: See `priors`, (P,).
+        candidates: All of a feature, best first.
+        sampled: Samples drawn.
+    """
+    weight = _weights(candidates)
+    samples = np.array([float(one.samples) for one in candidates])
+    by_weight, by_root, by_sample = (
+        _logit(has @ each / each.sum()) for each in (weight, np.sqrt(weight), samples)
+    )
+    there = _logit(sum(one.confidence for one in candidates))
+    is_known = np.array([float((part.kind, part.name) in _row_of()) for part in parts])
+    one = np.ones(len(parts))
+    of_prior = [_logit(prior), np.log(prior + 1e-6), is_known, is_known * by_root]
+    of_feature = [one * there, by_root * there, one * np.log(sampled / 100)]
+    columns = np.stack([one, by_weight, by_root, by_sample, *of_prior, *of_feature], axis=-1)
+    is_ring = np.array([float(part.kind == RING_SYSTEM) for part in parts])
+    return np.concatenate([columns, columns * is_ring[:, None]], axis=-1)
+
+
+def telling(parts: Sequence[LikelyPart], smiles: Sequence[str], most: int = 3) -> list[LikelyPart]:
+    """The few parts that say most beyond the formula, likeliest first.
+
+    A part says as much as it moves from its prior (relative entropy). One that lies half or more
+    within another that says more is not repeated.
+
+    Args:
+        parts: Of a feature.
+        smiles: Of its first candidates, in which parts are looked up.
+        most: How many parts.
+    """
+    chosen: list[LikelyPart] = []
+    likely = [part for part in parts if part.probability >= _TELLING]
+    for part in sorted(likely, key=_gain, reverse=True):
+        if len(chosen) == most:
+            break
+        if all(overlap(part.smarts, other.smarts, smiles) < 0.5 for other in chosen):
+            chosen.append(part)
+    return sorted(chosen, key=lambda one: -one.probability)
+
+
+def sentence(parts: Sequence[LikelyPart]) -> str:
+    """Such as ``contains a hexose (0.94) and a flavone core (0.71)``; "" of no parts."""
+    words = [f"{_called(part)} ({part.probability:.2f})" for part in parts]
+    if not words:
+        return ""
+    return "contains " + " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _called(part: LikelyPart) -> str:
+    name = part.name
+    if part.kind in (RING_SYSTEM, FATTY_ACYL) and part.kind.split()[0] not in name:
+        name = f"{name} {part.kind}"
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def _gain(part: LikelyPart) -> float:
+    p, q = part.probability, part.prior
+    return float(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
+
+
+def _weights(candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+    confidence = np.array([candidate.confidence for candidate in candidates])
+    return np.asarray(confidence / confidence.sum())
+
+
+def _logit(share: Any) -> Any:  # noqa: ANN401 - a number or an array
+    kept = np.clip(share, _CUT, 1 - _CUT)
+    return np.log(kept / (1 - kept))
+
+
+@cache
+def _fitted() -> dict[str, NDArray[Any]]:
+    with resources.files("duallgd_cli.predict").joinpath("parts.npz").open("rb") as file:
+        return dict(np.load(file).items())
+
+
+@cache
+def _row_of() -> dict[tuple[str, str], int]:
+    return {(kind, name): row for row, (kind, name) in enumerate(_fitted()["parts"].tolist())}

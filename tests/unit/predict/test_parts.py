@@ -1,0 +1,95 @@
+"""Parts: probabilities from samples and formula, and what is said of them."""
+
+import pytest
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.predict.parts import (
+    IMPLIED,
+    LEAST,
+    bond_certainty,
+    likely_parts,
+    prior_of,
+    sentence,
+    telling,
+)
+from duallgd_cli.predict.prediction import Case, LikelyPart, Outcome, Structure, Tallies
+from duallgd_cli.predict.ranking import RankingModel
+
+FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
+
+
+def case(*smiles, formula="C15H10O2", samples=None):
+    """Structures that were drawn equally often, or as often as it is said."""
+    counts = samples or [20] * len(smiles)
+    structures = tuple(
+        Structure(text, text, f"{place:014d}-UHFFFAOYSA-N", count, 0, 0, -10.0)
+        for place, (text, count) in enumerate(zip(smiles, counts, strict=True))
+    )
+    outcome = Outcome("ok", formula=formula, structures=structures, tallies=Tallies(100))
+    return Case(0, (), (outcome,))
+
+
+def part(name="hexose", kind="sugar", smarts="C", probability=0.9, prior=0.1):
+    return LikelyPart(kind, name, smarts, probability, prior, probability)
+
+
+def probability_of(name, found):
+    return next((one.probability for one in found if one.name == name), 0.0)
+
+
+def test_what_more_of_the_samples_have_is_likelier():
+    other = "O=C(C#Cc1ccccc1)c1ccccc1O"
+    many = likely_parts(case(FLAVONE, other, samples=[80, 10]), RankingModel())
+    few = likely_parts(case(FLAVONE, other, samples=[10, 80]), RankingModel())
+
+    assert probability_of("flavone core", many) > probability_of("flavone core", few)
+
+
+def test_parts_come_likeliest_first_and_those_of_the_formula_stay_out():
+    found = likely_parts(case(FLAVONE), RankingModel())
+
+    assert [one.probability for one in found] == sorted(
+        (one.probability for one in found), reverse=True
+    )
+    assert found
+    assert all(LEAST <= one.probability < 1 and one.prior < IMPLIED for one in found)
+
+
+def test_without_candidates_nothing_is_said():
+    assert likely_parts(case(), RankingModel()) == ()
+    assert bond_certainty(case(), RankingModel(), 10) == []
+    assert sentence([]) == ""
+
+
+def test_what_a_formula_cannot_hold_is_unusual():
+    with_nitrogen, without = prior_of(Formula.parse("C12H17N")), prior_of(Formula.parse("C12H16O"))
+
+    assert with_nitrogen.shape == without.shape
+    assert with_nitrogen.max() > 0.3
+    assert (without >= 0).all()
+    assert (without <= 1).all()
+
+
+def test_bonds_that_all_candidates_share_are_certain():
+    first, second = bond_certainty(case("CCCCO", "CCCOC", formula="C4H10O"), RankingModel(), 2)
+
+    assert max(first) == 1.0  # the methyl group at a chain
+    assert min(first) == pytest.approx(0.5)
+    assert len(second) == 4
+
+
+def test_a_part_within_a_more_telling_one_is_not_repeated():
+    flavone = part("flavone", "phenolic", "O=c1cc(-c2ccccc2)oc2ccccc12", 0.8, 0.01)
+    phenyl = part("phenyl group", "aromatic pattern", "c1ccccc1", 0.9, 0.6)
+    methyl = part("isolated methyl", "functional group", "[CH3]", 0.7, 0.2)
+
+    chosen = telling([phenyl, flavone, methyl], [FLAVONE])
+
+    assert [one.name for one in chosen] == ["flavone", "isolated methyl"]
+
+
+def test_the_sentence_names_what_is_said_with_its_probability():
+    found = [part(probability=0.94), part("indole", "ring system", probability=0.71)]
+
+    assert sentence(found) == "contains a hexose (0.94) and an indole ring system (0.71)"
+    assert sentence(found[:1]) == "contains a hexose (0.94)"
