@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,7 +23,9 @@ from duallgd_cli.diffusion.sampler import (
 from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict.generation import OutOfTimeError
-from duallgd_cli.reference.settings import ReferenceSettings
+
+if TYPE_CHECKING:
+    from duallgd_cli.reference.settings import ReferenceSettings
 
 
 def deadline(
@@ -72,7 +75,7 @@ def on_one_thread() -> Iterator[None]:
 
 
 def sampling_task(
-    process: DiffusionSettings | ReferenceSettings,
+    process: "DiffusionSettings | ReferenceSettings",
     settings: SamplingSettings,
     seed: int,
     n_pairs: int,

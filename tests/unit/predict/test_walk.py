@@ -1,5 +1,6 @@
 """How much of the package one spectrum passes on its way from a file to rows of a table."""
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,8 @@ from duallgd_cli.runtime import Runtime
 from tests.made_spectra import CAFFEINE, block, mgf
 
 PACKAGE = str(Path(duallgd_cli.__file__).parent)
+# Rooms that nothing of `duallgd predict` comes from, unless its weights are the authors'.
+OTHER_ROOMS = ("reference", "train", "evaluate", "bench", "report")
 MOST_MODULES, MOST_TYPES, DEEPEST = 63, 72, 21
 
 
@@ -62,3 +65,25 @@ def test_the_walk_of_one_spectrum_does_not_grow(tmp_path):
     assert len(walk.modules) <= MOST_MODULES, sorted(walk.modules)
     assert len(walk.types) <= MOST_TYPES, sorted(walk.types)
     assert walk.depth <= DEEPEST
+
+
+def test_predict_loads_no_other_commands_nor_the_authors_network(tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
+    arguments = ["predict", made, "-o", tmp_path / "out.csv", "--samples", "1", "--steps", "1"]
+    program = (
+        "import sys\n"
+        "from duallgd_cli.__main__ import main\n"
+        f"sys.argv = {['duallgd', *map(str, arguments)]}\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "print(*(name for name in sys.modules if name.startswith('duallgd_cli.')))\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
+    assert "duallgd_cli.predict.run" in loaded
+    assert not [name for name in loaded if name.split(".")[1] in OTHER_ROOMS]
