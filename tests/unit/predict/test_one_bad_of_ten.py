@@ -1,18 +1,27 @@
 """One feature of ten is broken: nine have candidates, and one row says what was wrong."""
 
+import base64
+import bz2
 import csv
+import gzip
+import lzma
+import re
+import zlib
+from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from examples.make_examples import SPECTRA, mzml
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 BAD = 4
 SOUND = block(ASPIRIN, title=str(BAD))
+TEN = [block(CAFFEINE, title=str(n), scale=1 + n / 10) for n in range(10)]
 
 
 def with_peaks(lines):
@@ -39,6 +48,26 @@ FAULTS = {
         "32 million characters",
     ),
     "a NUL": (lambda: SOUND.replace("C9H8O4", "C9H\0O4"), "formula_mismatch", "has m/z"),
+    "a formula of another kind": (
+        lambda: SOUND.replace("FORMULA=C9H8O4", "FORMULA=C11H12Xx"),
+        "unsupported_element",
+        "holds Xx",
+    ),
+    "m/z above all measure": (
+        lambda: with_peaks("1e300 1\n").replace("PEPMASS=181.04954", "PEPMASS=1e300"),
+        "ok",
+        "is not a positive number below 1,000,000",
+    ),
+    "an energy of digits": (
+        lambda: SOUND.replace("END IONS", f"COLLISION_ENERGY={'9' * 5000}\nEND IONS"),
+        "ok",
+        "gives no one value in eV",
+    ),
+    "no peaks": (
+        lambda: f"BEGIN IONS\nTITLE={BAD}\nPEPMASS=181.05\nEND IONS\n",
+        "no_peaks",
+        "export MS2 spectra together with their peaks",
+    ),
     "no numbers": (
         lambda: f"BEGIN IONS\nTITLE={BAD}\nPEPMASS=181.05\nnone\nEND IONS\n",
         "unreadable",
@@ -47,19 +76,113 @@ FAULTS = {
 }
 
 
+def ten_of_mzml(change):
+    """Ten spectra, one of them changed."""
+    start, *spectra = mzml(SPECTRA[:1] * 10).split("<spectrum index=")
+    spectra[BAD] = change(spectra[BAD])
+    return "<spectrum index=".join([start, *spectra]).encode()
+
+
+def with_array(packed):
+    """The first array of a spectrum replaced by one packed with zlib."""
+    content = base64.b64encode(packed).decode()
+    plain = 'accession="MS:1000576" name="no compression"'
+    zipped = 'accession="MS:1000574" name="zlib compression"'
+
+    def change(spectrum):
+        spectrum = spectrum.replace(plain, zipped, 1)
+        return re.sub("<binary>[^<]*", f"<binary>{content}", spectrum, count=1)
+
+    return change
+
+
+# A whole file, the index of what is broken in it, and words of the message of its row.
+FILES = {
+    "an array that unfolds.mzML": (
+        lambda: ten_of_mzml(with_array(zlib.compress(bytes(1 << 26)))),
+        BAD,
+        "an array of more than 32 MiB",
+    ),
+    "an array cut off.mzML": (
+        lambda: ten_of_mzml(with_array(zlib.compress(bytes(99))[:-9])),
+        BAD,
+        "compressed data are cut off",
+    ),
+    "an array of another length.mzML": (
+        lambda: ten_of_mzml(with_array(zlib.compress(bytes(16)))),
+        BAD,
+        "it has 2 m/z values",
+    ),
+    "XML cut off.mzML": (
+        lambda: ten_of_mzml(str).partition(b'id="scan=10"')[0],
+        9,
+        "ends early after 9 spectra: its XML is broken",
+    ),
+} | {
+    f"an archive cut off.mgf.{ending}": (
+        lambda pack=pack: pack("".join(TEN[:9]).encode()) + pack(TEN[9].encode())[:12],
+        9,
+        "ends early after 9 spectra: the compressed data are cut off",
+    )
+    for ending, pack in {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}.items()
+}
+
+
+def rows_of(tmp_path, spectra, formulas=None, settings=SETTINGS):
+    """The first row of each spectrum by its index."""
+    output = tmp_path / "out.csv"
+    request = PredictRequest((str(spectra),), str(output), formulas=formulas, settings=settings)
+    predict(request, stub_model())
+    with output.open(newline="", encoding="utf-8") as stream:
+        return {int(row["index"]): row for row in reversed(list(csv.DictReader(stream)))}
+
+
+def assert_one_is_bad(rows, bad, status, words):
+    by_status = {index: row["status"] for index, row in rows.items()}
+    assert by_status == {index: status if index == bad else "ok" for index in range(10)}
+    assert words in rows[bad]["message"]
+    assert len(rows[bad]["message"]) < 600
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_nine_features_are_predicted_and_one_row_says_what_was_wrong(tmp_path, fault):
     broken, status, words = FAULTS[fault]
-    blocks = [block(CAFFEINE, title=str(n), scale=1 + n / 10) for n in range(10)]
-    blocks[BAD] = broken()
-    spectra, output = mgf(tmp_path / "ten.mgf", *blocks), tmp_path / "out.csv"
+    blocks = [*TEN[:BAD], broken(), *TEN[BAD + 1 :]]
 
-    predict(PredictRequest((spectra,), str(output), settings=SETTINGS), stub_model())
+    rows = rows_of(tmp_path, mgf(tmp_path / "ten.mgf", *blocks))
 
-    with output.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    by_status = {row["spectrum_id"]: row["status"] for row in rows}
-    assert by_status == {str(n): status if n == BAD else "ok" for n in range(10)}
-    (row,) = (row for row in rows if row["spectrum_id"] == str(BAD))
-    assert words in row["message"]
-    assert len(row["message"]) < 600
+    assert_one_is_bad(rows, BAD, status, words)
+    assert rows[BAD]["spectrum_id"] == str(BAD)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_with_one_broken_spectrum_gives_the_nine_others(tmp_path, name):
+    content, bad, words = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(content())
+    formula = SPECTRA[0].formula if name.endswith("mzML") else None
+
+    rows = rows_of(tmp_path, path, settings=replace(SETTINGS, formula=formula))
+
+    assert_one_is_bad(rows, bad, "unreadable", words)
+
+
+@pytest.mark.parametrize(
+    ("cell", "status", "words"),
+    [
+        (f"C{'9' * 5000},0.9", "no_formula", "is not a molecular formula"),
+        ("C8H10N4O2Pt,0.9", "unsupported_element", "holds Pt"),
+        (f"C9999H9999,{'9' * 5000}", "formula_mismatch", "has m/z"),
+        (",", "no_formula", "has no formula for '4'"),
+        ("=1+1,nan", "no_formula", "'=1+1' is not a molecular formula"),
+    ],
+)
+def test_one_broken_cell_of_a_table_costs_one_feature(tmp_path, cell, status, words):
+    blocks = [text.replace("FORMULA=C8H10N4O2\n", "") for text in TEN]
+    cells = [cell if n == BAD else "C8H10N4O2,0.9" for n in range(10)]
+    table = tmp_path / "table.csv"
+    table.write_text("title,formula,score\n" + "".join(f"{n},{c}\n" for n, c in enumerate(cells)))
+
+    rows = rows_of(tmp_path, mgf(tmp_path / "ten.mgf", *blocks), table)
+
+    assert_one_is_bad(rows, BAD, status, words)
