@@ -7,7 +7,6 @@ spectra, K peak rows, F fingerprint bits.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import itemgetter
 from typing import Final
 
@@ -18,7 +17,7 @@ from torch.nn.functional import relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import constants, map_tensors
 
 _N_ADDUCTS: Final = 16
 N_INSTRUMENTS: Final = 3
@@ -183,14 +182,8 @@ class _Layer(nn.Module):
 
 def count_features(counts: Tensor) -> Tensor:
     """Counts as a ramp over thresholds, so that one linear layer can tell small counts apart."""
-    ramps = (counts.unsqueeze(-1) / _steps(counts.device)).clamp(max=1.0)
+    ramps = (counts.unsqueeze(-1) / constants(_STEPS, counts.device)).clamp(max=1.0)
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
-
-
-@cache
-@torch.inference_mode(False)  # kept for training too, whichever asks first
-def _steps(device: torch.device) -> Tensor:
-    return torch.tensor(_STEPS, device=device)
 
 
 def _peak_features(peaks: PeakBatch) -> Tensor:

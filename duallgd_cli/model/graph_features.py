@@ -5,7 +5,6 @@ every machine. Letters: B graphs, N atoms, M pairs.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 import torch
@@ -14,6 +13,7 @@ from torch.nn.functional import pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.model.line_graph import LineGraph
+from duallgd_cli.model.tensors import constants
 
 MAX_HOPS: Final = 6
 N_PAIR_TOKENS: Final = N_BOND_CLASSES * (MAX_HOPS + 1)
@@ -62,7 +62,7 @@ def graph_features(
         powers.append(powers[-1] @ adjacency)
     hops = _hops(adjacency)
     degree, valence = adjacency.sum(2), order.sum(2)
-    usual = _numbers(USUAL_VALENCES, order.device)[atom_class]
+    usual = constants(USUAL_VALENCES, order.device)[atom_class]
     free = (usual - valence) * atom_mask
     closed = [_diagonal(powers[2]), _diagonal(powers[3]), _diagonal(powers[4])]
     closed.append((powers[2] * powers[2]).sum(2))
@@ -74,17 +74,10 @@ def graph_features(
     return GraphFeatures(pair_token, walks, atoms, _totals(order, free, hydrogens, atom_mask, hops))
 
 
-@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
-@torch.inference_mode(False)  # kept for training too, whichever asks first
-def _numbers(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """Constants on a device, moved there once."""
-    return torch.tensor(values, device=device)
-
-
 def _matrices(bond_class: Tensor, graph: LineGraph) -> tuple[Tensor, Tensor, Tensor]:
     n = graph.n_atoms
     square = pad(bond_class, (0, 1))[:, graph.square].unflatten(1, (n, n))
-    order = _numbers(BOND_ORDERS, bond_class.device)[square]
+    order = constants(BOND_ORDERS, bond_class.device)[square]
     aromatic = (square == N_BOND_CLASSES - 1).to(order.dtype)
     return order, aromatic, (square != 0).to(order.dtype)
 

@@ -62,9 +62,8 @@ def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
     square = torch.full((n_atoms, n_atoms), n_pairs)
     square[first, second] = number
     square[second, first] = number
-    off_diagonal = ~torch.eye(n_atoms, dtype=torch.bool)
-    incident = square[off_diagonal]
     # Row i of `incident` skips atom i itself, so the column of atom j is j - 1 where j > i.
+    incident = square.gather(1, _others(n_atoms, square.device)).flatten()
     at_first = first * (n_atoms - 1) + second - 1
     at_second = second * (n_atoms - 1) + first
     endpoint = incident * 2
@@ -147,9 +146,13 @@ def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
 
 def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
     """Which incident pairs have a real other atom, bool (B, N) to (B, N, N - 1)."""
-    atom = torch.arange(graph.n_atoms, device=atom_mask.device)
-    other = atom[:-1] + (atom[:-1] >= atom[:, None]).long()  # (N, N - 1), skips the atom itself
-    return atom_mask[:, other]
+    return atom_mask[:, _others(graph.n_atoms, atom_mask.device)]
+
+
+def _others(n_atoms: int, device: torch.device) -> Tensor:
+    """For each atom all others in ascending order, int64 (N, N - 1)."""
+    atom = torch.arange(n_atoms, device=device)
+    return atom[:-1] + (atom[:-1] >= atom[:, None]).long()
 
 
 def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:

@@ -1,9 +1,11 @@
-"""Batches are dataclasses of tensors, some within others; this goes through all of them."""
+"""Tensors in dataclasses, some within others, and constants that lie on a device."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 B = TypeVar("B")
@@ -28,3 +30,10 @@ def _changed(value: object, change: Callable[[Tensor], Tensor]) -> object:
         own = {f.name: _changed(getattr(value, f.name), change) for f in fields(value)}
         return replace(value, **own)
     return value
+
+
+@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
+@torch.inference_mode(False)  # kept for training too, whichever asks first
+def constants(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers on a device, moved there once, float32."""
+    return torch.tensor(values, device=device)
