@@ -11,13 +11,16 @@ import ctypes
 import functools
 import logging
 import os
+import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from duallgd_cli import __version__
 from duallgd_cli.errors import InterruptedRunError, UsageError, quote
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 COMPILE_CHOICES: Final = ("auto", "on", "off")
 
@@ -212,6 +216,15 @@ def loading() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def versions() -> dict[str, str]:
+    """Version of duallgd, of Python and of the libraries that results depend on."""
+    return {
+        "duallgd": __version__,
+        "python": platform.python_version(),
+        **{library: _version(library) for library in _LIBRARIES},
+    }
+
+
 def prepare_environment() -> None:
     """Make idle CPU threads sleep rather than spin; what the user has set is kept.
 
@@ -335,3 +348,10 @@ def _quota(path: Path) -> int | None:
         return max(1, int(limit) // int(period))
     except (OSError, ValueError):  # no cgroup v2, or "max"
         return None
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "absent"

@@ -19,11 +19,10 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS, N_HEAVY
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import draw_classes
 from duallgd_cli.files import sha256
-from duallgd_cli.model.condition import Condition, keep_bits
-from duallgd_cli.model.denoiser import Denoiser
+from duallgd_cli.model.denoiser import Condition, Denoiser, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph

@@ -71,13 +71,13 @@ def _of_weights(
 ) -> dict[str, Any]:
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.chem.elements import SYMBOLS
-    from duallgd_cli.predict import about, api
-    from duallgd_cli.runtime import Runtime
+    from duallgd_cli.predict import api
+    from duallgd_cli.runtime import Runtime, versions
 
     runtime = Runtime.resolve(device)
     model = api.load(weights, runtime=runtime)
     facts: dict[str, Any] = {
-        "versions": about.versions(),
+        "versions": versions(),
         "runtime": str(runtime),
         "weights": {
             "name": model.name,
@@ -117,16 +117,15 @@ def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
-    from duallgd_cli.predict import about
     from duallgd_cli.reference import weights_file as reference
     from duallgd_cli.reference.subformula import knows_adduct
     from duallgd_cli.reference.weights_file import count_beside, count_by_module
-    from duallgd_cli.runtime import Runtime
+    from duallgd_cli.runtime import Runtime, versions
 
     checkpoint = reference.load(path)
     settings = checkpoint.settings
     facts: dict[str, Any] = {
-        "versions": about.versions(),
+        "versions": versions(),
         "runtime": str(Runtime.resolve(device)),
         "weights": {
             "name": path.name,
@@ -154,8 +153,7 @@ def _of_preset(name: str) -> dict[str, Any]:
         ConfigError: No such preset.
     """
     from duallgd_cli.errors import ConfigError, quote
-    from duallgd_cli.model.duallgd import DualLGD
-    from duallgd_cli.predict.about import parameter_counts
+    from duallgd_cli.model.duallgd import DualLGD, parameter_counts
     from duallgd_cli.reference.weights_file import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.train.presets import preset_names, run_settings
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.condition import MIN_PROBABILITY, Condition
+from duallgd_cli.model.denoiser import MIN_PROBABILITY, Condition
 
 _ANALOGUE_SHARE: Final = 0.25
 _LEAST_LOGIT: Final = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))

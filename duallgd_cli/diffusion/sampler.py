@@ -1,5 +1,9 @@
 """Jump sampling: from noise to clean bond graphs in J network evaluations.
 
+Random numbers are by counter, the i-th of a stream alike on every device: SplitMix64 (Steele, Lea
+and Flood, 2014) in 64-bit integers, whose products wrap round. It is exact, so a CPU and a GPU get
+the same numbers, and any part of a stream costs only itself.
+
 Letters: S samples of one hypothesis, M pairs, C bond classes.
 """
 
@@ -10,10 +14,15 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from duallgd_cli.diffusion import counter
 from duallgd_cli.diffusion.jumps import JumpPlan
 from duallgd_cli.diffusion.transition import corrupt, draw_classes, skipped_posterior
 
+_WORD: Final = (1 << 64) - 1
+_STEP: Final = 0x9E3779B97F4A7C15
+# Shift, then multiply, twice; then shift once more.
+_ROUNDS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LAST_SHIFT: Final = 31
+_KEPT_BITS: Final = 24
 # A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
 # How sampling ends: with the most probable class of each pair, or with a draw as at any other step,
@@ -23,6 +32,44 @@ LastJump = Literal["argmax", "draw"]
 # Evaluations whose mean is the likelihood of a sample.
 _SCORED: Final = 5
 _CPU: Final = torch.device("cpu")
+
+
+def stream_key(seed: int, stream: int) -> int:
+    """Where the stream with this number begins for a seed, 0 to 2^64 - 1."""
+    return _mixed((_mixed(seed & _WORD) + (stream + 1) * _STEP) & _WORD)
+
+
+def uniform(key: int, start: int, stop: int, device: torch.device) -> Tensor:
+    """The numbers `start` to `stop` of a stream, in [0, 1) in steps of 2^-24, float32."""
+    word = torch.arange(start + 1, stop + 1, device=device)
+    word *= _signed(_STEP)
+    word += _signed(key)
+    shifted = torch.empty_like(word)
+    for shift, factor in _ROUNDS:
+        _fold(word, shift, shifted)
+        word *= _signed(factor)
+    _fold(word, _LAST_SHIFT, shifted)
+    word >>= 64 - _KEPT_BITS
+    word &= (1 << _KEPT_BITS) - 1
+    return word.float().mul_(2.0**-_KEPT_BITS)
+
+
+def _fold(word: Tensor, shift: int, shifted: Tensor) -> None:
+    """Exclusive or of a word with itself moved right, in place; the sign bit is a bit like any."""
+    torch.bitwise_right_shift(word, shift, out=shifted)
+    shifted &= (1 << (64 - shift)) - 1
+    word ^= shifted
+
+
+def _mixed(word: int) -> int:
+    for shift, factor in _ROUNDS:
+        word = ((word ^ (word >> shift)) * factor) & _WORD
+    return word ^ (word >> _LAST_SHIFT)
+
+
+def _signed(word: int) -> int:
+    """The signed number of the same 64 bits."""
+    return word - (1 << 64) if word >> 63 else word
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +132,8 @@ class Noise:
             float32 (c, M), one row for each sample.
         """
         start, stop, _ = rows.indices(self.samples)
-        key = counter.stream_key(self.seed, evaluation)
-        numbers = counter.uniform(key, start * self.n_pairs, stop * self.n_pairs, device)
+        key = stream_key(self.seed, evaluation)
+        numbers = uniform(key, start * self.n_pairs, stop * self.n_pairs, device)
         return numbers.view(stop - start, self.n_pairs)
 
 

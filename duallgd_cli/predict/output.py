@@ -12,7 +12,6 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.about import versions
 from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.prediction import (
@@ -26,6 +25,7 @@ from duallgd_cli.predict.prediction import (
 from duallgd_cli.predict.ranking import RankingModel, rank, recorded
 from duallgd_cli.predict.settings import STANDARD_STREAM
 from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write, write_parts
+from duallgd_cli.runtime import versions
 
 
 @dataclass(slots=True)

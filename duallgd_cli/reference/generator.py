@@ -19,8 +19,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples
 from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.about import parameter_counts
-from duallgd_cli.predict.drawing import (
+from duallgd_cli.model.duallgd import parameter_counts
+from duallgd_cli.predict.generate import (
     deadline,
     draw_in_chunks,
     on_one_thread,

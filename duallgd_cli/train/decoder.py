@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.condition import Condition
+from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors

@@ -20,7 +20,7 @@ from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.denoiser import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.tensors import map_tensors

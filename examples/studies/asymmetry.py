@@ -41,10 +41,10 @@ from duallgd_cli.data.prepared import (
     load_spectra,
     read_manifest,
 )
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.condition import Condition, keep_bits
+from duallgd_cli.model.denoiser import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.incidence import PairsFromAtoms

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.condition import Condition
+from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from duallgd_cli.model.condition import Condition
-from duallgd_cli.model.denoiser import Denoiser
+from duallgd_cli.model.denoiser import Condition, Denoiser
 from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import LineGraph

@@ -5,8 +5,7 @@ import torch
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
-from duallgd_cli.diffusion.jumps import evenly_spaced, strided
-from duallgd_cli.diffusion.schedule import alpha_bar
+from duallgd_cli.diffusion.jumps import alpha_bar, evenly_spaced, strided
 from duallgd_cli.diffusion.transition import skipped_posterior, transition_matrix
 
 pytestmark = pytest.mark.parity

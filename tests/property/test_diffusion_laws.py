@@ -9,9 +9,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic, strided
+from duallgd_cli.diffusion.jumps import (
+    JumpPlan,
+    alpha_bar,
+    evenly_spaced,
+    parse_schedule,
+    quadratic,
+    strided,
+)
 from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
-from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.diffusion.transition import (
     corrupt,
     draw_classes,

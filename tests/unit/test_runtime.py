@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from duallgd_cli import runtime
+from duallgd_cli import __version__, runtime
 from duallgd_cli.errors import UsageError
 from duallgd_cli.runtime import Runtime
 
@@ -128,3 +128,11 @@ def test_the_environment_is_prepared_before_torch_is_there():
     program = "import sys, duallgd_cli.runtime; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_versions_name_what_results_depend_on():
+    found = runtime.versions()
+
+    assert found["duallgd"] == __version__
+    assert found["torch"] == torch.__version__
+    assert "absent" not in found.values()

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced
+from duallgd_cli.diffusion.jumps import JumpPlan, alpha_bar, evenly_spaced
 from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
-from duallgd_cli.diffusion.schedule import alpha_bar
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
 

@@ -1,6 +1,6 @@
 import torch
 
-from duallgd_cli.model.condition import MIN_PROBABILITY, keep_bits
+from duallgd_cli.model.denoiser import MIN_PROBABILITY, keep_bits
 from tests.made_graphs import condition
 
 

@@ -13,11 +13,12 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.drawing import deadline
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generate import (
     BYTES_PER_PAIR,
     ModelGenerator,
     chunk_size,
+    deadline,
     formula_condition,
     load_model,
 )
@@ -208,7 +209,7 @@ def test_without_a_limit_time_never_runs_out():
 
 def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("duallgd_cli.predict.drawing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("duallgd_cli.predict.generate.time.monotonic", lambda: now[0])
 
     def finish():
         now[0] += 2.0  # what was begun takes the device two seconds
@@ -396,3 +397,22 @@ def test_the_encoder_too_runs_on_one_thread_so_that_digits_do_not_depend_on_thre
         torch.set_num_threads(before)
 
     assert (seen, after) == ([1], 2)
+
+
+def test_layers_of_a_stack_are_counted_together():
+    network = torch.nn.Module()
+    network.layers = torch.nn.ModuleList([torch.nn.Linear(3, 2) for _ in range(4)])
+    network.readout = torch.nn.Linear(2, 1, bias=False)
+
+    assert parameter_counts(network) == {"layers": 4 * 8, "readout": 2}
+
+
+def test_a_shallower_count_adds_up_to_the_same():
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    outer = torch.nn.Module()
+    outer.inner = network
+
+    deep, shallow = parameter_counts(outer, depth=3), parameter_counts(outer, depth=1)
+
+    assert sum(deep.values()) == sum(shallow.values()) == 8 + 3
+    assert shallow == {"inner": 11}

@@ -179,7 +179,7 @@ def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypat
             tasks.append(task)
             return plain(denoise, task, *rest)
 
-        monkeypatch.setattr("duallgd_cli.predict.drawing.sample", noted)
+        monkeypatch.setattr("duallgd_cli.predict.generate.sample", noted)
     chance = torch.from_numpy(predicted(BUTANOL))
     samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
     return samples, tasks

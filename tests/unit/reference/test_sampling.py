@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.diffusion.jumps import evenly_spaced
+from duallgd_cli.diffusion.jumps import alpha_bar, evenly_spaced
 from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
-from duallgd_cli.diffusion.schedule import alpha_bar
 from duallgd_cli.errors import UnsupportedElementError
 from duallgd_cli.reference.features import atoms_of
 from duallgd_cli.reference.generator import bound
