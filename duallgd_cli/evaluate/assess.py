@@ -12,9 +12,8 @@ import numpy as np
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
-from duallgd_cli.evaluate.bootstrap import Estimate
-from duallgd_cli.evaluate.calibration import reliability
 from duallgd_cli.evaluate.groups import part_records, parts, strata
+from duallgd_cli.evaluate.intervals import CalibrationTable, Estimate, reliability, share
 from duallgd_cli.evaluate.metrics import Entry, Scores, score
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth
@@ -91,7 +90,7 @@ def assess(
         "metrics": scores.summary(seed),
         "parts": part_records(scores, truths, seed=seed),
         "groups": strata(scores, truths, shown, notes, seed=seed),
-        "calibration": _calibration(scores, columns, seed),
+        "calibration": _calibration(scores, columns),
     }
     return Assessment(tuple(truths), scores, columns, numbers)
 
@@ -129,7 +128,7 @@ def compare(
     }
 
 
-def decompose(ours: Assessment, oracle: Scores | None, seed: int = 0) -> dict[str, Estimate]:
+def decompose(ours: Assessment, oracle: Scores | None) -> dict[str, Estimate]:
     """Where accuracy is lost between a perfect answer and the first candidate, in order.
 
     Shares of spectra, each at most about the one before it: a perfect bond matrix is assembled into
@@ -140,7 +139,6 @@ def decompose(ours: Assessment, oracle: Scores | None, seed: int = 0) -> dict[st
         ours: The predictions.
         oracle: Of predictions of the same spectra from their true fingerprints, or None to leave
             those steps out.
-        seed: Of the bootstrap.
     """
     recovered = [float(assembly_recovers(truth.smiles)) for truth in ours.truths]
     steps = {"perfect bond matrix, assembled": np.array(recovered)}
@@ -152,7 +150,7 @@ def decompose(ours: Assessment, oracle: Scores | None, seed: int = 0) -> dict[st
     steps["predicted fingerprint, any sample"] = columns["oracle_accuracy"]
     for name in reversed([name for name in columns if name.startswith("accuracy@")]):
         steps[f"predicted fingerprint, first {name.partition('@')[2]}"] = columns[name]
-    return replace(ours.scores, columns=steps).means(list(steps), seed)
+    return {name: share(right, ours.scores.molecule) for name, right in steps.items()}
 
 
 @lru_cache(maxsize=100_000)
@@ -195,16 +193,31 @@ def _candidates(scores: Scores) -> dict[str, float]:
 
 
 def _calibration(
-    scores: Scores, columns: Mapping[str, Sequence[float | None]], seed: int
-) -> dict[str, Any]:
+    scores: Scores, columns: Mapping[str, Sequence[float | None]]
+) -> dict[str, dict[str, Any]]:
     """Of the first candidate and of the first ten, each only where probabilities are stated."""
     tables = {}
     for name, k in (("confidence", 1), ("confidence_top10", 10)):
-        right = scores.columns.get(f"accuracy@{k}")
-        if right is None:
-            continue
-        stated = np.array([nan if value is None else value for value in columns[name]])
-        table = reliability(stated, right, scores.molecule, seed=seed)
-        if table is not None:
-            tables[name] = asdict(table)
+        known = [row for row, value in enumerate(columns[name]) if value is not None]
+        if known and f"accuracy@{k}" in scores.columns:
+            stated = np.array([columns[name][row] for row in known], dtype=np.float64)
+            right = scores.columns[f"accuracy@{k}"][known] > 0
+            molecules = [scores.molecule[row] for row in known]
+            tables[name] = _plain(reliability(stated, right, n_bins=10, clusters=molecules))
     return tables
+
+
+def _plain(table: CalibrationTable) -> dict[str, Any]:
+    return {
+        "bins": [
+            {
+                "count": one.count,
+                "stated": one.predicted,
+                "observed": asdict(Estimate(one.observed, one.observed_low, one.observed_high)),
+            }
+            for one in table.bins
+        ],
+        "expected_error": table.calibration_error,
+        "brier": table.brier,
+        "base_brier": table.base_brier,
+    }

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.evaluate.reliability import CalibrationTable, reliability
+from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
 from duallgd_cli.predict.prediction import Case, Outcome
 from duallgd_cli.predict.ranking import (
     FEATURES,

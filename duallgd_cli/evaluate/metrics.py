@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.bootstrap import Estimate, independent, per_molecule, per_spectrum
+from duallgd_cli.evaluate.intervals import (
+    Estimate,
+    independent,
+    per_molecule,
+    per_spectrum,
+    share,
+    share_difference,
+)
 from duallgd_cli.evaluate.mces import Interval, Pair, Search
 from duallgd_cli.evaluate.molecules import Molecule, canonical_tautomer, molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -66,25 +73,29 @@ class Scores:
     def summary(self, seed: int = 0) -> dict[str, dict[str, Any]]:
         """Mean of every column with its 95 % interval, in three ways.
 
-        ``per_spectrum`` is the mean over spectra with molecules resampled, ``per_molecule`` the
-        mean over molecules of their spectra's mean, and ``independent`` resamples spectra, as
-        MassSpecGym does.
+        ``per_spectrum`` is the mean over spectra and ``per_molecule`` the mean over molecules of
+        their spectra's mean, with intervals for spectra clustered by molecule: Wilson's for shares
+        of right answers, else the bootstrap's. ``independent`` resamples spectra, as MassSpecGym
+        does.
         """
-        values = np.column_stack(list(self.columns.values()))
+        names, values = list(self.columns), np.column_stack(list(self.columns.values()))
+        molecules = dict(zip(names, per_molecule(values, self.molecule, seed=seed), strict=True))
+        for name in filter(is_share, names):
+            molecules[name] = share(self.columns[name], self.molecule, by_molecule=True)
         ways = {
-            "per_spectrum": per_spectrum(values, self.molecule, seed=seed),
-            "per_molecule": per_molecule(values, self.molecule, seed=seed),
-            "independent": independent(values, seed=seed),
+            "per_spectrum": self.means(names, seed),
+            "per_molecule": molecules,
+            "independent": dict(zip(names, independent(values, seed=seed), strict=True)),
         }
-        return {
-            name: {way: asdict(estimates[place]) for way, estimates in ways.items()}
-            for place, name in enumerate(self.columns)
-        }
+        return {name: {way: asdict(ways[way][name]) for way in ways} for name in names}
 
     def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
-        """Means over spectra of some columns; the intervals resample molecules."""
+        """Means over spectra of some columns with intervals for clustered spectra."""
         values = np.column_stack([self.columns[name] for name in names])
-        return dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        found = dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        for name in filter(is_share, names):
+            found[name] = share(self.columns[name], self.molecule)
+        return found
 
     def minus(self, other: "Scores", names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
         """Mean differences to the scores of the same spectra by another method.
@@ -94,8 +105,12 @@ class Scores:
             names: Columns to compare.
             seed: Of the bootstrap, which resamples molecules.
         """
-        differences = {name: self.columns[name] - other.columns[name] for name in names}
-        return replace(self, columns=differences).means(names, seed)
+        values = np.column_stack([self.columns[name] - other.columns[name] for name in names])
+        found = dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        for name in filter(is_share, names):
+            mine, theirs = self.columns[name], other.columns[name]
+            found[name] = share_difference(mine, theirs, self.molecule)
+        return found
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra.
@@ -110,6 +125,11 @@ class Scores:
             molecule=tuple(self.molecule[row] for row in rows),
             columns={name: column[rows] for name, column in self.columns.items()},
         )
+
+
+def is_share(column: str) -> bool:
+    """Whether a column holds right (1) and wrong (0) answers."""
+    return "accuracy" in column
 
 
 def score(

@@ -27,6 +27,11 @@ REFERENCE_RULES: Final = (
     "by the rules of the authors' code: match of the whole InChI among distinct valid InChIs, "
     "Tanimoto and MCES of canonical tautomers, MCES at most twice the bonds of the truth"
 )
+INTERVAL: Final = (
+    "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
+    "molecule, Newcombe for differences; other means, and all that is `independent`: bootstrap, "
+    "2000 draws of molecules, of spectra where `independent`"
+)
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
 _ENDS: Final = ("mean", "low", "high")
@@ -149,7 +154,7 @@ def _results(
 ) -> dict[str, Any]:
     """All numbers of an assessment and where they come from, as plain values for JSON."""
     suite, checked = inputs.suite, inputs.checked
-    fold, seed = settings.fold or suite.fold, settings.prediction.seed
+    fold = settings.fold or suite.fold
     oracle = None
     if inputs.oracle is not None:
         plain = replace(settings, reference=False, preset="duallgd", mces=False)
@@ -183,8 +188,8 @@ def _results(
             "tanimoto": "Morgan radius 2, 2048 bits",
             "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
             "mces_limit_s": settings.mces_limit,
-            "seed": seed,
-            "interval": "95 %, bootstrap, 2000 draws; molecules resampled unless `independent`",
+            "seed": settings.prediction.seed,
+            "interval": INTERVAL,
         },
         **numbers,
         "published": list(suite.published),
@@ -194,7 +199,7 @@ def _results(
             for name, predicted in inputs.rivals.items()
         },
         "decomposition": {
-            name: asdict(share) for name, share in decompose(assessment, oracle, seed).items()
+            name: asdict(share) for name, share in decompose(assessment, oracle).items()
         },
     }
 

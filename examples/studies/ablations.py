@@ -23,7 +23,7 @@ from duallgd_cli.cli import options
 from duallgd_cli.cli.training_display import counting
 from duallgd_cli.config import override
 from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
-from duallgd_cli.evaluate.bootstrap import Estimate
+from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.presets import run_settings
 

@@ -29,7 +29,7 @@ from duallgd_cli.bench.work import describe
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings, digest
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.bootstrap import Estimate, independent
+from duallgd_cli.evaluate.intervals import Estimate, independent
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.model.settings import AtomOrder
 from duallgd_cli.predict.generate import ModelGenerator

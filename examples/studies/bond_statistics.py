@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HEAVY
-from duallgd_cli.evaluate.bootstrap import DRAWS, Estimate, per_spectrum
+from duallgd_cli.evaluate.intervals import DRAWS, Estimate, per_spectrum
 
 # Pauling's scale, in the order of `chem.elements.HEAVY`. The paper names no scale.
 ELECTRONEGATIVITY: Final = (
@@ -61,7 +61,7 @@ class KindSummary:
         difference: Of the electronegativities; None for several kinds together.
         bonds: R.
         molecules: G.
-        mean: Of log2 r, with its interval, as in `evaluate.bootstrap`, by molecule.
+        mean: Of log2 r, with its interval, as in `evaluate.intervals`, by molecule.
         median: Likewise.
         magnitude: Mean of its absolute value.
         share_negative: Of the bonds.

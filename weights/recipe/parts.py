@@ -26,7 +26,7 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.parts import RING_SYSTEM, Part, catalogue, fatty_acyl, find
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import logistic, part_of
-from duallgd_cli.evaluate.reliability import reliability
+from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case

@@ -1,0 +1,251 @@
+"""Means and 95 % intervals when several spectra belong to one molecule; how far to trust forecasts.
+
+Means have bootstrap intervals. Shares, of which each case is right or wrong, have Wilson's (1927),
+which hold for few cases too: 0 of 5 is 0 to 43 %. Spectra of one molecule are not independent, so
+they count as the number of independent ones that would vary as much, the effective sample size
+(Korn and Graubard, Survey Methodology 24, 193, 1998).
+
+Letters: B cases, C columns, G clusters (molecules).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+DRAWS: Final = 2000
+_CHUNK: Final = 50
+_TAIL_PERCENT: Final = 2.5
+_Z95: Final = 1.959964
+_EDGES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def per_spectrum(values: Array, clusters: Sequence[str], *, seed: int = 0) -> list[Estimate]:
+    """Mean over spectra; the interval resamples whole molecules.
+
+    Args:
+        values: Numbers of each spectrum, float64 (B, C).
+        clusters: Molecule of each spectrum, B names.
+        seed: Of the resampling.
+
+    Returns:
+        One estimate a column; NaN throughout if there are no spectra.
+    """
+    sums, counts = _cluster_sums(values, clusters)
+    return _ratios(sums, counts, seed)
+
+
+def per_molecule(values: Array, clusters: Sequence[str], *, seed: int = 0) -> list[Estimate]:
+    """Mean over molecules of the mean over a molecule's spectra; arguments as `per_spectrum`."""
+    sums, counts = _cluster_sums(values, clusters)
+    return _ratios(sums / counts[:, None], np.ones_like(counts), seed)
+
+
+def independent(values: Array, *, seed: int = 0) -> list[Estimate]:
+    """Mean over spectra; the interval resamples single spectra, as MassSpecGym does.
+
+    Narrower than it should be where molecules have several spectra.
+
+    Args:
+        values: Numbers of each spectrum, float64 (B, C).
+        seed: Of the resampling.
+    """
+    return _ratios(values, np.ones(len(values)), seed)
+
+
+def share(right: Array, clusters: Sequence[str], *, by_molecule: bool = False) -> Estimate:
+    """Share of right answers with Wilson's interval; NaN throughout if there are none.
+
+    Args:
+        right: 1 for each spectrum that is right, else 0, float64 (B,).
+        clusters: Molecule of each spectrum, B names.
+        by_molecule: The mean over molecules of their spectra's share, instead of over spectra.
+    """
+    sums, counts = _cluster_sums(right[:, None], clusters)
+    if not len(counts):
+        return Estimate(float("nan"), float("nan"), float("nan"))
+    if by_molecule:
+        sums, counts = sums / counts[:, None], np.ones_like(counts)
+    mean = float(sums[:, 0].sum() / counts.sum())
+    return Estimate(mean, *wilson(mean, effective_sample_size(sums[:, 0], counts)))
+
+
+def share_difference(right: Array, other: Array, clusters: Sequence[str]) -> Estimate:
+    """Difference of two shares of the same spectra, with Newcombe's interval for paired ones.
+
+    It joins the two Wilson intervals by the correlation of the answers (Newcombe, Statistics in
+    Medicine 17, 2635, 1998).
+
+    Args:
+        right: 1 for each spectrum that the first method has right, else 0, float64 (B,).
+        other: The same of the second.
+        clusters: Molecule of each spectrum, B names.
+    """
+    first, second = share(right, clusters), share(other, clusters)
+    varies = right.size > 1 and right.std() > 0 and other.std() > 0
+    correlation = float(np.corrcoef(right, other)[0, 1]) if varies else 0.0
+
+    def reach(one: float, two: float) -> float:
+        return float(np.sqrt(max(0.0, one**2 + two**2 - 2 * correlation * one * two)))
+
+    difference = float((right - other).mean()) if right.size else float("nan")
+    return Estimate(
+        difference,
+        difference - reach(first.mean - first.low, second.high - second.mean),
+        difference + reach(first.high - first.mean, second.mean - second.low),
+    )
+
+
+def effective_sample_size(right: Array, counts: Array) -> float:
+    """How many independent cases tell as much as these, at most as many as there are.
+
+    Where all are right or all wrong, or of one molecule, their variance says nothing: then a
+    molecule's spectra are taken as if they all repeated one answer.
+
+    Args:
+        right: Right ones of each cluster, float64 (G,), G at least 1.
+        counts: Cases of each cluster, float64 (G,).
+    """
+    size = float(counts.sum())
+    mean = right.sum() / size
+    spread = np.square(right - mean * counts).sum() / size**2
+    if mean in (0, 1) or len(counts) == 1 or counts.max() == 1:
+        return float(size**2 / np.square(counts).sum())
+    return float(min(size, mean * (1 - mean) / spread)) if spread > 0 else size
+
+
+def wilson(mean: float, size: float) -> tuple[float, float]:
+    """95 % Wilson interval of a share among `size` independent cases, size above 0."""
+    z2 = _Z95**2
+    centre = (mean + z2 / (2 * size)) / (1 + z2 / size)
+    half = _Z95 / (1 + z2 / size) * np.sqrt(mean * (1 - mean) / size + z2 / (4 * size**2))
+    return min(mean, max(0.0, float(centre - half))), max(mean, min(1.0, float(centre + half)))
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin:
+    """Observations whose predicted probability fell into one interval.
+
+    Attributes:
+        low: Lower end of the interval.
+        high: Upper end.
+        count: Observations.
+        predicted: Their mean predicted probability.
+        observed: Share of them that were right.
+        observed_low: Lower end of the 95 % interval of that share.
+        observed_high: Upper end.
+    """
+
+    low: float
+    high: float
+    count: int
+    predicted: float
+    observed: float
+    observed_low: float
+    observed_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationTable:
+    """How far probabilities can be trusted, from spectra that took no part in the fit.
+
+    Attributes:
+        bins: Those that hold observations.
+        brier: Mean squared error of the probabilities.
+        base_brier: The same for the constant base rate; to be beaten.
+        calibration_error: Mean absolute difference of observed and predicted, weighted by count.
+        count: Observations.
+    """
+
+    bins: tuple[CalibrationBin, ...]
+    brier: float
+    base_brier: float
+    calibration_error: float
+    count: int
+
+
+def reliability(
+    probability: Array,
+    is_right: NDArray[np.bool_],
+    *,
+    n_bins: int | None = None,
+    clusters: Sequence[str] | None = None,
+) -> CalibrationTable:
+    """Compare probabilities with what happened.
+
+    Args:
+        probability: Of each observation, float64 (B,).
+        is_right: What happened, bool (B,).
+        n_bins: Bins of about equal size, fewer if probabilities coincide; None for fixed ones.
+        clusters: Molecule of each observation, B names; None where all are independent.
+    """
+    edges = np.array(_EDGES)
+    if n_bins is not None and probability.size:
+        inner = np.unique(np.quantile(probability, np.linspace(0, 1, n_bins + 1)[1:-1]))
+        edges = np.concatenate([[-np.inf], inner, [np.inf]])
+    names = [str(case) for case in range(probability.size)] if clusters is None else clusters
+    index = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
+    right, bins = is_right.astype(np.float64), []
+    for number in np.unique(index):
+        inside = np.flatnonzero(index == number)
+        observed = share(right[inside], [names[case] for case in inside.tolist()])
+        bins.append(
+            CalibrationBin(
+                low=float(edges[number]),
+                high=float(edges[number + 1]),
+                count=inside.size,
+                predicted=float(probability[inside].mean()),
+                observed=observed.mean,
+                observed_low=observed.low,
+                observed_high=observed.high,
+            )
+        )
+    count = max(1, probability.size)
+    base = right.mean() if right.size else 0.0
+    return CalibrationTable(
+        bins=tuple(bins),
+        brier=float(np.square(probability - right).sum()) / count,
+        base_brier=float(np.square(base - right).sum()) / count,
+        calibration_error=sum(one.count * abs(one.observed - one.predicted) for one in bins)
+        / count,
+        count=probability.size,
+    )
+
+
+def _cluster_sums(values: Array, clusters: Sequence[str]) -> tuple[Array, Array]:
+    # Numbered by first appearance, so that renaming molecules changes no interval.
+    number: dict[str, int] = {}
+    code = np.array([number.setdefault(name, len(number)) for name in clusters], dtype=np.int64)
+    sums = np.zeros((len(number), values.shape[1]))
+    np.add.at(sums, code, values)
+    return sums, np.bincount(code, minlength=len(number)).astype(np.float64)
+
+
+def _ratios(sums: Array, counts: Array, seed: int) -> list[Estimate]:
+    n_clusters, n_columns = sums.shape
+    if n_clusters == 0:
+        return [Estimate(float("nan"), float("nan"), float("nan"))] * n_columns
+    generator = np.random.default_rng(seed)
+    draws = []
+    for _ in range(DRAWS // _CHUNK):
+        picks = generator.integers(n_clusters, size=(_CHUNK, n_clusters))
+        rows = np.arange(_CHUNK)[:, None] * n_clusters
+        weight = np.bincount((picks + rows).ravel(), minlength=_CHUNK * n_clusters)
+        weight = weight.reshape(_CHUNK, n_clusters).astype(np.float64)
+        draws.append((weight @ sums) / (weight @ counts)[:, None])
+    low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
+    mean = sums.sum(axis=0) / counts.sum()
+    return [Estimate(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True)]
