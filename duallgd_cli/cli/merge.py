@@ -25,7 +25,7 @@ def merge(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Outputs that were asked for (all their shards are found beside them), or "
+            help="Outputs named in the runs (all their shards are found beside them), or "
             "journals by name.",
             show_default=False,
         ),

@@ -103,7 +103,8 @@ Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_
 Threads = Annotated[
     int | None,
     typer.Option(
-        help="CPU threads. By default the physical cores at hand.", rich_help_panel=MACHINE
+        help="CPU threads. By default the physical cores that the process may use.",
+        rich_help_panel=MACHINE,
     ),
 ]
 Workers = Annotated[
@@ -111,8 +112,8 @@ Workers = Annotated[
     typer.Option(
         min=1,
         metavar="K",
-        help="Processes that make molecules of what the network draws, beside it; they change no "
-        "result. By default 1 (none beside) on a CPU, with a GPU most of the cores at hand.",
+        help="Processes that turn drawn graphs into molecules; results do not depend on them. By "
+        "default 1 on a CPU, and with a GPU all cores but one, 16 at most.",
         rich_help_panel=MACHINE,
     ),
 ]

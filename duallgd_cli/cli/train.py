@@ -56,7 +56,7 @@ def train(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop after so many; the same command again goes on."),
+        typer.Option(min=0, help="Stop after this many minutes; the same command goes on."),
     ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",

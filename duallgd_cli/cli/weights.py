@@ -5,6 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
+from duallgd_cli.errors import counted
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -30,13 +32,13 @@ AVERAGE_EPILOG: Final = (
 )
 EVIDENCE_EPILOG: Final = (
     "Example: `duallgd weights evidence runs/joint/model.safetensors --structures "
-    "prepared/structures --spectra prepared/massbank -o runs/asking.safetensors`, then predict "
+    "prepared/structures --spectra prepared/massbank -o runs/reranked.safetensors`, then predict "
     "molecules of fold val with it and fit the ranking by `duallgd calibrate`"
 )
 ANALOGUES_EPILOG: Final = (
-    "Example: `duallgd weights analogues runs/asking.safetensors --molecules prepared/massbank "
-    "-o runs/starting.safetensors`, then predict molecules of fold val with it and fit the ranking "
-    "by `duallgd calibrate`"
+    "Example: `duallgd weights analogues runs/reranked.safetensors --molecules prepared/massbank "
+    "-o runs/templates.safetensors`, then predict molecules of fold val with it and fit the "
+    "ranking by `duallgd calibrate`"
 )
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
@@ -47,7 +49,9 @@ def convert(
     output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Of the random features, which their files do not hold."),
+        typer.Option(
+            min=0, help="Seed of the random features, which the authors' files do not hold."
+        ),
     ] = None,
 ) -> None:
     """Turn a fine-tuned, pre-trained decoder or encoder checkpoint into a weights file.
@@ -106,7 +110,7 @@ def hashes(
     ] = 100,
     also: Annotated[
         Path | None,
-        typer.Option(help="A list to add to: of the weights that training went on from."),
+        typer.Option(help="List to add to: that of the weights from which training went on."),
     ] = None,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
@@ -123,26 +127,26 @@ def hashes(
     if before is not None:
         listed = listed.joined(before)
     listed.write(output)
-    typer.echo(f"{len(listed)} molecules in {output}", err=True)
+    typer.echo(f"{counted(len(listed), 'molecule')} in {output}", err=True)
 
 
 @app.command("evidence", epilog=EVIDENCE_EPILOG)
 def evidence(
     weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
     structures: Annotated[
-        Path, typer.Option(help="Folder made by 'duallgd data structures': familiar parts.")
+        Path, typer.Option(help="Folder made by 'duallgd data structures', for the prior.")
     ],
     spectra: Annotated[
-        Path, typer.Option(help="Folder made by 'duallgd data spectra': which fragments show.")
+        Path, typer.Option(help="Folder made by 'duallgd data spectra', for the score.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
-    steps: Annotated[int, typer.Option(min=1, help="Of fitting the fragment model.")] = 2500,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of fitting the fragment model.")] = 2500,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
 ) -> None:
-    """Add what candidates are asked with: how familiar their parts are, which peaks they explain.
+    """Add a re-ranker: a substructure prior, and a score of the peaks that fragments explain.
 
-    Both are learnt from fold train. The network stays as it is. Its ranking is dropped: until
-    'duallgd calibrate' fits another, the answers are recorded and count for nothing.
+    Both are fitted to fold train. The network stays as it is. The ranking is dropped: until
+    'duallgd calibrate' fits another, the scores are recorded and do not count.
     """
     from dataclasses import replace
 
@@ -159,24 +163,25 @@ def evidence(
     record = {**checkpoint.record, "evidence": fitted}
     asking = replace(checkpoint, reranker=tensors, record=record, ranking={})
     weights_format.save(output, asking)
-    typer.echo(f"wrote {output}: {fitted}", err=True)
+    described = ", ".join(f"{name} {value}" for name, value in fitted.items())
+    typer.echo(f"wrote {output}: {described}", err=True)
 
 
 @app.command("analogues", epilog=ANALOGUES_EPILOG)
 def analogues(
     weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
     molecules: Annotated[
-        Path, typer.Option(help="Folder made by 'duallgd data': its fold train is known.")
+        Path, typer.Option(help="Folder made by 'duallgd data', whose fold train is taken.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
     max_atoms: Annotated[
         int, typer.Option(min=2, help="The largest molecule to keep, in heavy atoms.")
     ] = 100,
 ) -> None:
-    """Add known molecules, from which a part of the samples starts instead of from pure noise.
+    """Add known molecules as templates, from which a part of the samples starts.
 
-    Those whose fingerprints are like the predicted one are given the atoms of the formula. The
-    network stays as it is. Its ranking is dropped: fit another by 'duallgd calibrate'.
+    Of those with a fingerprint like the predicted one, the atoms are changed to the formula's. The
+    network stays as it is. The ranking is dropped: fit another by 'duallgd calibrate'.
     """
     from dataclasses import replace
 
@@ -187,7 +192,7 @@ def analogues(
     known = known_molecules(load_molecules(molecules), max_atoms)
     checkpoint = replace(weights_format.load(weights), templates=known.tensors(), ranking={})
     weights_format.save(output, checkpoint)
-    typer.echo(f"wrote {output}: {len(known.molecules)} known molecules", err=True)
+    typer.echo(f"wrote {output}: {counted(len(known.molecules), 'template')}", err=True)
 
 
 @app.command("narrow", epilog=NARROW_EPILOG)
@@ -196,7 +201,9 @@ def narrow(
     output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
     pair_feed: Annotated[
         int,
-        typer.Option(min=1, help="Hidden channels of the pairs, in pair widths."),
+        typer.Option(
+            min=1, help="Hidden channels of the pairs' feed-forward layers, in pair widths."
+        ),
     ],
 ) -> None:
     """Drop the least used hidden channels of a network, to train a faster one on from it."""
@@ -216,7 +223,7 @@ def average(
 ) -> None:
     """Average networks that were trained on from the same weights.
 
-    What a network was fitted with after training, its evidence and its ranking, is left out.
+    Re-ranker and ranking, which were fitted to one of the networks, are left out.
     """
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.checkpoint.average import average as mean_of
@@ -227,4 +234,4 @@ def average(
 
 
 def _described(parts: tuple[str, ...], count: int) -> str:
-    return f"{count} tensors of {', '.join(parts)}"
+    return f"{counted(count, 'tensor')} of {', '.join(parts)}"

@@ -65,11 +65,11 @@ class Reranker:
             log_prevalence = tensors["log_prevalence"]
         except KeyError as error:
             raise WeightsError(
-                f"the weights hold no {error} of evidence; run 'duallgd weights evidence'"
+                f"the weights hold no {error} of a re-ranker; run 'duallgd weights evidence'"
             ) from None
         if layers[0][0].shape[1:] != (N_INPUTS,):
             raise WeightsError(
-                "the evidence in the weights was fitted by another version of duallgd; use that "
+                "the re-ranker in the weights was fitted by another version of duallgd; use that "
                 "version, or fit it anew with 'duallgd weights evidence'"
             )
         outputs = [bias.size for _, bias in layers]
@@ -79,7 +79,7 @@ class Reranker:
         known = (outputs[-1], log_prevalence.shape) == (len(SHIFTS), (FINGERPRINT_BITS,))
         if not fits or not known:
             raise WeightsError(
-                "the evidence in the weights is broken; fetch or copy the weights again"
+                "the re-ranker in the weights is broken; fetch or copy the weights again"
             )
         return cls(log_prevalence, layers)
 

@@ -58,7 +58,7 @@ class Templates:
             kept = {name: tensors[name].numpy() for name in _DTYPES}
             if not _are_sound(kept):
                 raise WeightsError(
-                    "the analogues in the weights are broken; fetch or copy the weights again, or "
+                    "the templates in the weights are broken; fetch or copy the weights again, or "
                     "run 'duallgd weights analogues'"
                 )
             counts = kept["atom_counts"]
@@ -75,7 +75,7 @@ class Templates:
             )
         except KeyError as error:
             raise WeightsError(
-                f"the weights hold no {error} of analogues; run 'duallgd weights analogues'"
+                f"the weights hold no {error} of templates; run 'duallgd weights analogues'"
             ) from None
         return cls(molecules)
 

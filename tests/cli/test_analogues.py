@@ -32,7 +32,7 @@ def with_analogues(weights):
     command = ["weights", "analogues", weights, "--molecules", spectra, "-o", output]
     got = CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
     assert got.exit_code == 0, got.stderr
-    assert "3 known molecules" in got.stderr  # of fold train
+    assert "3 templates" in got.stderr  # of fold train
     return output
 
 

@@ -193,5 +193,5 @@ def test_evidence_of_other_features_is_refused_in_a_sentence():
 def test_arrays_that_do_not_fit_each_other_are_refused(name, value):
     arrays = arrays_of(FragmentModel(N_INPUTS, len(SHIFTS), width=8))
 
-    with pytest.raises(WeightsError, match="the evidence in the weights is broken"):
+    with pytest.raises(WeightsError, match="the re-ranker in the weights is broken"):
         Reranker.of(arrays | {name: np.asarray(value)})

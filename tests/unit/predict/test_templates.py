@@ -159,7 +159,7 @@ def test_no_known_molecules_at_all_are_refused():
 
 
 def test_tensors_of_something_else_are_refused():
-    with pytest.raises(WeightsError, match=r"'n_bonds' of analogues.*weights analogues"):
+    with pytest.raises(WeightsError, match=r"'n_bonds' of templates.*weights analogues"):
         Templates.of({"atom_counts": torch.zeros(2, 3)})
 
 
@@ -241,7 +241,7 @@ def test_a_share_that_leaves_none_from_pure_noise_is_refused(share):
     ],
 )
 def test_arrays_that_describe_no_molecules_are_refused(name, value):
-    with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
+    with pytest.raises(WeightsError, match="the templates in the weights are broken"):
         Templates.of(known().tensors() | {name: value})
 
 
@@ -250,5 +250,5 @@ def test_one_value_out_of_range_is_enough(name, value):
     tensors = known().tensors()
     tensors[name].reshape(-1)[-1] = value
 
-    with pytest.raises(WeightsError, match="the analogues in the weights are broken"):
+    with pytest.raises(WeightsError, match="the templates in the weights are broken"):
         Templates.of(tensors)
