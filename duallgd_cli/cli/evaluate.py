@@ -162,6 +162,14 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help="The word predict leaves the true formulas out and predicts them: the "
+            "formula-predicted track.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
     formulas: Annotated[
         Path | None,
         typer.Option(
@@ -252,6 +260,7 @@ def evaluate(
 
     display.configure_logging(quiet, json_log)
     given = {
+        "formula": formula,
         "sampling.steps": steps,
         "sampling.samples": samples,
         "sampling.schedule": schedule,

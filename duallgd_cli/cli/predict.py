@@ -78,7 +78,9 @@ def predict(
     formula: Annotated[
         str | None,
         typer.Option(
-            help="One formula for every spectrum, such as C9H8O4.", rich_help_panel=options.COMMON
+            help="One formula for every spectrum, such as C9H8O4; the word predict ignores the "
+            "formulas of the files.",
+            rich_help_panel=options.COMMON,
         ),
     ] = None,
     formulas: Annotated[
@@ -89,10 +91,21 @@ def predict(
             rich_help_panel=options.COMMON,
         ),
     ] = None,
+    formula_candidates: Annotated[
+        int | None,
+        typer.Option(
+            help="Most predicted formulas that structures are drawn for, 1 to 20; those that hold "
+            "95 % of the probability share the samples.",
+            show_default="5",
+            rich_help_panel=options.INPUT,
+        ),
+    ] = None,
+    elements: options.Elements = None,
     precursor_ppm: Annotated[
         float | None,
         typer.Option(
-            help="Largest difference between precursor m/z and formula, ppm.",
+            help="Largest difference between precursor m/z and formula, ppm. Where formulas are "
+            "predicted, by default 5 for Orbitraps.",
             show_default="10.0",
             rich_help_panel=options.INPUT,
         ),
@@ -143,8 +156,9 @@ def predict(
 ) -> None:
     """Rank candidate structures for each spectrum.
 
-    Spectra need no labels: only peaks, a precursor, and a molecular formula from a field of the
-    file, an option or a table. Every MS2 spectrum gets its candidates, or a row that says why not.
+    Spectra need no labels: only peaks and a precursor. The molecular formula comes from a field of
+    the file, an option or a table; where there is none it is predicted. Every MS2 spectrum gets
+    its candidates, or a row that says why not.
     """
     from duallgd_cli.cli import display, running
 
@@ -153,6 +167,7 @@ def predict(
     place = output or running.default_output(spectra, format)
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
     with loading():
+        from duallgd_cli.formulas.ranking import MOST_PPM
         from duallgd_cli.predict import api
         from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
@@ -165,6 +180,9 @@ def predict(
             "group_by": group_by,
             "formula_column": formula_col,
             "formula": formula,
+            "formula_candidates": formula_candidates,
+            "formula_search.elements": elements,
+            "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),
             "limits.precursor_ppm": precursor_ppm,
             "annotation.ppm": ppm,
             "annotation.orbitrap_ppm": ppm,

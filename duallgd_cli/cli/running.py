@@ -120,7 +120,8 @@ def report(summary: "RunSummary", strict: bool) -> None:
 
 # What to do about the statuses that whole files fall to.
 _REMEDIES: Final = {
-    "no_formula": "give a molecular formula with --formula-col, --formula or --formulas",
+    "no_formula": "check precursor and adduct or raise --precursor-ppm, or give a formula with "
+    "--formula-col, --formula or --formulas",
     "formula_mismatch": "check that formula, adduct and precursor belong together, or raise "
     "--precursor-ppm",
     "unsupported_adduct": "see duallgd info for the adducts",

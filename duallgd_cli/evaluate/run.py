@@ -175,7 +175,7 @@ def _benchmark(
 
         decoder_of(models.ours)  # refused before anything is predicted
     model, checked = by_authors_rules(settings, models.ours, checked)
-    folder, with_formula = settings.folder, settings.formulas is None
+    folder, with_formula = settings.folder, settings.gives_formulas
     make_folder(folder)
     write_unlabelled(suite.rows(), checked.truths, folder / SPECTRA, with_formula=with_formula)
     write_truth(checked.truths, folder / TRUTH)

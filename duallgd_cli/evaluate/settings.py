@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.settings import PredictSettings, Shard
+from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
 
 _CHOICES: Final = {
     "preset": ("duallgd", "reference"),
@@ -98,11 +98,18 @@ class EvaluateSettings:
             raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
         if self.sweep is not None and self.shard.count > 1:
             raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
-        if self.tells_order and self.formulas is not None:
+        if self.prediction.formula not in (None, PREDICT):
+            raise UsageError(f"--formula is {PREDICT}, not {self.prediction.formula!r}")
+        if self.tells_order and not self.gives_formulas:
             raise UsageError(
-                "--atom-order truth and --formulas exclude each other: the true order is that of "
-                "the true formula's atoms"
+                "--atom-order truth and predicted formulas exclude each other: the true order is "
+                "that of the true formula's atoms"
             )
+
+    @property
+    def gives_formulas(self) -> bool:
+        """Whether the true formulas are given: the track."""
+        return self.formulas is None and self.prediction.formula is None
 
     @property
     def tells_order(self) -> bool:

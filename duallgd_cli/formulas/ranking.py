@@ -28,7 +28,7 @@ from duallgd_cli.spectra.types import Feature, Spectrum
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
 _ORBITRAP_PPM: Final = 5.0
 _OTHER_PPM: Final = 10.0
-_MOST_PPM: Final = 100.0
+MOST_PPM: Final = 100.0
 _MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
 
 Found: TypeAlias = list[tuple[Adduct, NDArray[np.int16]]]
@@ -49,9 +49,9 @@ class FormulaSettings:
     elements: str = ALL_ELEMENTS
 
     def __post_init__(self) -> None:
-        if self.precursor_ppm is not None and not 0 < self.precursor_ppm <= _MOST_PPM:
+        if self.precursor_ppm is not None and not 0 < self.precursor_ppm <= MOST_PPM:
             raise ConfigError(
-                f"precursor_ppm must be above 0 and at most {_MOST_PPM:g} to look for formulas, "
+                f"precursor_ppm must be above 0 and at most {MOST_PPM:g} to look for formulas, "
                 f"not {self.precursor_ppm}"
             )
         parse_elements(self.elements)

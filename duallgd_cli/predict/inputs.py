@@ -18,7 +18,8 @@ from duallgd_cli.errors import (
     UsageError,
 )
 from duallgd_cli.files import require_input, sha256
-from duallgd_cli.predict.settings import STANDARD_STREAM, PredictSettings
+from duallgd_cli.formulas.source import PredictedFormulas
+from duallgd_cli.predict.settings import PREDICT, STANDARD_STREAM, PredictSettings
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import (
     FieldFormulas,
@@ -140,6 +141,8 @@ def count_spectra(names: tuple[str, ...]) -> int | None:
 def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSource:
     """Where formulas come from: a table, one formula for all, or a field of each spectrum.
 
+    Where these have none, it is predicted; with the word ``predict`` for a formula, everywhere.
+
     Raises:
         UsageError: More than one of them is asked for, the one formula is none, or the table has no
             usable columns.
@@ -157,12 +160,17 @@ def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSour
     ]
     if len(asked) > 1:
         raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    predicted = PredictedFormulas(
+        settings.formula_search, settings.limits, settings.formula_candidates
+    )
     if table is not None:
-        return TableFormulas(str(table), settings.limits)
+        return TableFormulas(str(table), settings.limits, predicted)
+    if settings.formula == PREDICT:
+        return predicted
     if settings.formula is not None:
         _require_formula(settings.formula)
         return FixedFormula(settings.formula, settings.limits)
-    return FieldFormulas(settings.formula_column, settings.limits)
+    return FieldFormulas(settings.formula_column, settings.limits, predicted)
 
 
 def _require_formula(text: str) -> None:

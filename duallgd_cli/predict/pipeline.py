@@ -36,6 +36,8 @@ from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
 _METALS: Final = ("", "Na", "K")
+# For a formula that shares the samples of a feature with others.
+_FEWEST_SAMPLES: Final = 15
 
 # What was drawn, the distinct matrix of each sample, and a function that waits for what those are.
 _Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[AssemblyResult]]]
@@ -130,7 +132,9 @@ def _draw(
     """
     hypothesis = annotated.hypothesis
     seed = noise_seed(settings.seed, hypothesis)
-    sampling = replace(settings.sampling, timeout_s=_left(until))
+    total = settings.sampling.samples
+    samples = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+    sampling = replace(settings.sampling, samples=samples, timeout_s=_left(until))
     with stages.stage(stages.SAMPLE):
         generated = generator.generate(annotated, sampling, seed)
     with stages.stage(stages.ASSEMBLE):
@@ -216,6 +220,7 @@ def _described(hypothesis: Hypothesis | Failure, position: int, of: int) -> Outc
         adduct=hypothesis.adduct.name,
         n_heavy=hypothesis.formula.n_heavy,
         log_prior=hypothesis.log_prior,
+        formula_source=hypothesis.source,
         position=position,
         of=of,
     )

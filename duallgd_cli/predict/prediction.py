@@ -6,7 +6,7 @@ from typing import Any
 
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.fields import name_of, retention_time_s
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
 _LONGEST_WORD = 200
@@ -153,6 +153,7 @@ class Outcome:
         adduct: Name, "" where there was none.
         n_heavy: Heavy atoms of the formula.
         log_prior: Of the formula source.
+        formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
         structures: Distinct molecules, in no promised order.
         tallies: What became of the samples.
         n_peaks: Peaks looked at.
@@ -181,6 +182,7 @@ class Outcome:
     seconds: float = 0.0
     position: int = 0
     of: int = 1
+    formula_source: str = GIVEN
 
 
 @dataclass(frozen=True, slots=True)

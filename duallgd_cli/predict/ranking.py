@@ -8,7 +8,8 @@ molecule was drawn at all. C candidates of one spectrum, F features.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import SamplingSettings, parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
+from duallgd_cli.spectra.types import PREDICTED
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ PRESENCE: Final = (
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
+_LEAST: Final = 1e-300  # a probability that has a logarithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +221,49 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
     Returns:
         All candidates, best first, and the probability that the first ten hold the right one.
     """
-    by_block: dict[str, list[Candidate]] = {}
-    for structure, outcome, features in described(case.outcomes, model):
-        candidate = _candidate(structure, outcome, features, model)
-        by_block.setdefault(candidate.inchikey14, []).append(candidate)
-    merged = [_merge(same) for same in by_block.values()]
-    merged.sort(key=lambda candidate: (-candidate.score, candidate.inchikey))
+    if all(outcome.formula_source == PREDICTED for outcome in case.outcomes):
+        candidates = _under_predicted_formulas(case, model)
+    else:
+        candidates = _under_given_formulas(case, model)
+    top = math.fsum(candidate.confidence for candidate in candidates[:FIRST])
+    return tuple(replace(one, rank=place) for place, one in enumerate(candidates, 1)), top
+
+
+def _under_given_formulas(case: Case, model: RankingModel) -> list[Candidate]:
+    """Candidates of all hypotheses, best first, their weights compared."""
+    merged = _merged(
+        _candidate(structure, outcome, features, model)
+        for structure, outcome, features in described(case.outcomes, model)
+    )
     scores = np.array([candidate.score for candidate in merged])
     confidence = candidate_confidence(scores, SampleStatistics.of(case, model), model)
-    candidates = tuple(
-        replace(candidate, rank=position + 1, confidence=float(confidence[position]))
-        for position, candidate in enumerate(merged)
-    )
-    return candidates, float(confidence[:FIRST].sum())
+    return [
+        replace(candidate, confidence=float(value))
+        for candidate, value in zip(merged, confidence, strict=True)
+    ]
+
+
+def _under_predicted_formulas(case: Case, model: RankingModel) -> list[Candidate]:
+    """Candidates of all formulas, best first, by the law of total probability.
+
+    Their confidence is that given the formula, times the formula's probability; the score is its
+    logarithm. Weights are not compared across formulas, since they grow with the molecule.
+    """
+    found = [
+        replace(candidate, score=math.log(max(candidate.confidence, _LEAST)) + outcome.log_prior)
+        for outcome in case.outcomes
+        for candidate in _under_given_formulas(replace(case, outcomes=(outcome,)), model)
+    ]
+    return [replace(one, confidence=math.exp(one.score)) for one in _merged(found)]
+
+
+def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """One candidate for each molecule, best first."""
+    by_block: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        by_block.setdefault(candidate.inchikey14, []).append(candidate)
+    merged = [_merge(same) for same in by_block.values()]
+    return sorted(merged, key=lambda candidate: (-candidate.score, candidate.inchikey))
 
 
 def described(

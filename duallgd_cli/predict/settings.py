@@ -7,12 +7,15 @@ from typing import Final, Literal
 
 from duallgd_cli.config import SamplingSettings, require
 from duallgd_cli.errors import UsageError
+from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.cleaning import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 STANDARD_STREAM: Final = "-"
+PREDICT: Final = "predict"  # in place of a formula: whatever the file says
+_MOST_FORMULAS: Final = 20
 # Each is a process of about 150 MB.
 _MOST_WORKERS: Final = 256
 
@@ -26,7 +29,10 @@ class PredictSettings:
         top_k: Candidates written per spectrum.
         group_by: ``feature`` reads spectra that share feature id and precursor as one case.
         formula_column: Field that holds the formula; None looks for the usual names.
-        formula: The formula of every spectrum; None takes each spectrum's own.
+        formula: The formula of every spectrum; None takes each spectrum's own, and predicts that of
+            a spectrum without one; ``predict`` predicts all.
+        formula_candidates: Most predicted formulas that structures are drawn for, 1 to 20.
+        formula_search: Which formulas are looked for where they are predicted.
         limits: What a formula must satisfy.
         sampling: How molecules are drawn.
         cleaning: Which peaks are kept.
@@ -38,6 +44,8 @@ class PredictSettings:
     group_by: Literal["feature", "none"] = "feature"
     formula_column: str | None = None
     formula: str | None = None
+    formula_candidates: int = 5
+    formula_search: FormulaSettings = field(default_factory=FormulaSettings)
     limits: FormulaLimits = field(default_factory=FormulaLimits)
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     cleaning: CleaningSettings = field(default_factory=CleaningSettings)
@@ -45,6 +53,10 @@ class PredictSettings:
 
     def __post_init__(self) -> None:
         require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
+        require(
+            1 <= self.formula_candidates <= _MOST_FORMULAS,
+            f"formula_candidates must be 1 to {_MOST_FORMULAS}, not {self.formula_candidates}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

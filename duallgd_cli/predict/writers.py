@@ -14,6 +14,7 @@ interrupted and resumed run gives the same bytes as an uninterrupted one.
 import csv
 import io
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,6 +59,9 @@ COLUMNS: Final = (
     "rt_seconds",
     "collision_energy",
     "warnings",
+    "formula_source",
+    "formula_rank",
+    "formula_probability",
 )
 PART_COLUMNS: Final = (
     "spectrum_id",
@@ -82,6 +86,8 @@ NUMBERS: Final = (
     "log_likelihood",
     "confidence_top10",
     "rt_seconds",
+    "formula_rank",
+    "formula_probability",
 )
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
@@ -240,26 +246,44 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "collision_energy": inert(prediction.collision_energy),
         "warnings": inert(prediction.warnings),
     }
+    tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
+    first = tried.get((prediction.formula, prediction.adduct))
     if not found:
-        yield shared
+        yield shared | _formula_cells(first)
     for candidate in prediction.candidates:
         message = prediction.message
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
-        yield shared | {
-            "adduct": inert(candidate.adduct),
-            "formula": inert(candidate.formula),
-            "rank": str(candidate.rank),
-            "smiles": candidate.smiles,
-            "inchi": candidate.inchi,
-            "inchikey": candidate.inchikey,
-            "inchikey14": candidate.inchikey14,
-            "score": f"{candidate.score:.6g}",
-            "confidence": f"{candidate.confidence:.4g}",
-            "samples": str(candidate.samples),
-            "log_likelihood": f"{candidate.log_likelihood:.6g}",
-            "message": inert(message),
-        }
+        formula = _formula_cells(tried.get((candidate.formula, candidate.adduct)))
+        yield (
+            shared
+            | formula
+            | {
+                "adduct": inert(candidate.adduct),
+                "formula": inert(candidate.formula),
+                "rank": str(candidate.rank),
+                "smiles": candidate.smiles,
+                "inchi": candidate.inchi,
+                "inchikey": candidate.inchikey,
+                "inchikey14": candidate.inchikey14,
+                "score": f"{candidate.score:.6g}",
+                "confidence": f"{candidate.confidence:.4g}",
+                "samples": str(candidate.samples),
+                "log_likelihood": f"{candidate.log_likelihood:.6g}",
+                "message": inert(message),
+            }
+        )
+
+
+def _formula_cells(outcome: Outcome | None) -> dict[str, str]:
+    """Where the formula of a hypothesis comes from, and how likely it was before any structure."""
+    if outcome is None or not outcome.formula:
+        return {}
+    return {
+        "formula_source": outcome.formula_source,
+        "formula_rank": str(outcome.position + 1),
+        "formula_probability": f"{math.exp(outcome.log_prior):.4g}",
+    }
 
 
 def inert(cell: str) -> str:
@@ -314,6 +338,8 @@ def _hypothesis(outcome: Outcome) -> dict[str, Any]:
         "formula": outcome.formula,
         "adduct": outcome.adduct,
         "log_prior": outcome.log_prior,
+        "formula_source": outcome.formula_source,
+        "formula_probability": math.exp(outcome.log_prior),
         "status": outcome.status,
         "message": outcome.message,
         "n_peaks": outcome.n_peaks,

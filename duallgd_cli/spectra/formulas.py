@@ -1,7 +1,7 @@
 """Formula sources: where the molecular formula of a feature comes from.
 
-A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Today each
-comes from a person or another program; one that guesses from the spectrum is one more class here.
+A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Those here
+come from a person or another program; `formulas.source` predicts them from the spectrum.
 """
 
 import re
@@ -31,7 +31,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, is_missing, name_of
-from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
 
 SUPPORTED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
@@ -285,21 +285,30 @@ class FormulaSource(Protocol):
 class FieldFormulas:
     """The formula stands in a field of the spectrum itself."""
 
-    def __init__(self, column: str | None = None, limits: FormulaLimits | None = None) -> None:
+    def __init__(
+        self,
+        column: str | None = None,
+        limits: FormulaLimits | None = None,
+        otherwise: FormulaSource | None = None,
+    ) -> None:
         """Choose the field.
 
         Args:
             column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other
                 name that contains FORMULA.
             limits: What a formula must satisfy; None for the defaults.
+            otherwise: Asked about features without a formula, if there is one.
         """
         self.column = column.strip().lower() if column else None
         self.limits = limits or FormulaLimits()
+        self.otherwise = otherwise
 
     def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
         """The formula of the first spectrum of the feature that has one."""
         texts = (self._text(index, feature) for index in range(len(feature.spectra)))
         text = next((text for text in texts if text), "")
+        if not text and self.otherwise is not None:
+            return self.otherwise.propose(feature)
         if not text:
             field = f"field {clip(self.column.upper())}" if self.column else "formula"
             return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}", "formula")
@@ -329,8 +338,18 @@ class FixedFormula:
 class TableFormulas:
     """Formulas from a table, joined by identifier; a feature may have several."""
 
-    def __init__(self, path: str, limits: FormulaLimits | None = None) -> None:
-        """Read a CSV or TSV file (see `formula_table.read_table` for the columns).
+    def __init__(
+        self,
+        path: str,
+        limits: FormulaLimits | None = None,
+        otherwise: FormulaSource | None = None,
+    ) -> None:
+        """Read a CSV or TSV file.
+
+        Args:
+            path: See `formula_table.read_table` for the columns.
+            limits: What a formula must satisfy; None for the defaults.
+            otherwise: Asked about features without a formula anywhere, if there is one.
 
         Raises:
             MissingInputError: There is no such file.
@@ -339,6 +358,7 @@ class TableFormulas:
         """
         self.path = path
         self.limits = limits or FormulaLimits()
+        self.otherwise = otherwise
         self.tables = read_table(path)
 
     def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
@@ -370,9 +390,9 @@ class TableFormulas:
         return list(found.values()), failures
 
     def _not_in_table(self, feature: Feature) -> list[Hypothesis] | Failure:
-        own = FieldFormulas(None, self.limits).propose(feature)
+        own = FieldFormulas(None, self.limits, self.otherwise).propose(feature)
         if isinstance(own, Failure):
-            if own.status != "no_formula":
+            if own.status != "no_formula" or self.otherwise is not None:
                 return own
             identifier = feature.first.feature_id or feature.first.spectrum_id
             message = (
@@ -381,7 +401,9 @@ class TableFormulas:
             )
             return Failure("no_formula", message, "formula")
         note = "formula from the file, since the table has none"
-        return [replace(hypothesis, notes=(*hypothesis.notes, note)) for hypothesis in own]
+        return [
+            replace(one, notes=(*one.notes, note)) if one.source == GIVEN else one for one in own
+        ]
 
     def _rows_of(self, feature: Feature) -> Iterator[list[TableRow]]:
         """Rows that each column has for the feature, the likelier column first.
@@ -397,7 +419,10 @@ class TableFormulas:
     def _check(self, feature: Feature, row: TableRow) -> Hypothesis | Failure:
         own = feature.first.adduct_text
         result = hypothesis_of(feature, row.formula, row.adduct or own, self.limits)
-        if isinstance(result, Failure) or not row.adduct or not own:
+        if isinstance(result, Failure):
+            return result
+        result = replace(result, source=TABLE)
+        if not row.adduct or not own:
             return result
         if parse_adduct(own) == result.adduct:
             return result

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.formula import Formula
 
+# Where the formula of a hypothesis comes from.
+GIVEN: Final = "file"
+TABLE: Final = "table"
+PREDICTED: Final = "predicted"
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 
@@ -93,8 +97,11 @@ class Hypothesis:
         feature: The measured spectra.
         formula: Of the molecule (neutral, or of the permanent cation for [M]+).
         adduct: How it was ionised.
-        log_prior: Log of the formula source's weight; 0 for a given formula.
+        log_prior: Log of the formula source's weight; 0 for a given formula, for a predicted one
+            the log of its probability.
         notes: Sentences for the `message` column, such as an inferred adduct.
+        source: ``file`` (or one formula for all spectra), ``table`` or ``predicted``.
+        share: Of the samples of the feature.
     """
 
     feature: Feature
@@ -102,6 +109,8 @@ class Hypothesis:
     adduct: Adduct
     log_prior: float = 0.0
     notes: tuple[str, ...] = ()
+    source: str = GIVEN
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 import typer
@@ -21,7 +22,8 @@ from tests.made_spectra import ASPIRIN, block, mgf
 COLUMNS = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
     "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
-    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings"
+    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
+    "formula_source,formula_rank,formula_probability"
 )
 FEW = ("--samples", "4", "--top-k", "2")
 
@@ -52,9 +54,9 @@ def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spect
     rows = rows_of(done.out)
     assert done.code == 0
     assert done.out.splitlines()[0] == COLUMNS
-    assert len(rows) == 2 * 9 + 2  # two features have no formula of their own
-    assert sorted({row["status"] for row in rows}) == ["no_formula", "ok"]
-    assert "10 of 12 spectra with candidates (2 no_formula)" in done.err
+    sources = Counter(row["formula_source"] for row in rows)
+    assert sources == {"file": 2 * 9, "predicted": 2 * 2}
+    assert "12 of 12 spectra with candidates" in done.err
 
 
 def test_piped_input_goes_to_standard_output_if_nobody_says_otherwise(duallgd, spectra, tmp_path):
@@ -90,19 +92,20 @@ def test_json_log_is_json_on_every_line_and_counts_at_the_end(duallgd, spectra):
 
     events = [json.loads(line) for line in done.err.splitlines()]
     assert {"stage", "progress", "summary"} <= {event["event"] for event in events}
-    assert events[-1]["counts"] == {"no_formula": 2, "ok": 10}
+    assert events[-1]["counts"] == {"ok": 12}
 
 
 def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     duallgd, spectra, formulas, tmp_path
 ):
-    skipped = duallgd("predict", spectra, "-o", "out.csv", "--strict", *FEW)
+    one = ("--formula", "C8H10N4O2")  # of two spectra, read together
+    skipped = duallgd("predict", spectra, *one, "-o", "out.csv", "--strict", *FEW)
     complete = duallgd(
         "predict", spectra, "--formulas", formulas, "-o", "all.csv", "--strict", *FEW
     )
 
     assert skipped.code == 1
-    assert len(rows_of((tmp_path / "out.csv").read_text())) == 20
+    assert len(rows_of((tmp_path / "out.csv").read_text())) == 2 + 10
     assert complete.code == 0
 
 
@@ -132,7 +135,7 @@ def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_p
     done = duallgd("merge", "out.csv", "-o", "out.sdf")
 
     assert done.code == 0
-    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 18
+    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 22
 
 
 def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spectra, tmp_path):
@@ -410,12 +413,12 @@ def test_rows_can_be_by_spectrum(duallgd, spectra, tmp_path):
 
 
 def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
-    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None)] * 3)
+    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None, pepmass="2300.5")] * 3)
 
     done = duallgd("predict", made, "-o", "out.csv", *FEW)
 
     assert done.code == 0
-    assert "no spectrum has candidates; 3 of 3 are no_formula: give a mol" in " ".join(
+    assert "no spectrum has candidates; 3 of 3 are no_formula: check precursor" in " ".join(
         done.err.split()
     )
 

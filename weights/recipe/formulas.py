@@ -283,7 +283,7 @@ def explained_spectra(
             mz = spectrum.precursor_mz if spectrum else None
             if spectrum is None or mz is None:
                 continue
-            own = without(table, row, groups[row.smiles])
+            own = without(table, row, groups[spectra[molecule][0].smiles])
             possible = possible_formulas(mz, spectrum.instrument, [row.adduct], FormulaSettings())
             best = scoring.candidates(possible, mz, spectrum.instrument, own, fitted)
             peaks = fragments.peaks_of((spectrum,), mz)
@@ -451,7 +451,7 @@ def examples(
             spectrum = measured(row, rng)
             if spectrum is None:
                 continue
-            own = without(table, row, groups.get(row.smiles))
+            own = without(table, row, groups.get(spectra[molecule][0].smiles))
             tried = [[row.adduct]] + ([_all_of(row.adduct)] if number == 0 else [])
             made = [example(row, spectrum, a, own, fitted, settings) for a in tried]
             found += [e for e in made if e is not None]

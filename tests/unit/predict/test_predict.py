@@ -94,13 +94,14 @@ def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
     order = list(dict.fromkeys(int(row["index"]) for row in found))
     assert order == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
     status = {int(row["index"]): row["status"] for row in found}
-    assert status[5] == "no_formula"
     assert status[6] == "formula_mismatch"
     assert status[8] == "unsupported_adduct"
     assert status[9] == "unsupported_element"
     assert status[10] == "no_peaks"
-    assert [status[index] for index in (0, 1, 3, 4, 7, 11, 12)] == ["ok"] * 7
-    assert summary.counts["ok"] == 7
+    assert [status[index] for index in (0, 1, 3, 4, 5, 7, 11, 12)] == ["ok"] * 8
+    assert summary.counts["ok"] == 8
+    source = {int(row["index"]): row["formula_source"] for row in found}
+    assert (source[0], source[5], source[10]) == ("file", "predicted", "")
     assert summary.n_spectra == 12
     assert summary.n_ms1 == 1
     assert all(row["message"] for row in found if row["status"] != "ok")
@@ -144,7 +145,7 @@ def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
     fields = {"title": "aspirin 20", "rtinseconds": "62.5", "collision_energy": "20 eV"}
     made = mgf(
         *(tmp_path / "in.mgf", block(ASPIRIN, **fields)),
-        block(CAFFEINE, adduct="[M+H]+", formula=None).replace("[M+H]+", "M+H"),
+        block(CAFFEINE, formula="C8H10Pt").replace("[M+H]+", "M+H"),
     )
 
     predict(request(made, tmp_path / "out.csv"), stub_model())
@@ -152,7 +153,7 @@ def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
     first, *_, last = rows(tmp_path / "out.csv")
     assert (first["name"], first["rt_seconds"]) == ("aspirin 20", "62.5")
     assert (first["collision_energy"], first["warnings"]) == ("20 eV", "")
-    assert (last["status"], last["adduct"]) == ("no_formula", "[M+H]+")
+    assert (last["status"], last["adduct"]) == ("unsupported_element", "[M+H]+")
 
 
 def test_ungrouped_spectra_are_cases_of_their_own(spectra, tmp_path):
@@ -253,7 +254,7 @@ def test_the_run_record_says_what_was_run(spectra, tmp_path):
 
     record = json.loads((tmp_path / "out.csv.run.json").read_text())
 
-    assert record["counts_by_status"]["ok"] == 7
+    assert record["counts_by_status"]["ok"] == 8
     assert record["weights"]["sha256"] == "0" * 64
     assert record["settings"]["sampling"]["samples"] == 4
     assert record["ms1_skipped"] == 1

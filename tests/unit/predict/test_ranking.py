@@ -24,7 +24,7 @@ def structure(name, samples=1, **values):
     return Structure(smiles=name, inchi=f"InChI={name}", inchikey=key, samples=samples, **values)
 
 
-def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100):
+def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100, **values):
     return Outcome(
         status="ok",
         formula=formula,
@@ -33,6 +33,7 @@ def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampl
         log_prior=log_prior,
         structures=structures,
         tallies=Tallies(sampled=sampled),
+        **values,
     )
 
 

@@ -24,7 +24,8 @@ from duallgd_cli.spectra.types import Source
 HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
     "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
-    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings"
+    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
+    "formula_source,formula_rank,formula_probability"
 )
 
 
@@ -132,6 +133,9 @@ def test_a_candidate_is_a_row(tmp_path):
         "rt_seconds": "61.5",
         "collision_energy": "20 eV",
         "warnings": "peaks left out",
+        "formula_source": "file",
+        "formula_rank": "1",
+        "formula_probability": "1",
     }
     assert rows[1]["message"] == ""
 

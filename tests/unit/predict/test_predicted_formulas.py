@@ -1,0 +1,181 @@
+"""Spectra without a formula: the most probable formulas share the samples and the confidence."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.formulas import source as room
+from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula
+from duallgd_cli.formulas.source import PredictedFormulas
+from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.ranking import RankingModel, rank
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.spectra.formulas import FormulaLimits
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import stub_model
+from tests.unit.predict.test_ranking import outcome, structure
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=40), top_k=50)
+
+
+def ranked(*probabilities):
+    """Formulas with these probabilities, the carbon chain one longer each."""
+    return [
+        RankedFormula(Formula.parse(f"C{n}H{2 * n}O"), BY_NAME["[M+H]+"], np.log(p), 0.0, 1.0, 1, 1)
+        for n, p in enumerate(probabilities, start=2)
+    ]
+
+
+def proposed(monkeypatch, *probabilities, most=5, largest=100):
+    monkeypatch.setattr(room, "rank_formulas", lambda *_: ranked(*probabilities))
+    limits = FormulaLimits(max_heavy_atoms=largest)
+    return PredictedFormulas(FormulaSettings(), limits, most).propose(None)
+
+
+def rows_of(path):
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "most", "expected"),
+    [
+        ((0.96, 0.03), 5, 1),
+        ((0.7, 0.2, 0.06, 0.03), 5, 3),
+        ((0.3, 0.2, 0.1, 0.1, 0.1, 0.1), 5, 5),
+        ((0.3, 0.2, 0.1, 0.1, 0.1, 0.1), 1, 1),
+        ((0.2,), 5, 1),
+    ],
+)
+def test_as_many_formulas_are_tried_as_hold_the_probability(
+    monkeypatch, probabilities, most, expected
+):
+    found = proposed(monkeypatch, *probabilities, most=most)
+
+    assert len(found) == expected
+    assert [np.exp(one.log_prior) for one in found] == pytest.approx(probabilities[:expected])
+    assert sum(one.share for one in found) == pytest.approx(1.0)
+    assert {one.source for one in found} == {"predicted"}
+
+
+def test_formulas_that_the_weights_cannot_draw_are_left_out(monkeypatch):
+    assert len(proposed(monkeypatch, 0.6, 0.3, largest=3)) == 1
+    refused = proposed(monkeypatch, 0.6, largest=2)
+    assert isinstance(refused, Failure)
+    assert refused.status == "too_large"
+
+
+def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_path, monkeypatch):
+    def two(self, feature):
+        first, second = ranked(0.8, 0.1)
+        return [
+            room.Hypothesis(
+                feature,
+                Formula.parse(text),
+                one.adduct,
+                one.log_probability,
+                source="predicted",
+                share=share,
+            )
+            for text, one, share in (("C9H8O4", first, 0.9), ("C13H8O", second, 0.1))
+        ]
+
+    monkeypatch.setattr(PredictedFormulas, "propose", two)
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN, formula=None))
+    request = PredictRequest((made,), str(tmp_path / "out.jsonl"), settings=SETTINGS)
+
+    predict(request, stub_model())
+
+    found = json.loads((tmp_path / "out.jsonl").read_text())
+    assert [one["sampled"] for one in found["hypotheses"]] == [36, 15]
+    assert [one["formula_probability"] for one in found["hypotheses"]] == pytest.approx([0.8, 0.1])
+    assert {one["formula_source"] for one in found["hypotheses"]} == {"predicted"}
+
+
+def test_confidence_is_that_given_the_formula_times_its_probability():
+    given = Case(0, (), (outcome(structure("A", 60), structure("B", 20)),))
+    other = outcome(structure("C", 90), formula="C10H12O3")
+    predicted = [
+        replace(one, formula_source="predicted", log_prior=np.log(p))
+        for one, p in ((given.outcomes[0], 0.7), (other, 0.2))
+    ]
+    alone = {one.smiles: one.confidence for one in rank(given, RankingModel())[0]}
+    alone |= {one.smiles: one.confidence for one in rank(Case(0, (), (other,)), RankingModel())[0]}
+
+    found, top = rank(Case(0, (), tuple(predicted)), RankingModel())
+
+    share = {"A": 0.7, "B": 0.7, "C": 0.2}
+    assert {one.smiles: one.confidence for one in found} == pytest.approx(
+        {name: share[name] * confidence for name, confidence in alone.items()}
+    )
+    assert [one.confidence for one in found] == sorted(one.confidence for one in found)[::-1]
+    assert [np.exp(one.score) for one in found] == pytest.approx([one.confidence for one in found])
+    assert top == pytest.approx(sum(one.confidence for one in found))
+
+
+def test_a_molecule_under_two_adducts_has_both_shares():
+    same = [
+        outcome(structure("A", 9), adduct=adduct, formula_source="predicted", log_prior=np.log(p))
+        for adduct, p in (("[M+H]+", 0.5), ("[M+NH4]+", 0.25))
+    ]
+    (alone,), _ = rank(Case(0, (), (replace(same[0], formula_source="file"),)), RankingModel())
+
+    (found,), _ = rank(Case(0, (), tuple(same)), RankingModel())
+
+    assert found.adduct == "[M+H]+"
+    assert found.confidence == pytest.approx(0.75 * alone.confidence)
+
+
+@pytest.mark.parametrize("formula", [None, "predict"])
+def test_the_formula_of_the_file_is_used_unless_it_is_to_be_ignored(tmp_path, formula):
+    made = mgf(
+        *(tmp_path / "in.mgf", block(ASPIRIN)),
+        block(CAFFEINE, formula=None),
+        block(CAFFEINE, formula="C99H9"),
+    )
+    settings = replace(SETTINGS, formula=formula, group_by="none")
+
+    predict(PredictRequest((made,), str(tmp_path / "out.csv"), settings=settings), stub_model())
+
+    rows = rows_of(tmp_path / "out.csv")
+    first = {row["index"]: row for row in reversed(rows)}
+    source = [first[index]["formula_source"] for index in "012"]
+    assert source == (["file", "predicted", ""] if formula is None else ["predicted"] * 3)
+    assert first["2"]["status"] == ("formula_mismatch" if formula is None else "ok")
+    likeliest = {row["index"]: row for row in rows if row["formula_rank"] == "1"}
+    assert likeliest["1"]["formula"] == "C8H10N4O2"
+    assert 0.5 < float(likeliest["1"]["formula_probability"]) < 1
+    if formula is None:
+        assert first["0"]["formula_probability"] == "1"
+
+
+def test_what_a_table_lacks_is_predicted(tmp_path):
+    made = mgf(tmp_path / "in.mgf", *[block(CAFFEINE, formula=None, title=n) for n in "ab"])
+    table = tmp_path / "table.csv"
+    table.write_text("title,formula\na,C8H10N4O2\nb,\n")
+
+    predict(
+        PredictRequest((made,), str(tmp_path / "out.csv"), formulas=table, settings=SETTINGS),
+        stub_model(),
+    )
+
+    rows = rows_of(tmp_path / "out.csv")
+    assert {row["spectrum_id"]: row["formula_source"] for row in rows} == {
+        "a": "table",
+        "b": "predicted",
+    }
+    assert {row["status"] for row in rows} == {"ok"}
+
+
+@pytest.mark.parametrize("number", [0, 21])
+def test_the_number_of_formulas_is_bounded(number):
+    with pytest.raises(ConfigError, match="formula_candidates must be 1 to 20"):
+        PredictSettings(formula_candidates=number)
