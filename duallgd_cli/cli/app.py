@@ -21,6 +21,7 @@ from duallgd_cli.cli import (
     predict,
     report,
     selftest,
+    trace,
     train,
     version,
     weights,
@@ -38,6 +39,7 @@ app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
+app.command("trace", epilog=trace.EPILOG)(trace.trace)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")

@@ -57,7 +57,7 @@ def hostile(tmp_path_factory):
 class Visit:
     """An open page, with what it complained of and asked for."""
 
-    def __init__(self, browser, file, **options):
+    def __init__(self, browser, file, wait_for="#detail .feature", **options):
         # Waits without eval, which the policy of the page forbids to wait_for_function.
         self.expect = pytest.importorskip("playwright.sync_api").expect
         self.context = browser.new_context(viewport={"width": 1400, "height": 950}, **options)
@@ -68,7 +68,7 @@ class Visit:
         self.page.on("dialog", lambda dialog: (self.complaints.append("dialog"), dialog.dismiss()))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(file.as_uri())
-        self.page.wait_for_selector("#detail .feature")
+        self.page.wait_for_selector(wait_for)
 
     def column(self, name):
         return [
