@@ -8,13 +8,17 @@ from rich.markup import escape
 from rich.table import Table
 
 _PERCENT: Final = frozenset({"accuracy", "reference_accuracy", "oracle_accuracy"})
+_COUNTS: Final = frozenset({"candidates", "valid", "formula_exact", "distinct"})
 _SHORT: Final = {"accuracy": "acc", "mces": "MCES", "tanimoto": "Tan"}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """Print the tables of a results.json, with published rows of the same benchmark beside ours."""
+    """Print the tables of a results.json, with published rows of the same benchmark beside ours.
+
+    Rows of one kind that are identical share a line, as do groups that hold all spectra.
+    """
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
@@ -37,12 +41,20 @@ def show(found: Mapping[str, Any]) -> None:
 def _metrics(found: Mapping[str, Any]) -> Table:
     caption = f"{found['spectra']} spectra of {found['molecules']} molecules"
     table = Table(title=found["title"], caption=caption, title_justify="left")
+    ways = {"over spectra": "per_spectrum", "over molecules": "per_molecule"}
+    if found["spectra"] == found["molecules"]:
+        del ways["over molecules"]  # the same numbers
     table.add_column("mean (95 % interval)", no_wrap=True)
-    table.add_column("over spectra", justify="right", no_wrap=True)
-    table.add_column("over molecules", justify="right", no_wrap=True)
+    for way in ways:
+        table.add_column(way, justify="right", no_wrap=True)
+    names: dict[tuple[str, ...], list[str]] = {}
     for name, estimates in found["metrics"].items():
-        cells = [_with_interval(name, estimates[kind]) for kind in ("per_spectrum", "per_molecule")]
-        table.add_row(name.replace("_", " "), *cells)
+        kind = name.removeprefix("oracle_").partition("@")[0]
+        cells = [_with_interval(name, estimates[way]) for way in ways.values()]
+        same = ("count" if kind in _COUNTS else kind, *cells)
+        names.setdefault(same, []).append(name.replace("_", " "))
+    for (_, *cells), same_names in names.items():
+        table.add_row(" = ".join(same_names), *cells)
     return table
 
 
@@ -147,8 +159,14 @@ def _groups(found: Mapping[str, Any]) -> Table:
     for name in names:
         kind, _, k = name.partition("@")
         table.add_column(f"{_SHORT.get(kind, kind)}@{k}", justify="right", no_wrap=True)
+    whole = [group for group in found["groups"] if group["spectra"] == found["spectra"]]
+    if whole:
+        alike = (f"{group['by'].replace('_', ' ')} {group['label']}" for group in whole)
+        table.caption = escape(f"All spectra are of one group of {', '.join(alike)}.")
     previous = ""
     for group in found["groups"]:
+        if group in whole:
+            continue
         if group["by"] != previous:
             table.add_section()
             table.add_row(f"[bold]{group['by'].replace('_', ' ')}[/]")

@@ -36,6 +36,11 @@ _PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
 _Label = tuple[float, str]
 
 
+def is_ordered(by: str) -> bool:
+    """Whether groups of a kind follow from each other, as bins of a number do."""
+    return by in _ENDS or by.startswith("nearest_training_")
+
+
 @lru_cache(maxsize=100_000)
 def describe(smiles: str) -> dict[str, int]:
     """Count atoms and rings of a molecule.

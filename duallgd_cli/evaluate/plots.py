@@ -7,6 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from duallgd_cli.evaluate.groups import MISSING, is_ordered
+from duallgd_cli.evaluate.metrics import is_share
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -29,7 +32,7 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         directory: Exists; plots go into its folder ``plots``.
         found: Contents of results.json.
     """
-    drawings = _drawings(found)
+    drawings = drawings_of(found)
     if not drawings:
         return {}
     if find_spec("matplotlib") is None:
@@ -41,7 +44,7 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
     return save_drawings(directory / "plots", drawings, stamp)
 
 
-def _drawings(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
+def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
     """What there is to draw, by the name of its file."""
     drawings: dict[str, Callable[[], Figure]] = {}
     for by in dict.fromkeys(group["by"] for group in found["groups"]):
@@ -133,13 +136,13 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
     figure = _figure(1, by.replace("_", " "))
     figure.set_size_inches(max(4.2, 0.75 * len(groups) + 2.4) * panels, 3.6)
     left = figure.add_subplot(1, panels, 1)
-    _shares(left, groups, [name for name in names if name not in distances])
+    _shares(left, groups, [name for name in names if name not in distances], _joined(by, groups))
     if distances:
         axis = figure.add_subplot(1, panels, 2)
         for number, name in enumerate(distances):
             estimates = [group["estimates"][name] for group in groups]
             colour = _DISTANCE_COLOURS[number % len(_DISTANCE_COLOURS)]
-            _points(axis, range(len(groups)), estimates, 1.0, colour, name)
+            _points(axis, range(len(groups)), estimates, 1.0, colour, name, _joined(by, groups))
         axis.set_ylabel("MCES distance")
         axis.set_ylim(bottom=0)
         _name_groups(axis, groups)
@@ -147,7 +150,14 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
     return figure
 
 
-def _shares(left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+def _joined(by: str, groups: Sequence[Mapping[str, Any]]) -> int:
+    """How many groups, from the first on, a line may join: bins of a number, and no others."""
+    return sum(group["label"] != MISSING for group in groups) if is_ordered(by) else 0
+
+
+def _shares(
+    left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[str], joined: int
+) -> None:
     right, counts = left.twinx(), left.twinx()
     places = range(len(groups))
     counts.bar(places, [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8)
@@ -157,10 +167,9 @@ def _shares(left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[s
         axis.set_zorder(1)
         axis.patch.set_visible(False)
     for number, name in enumerate(names):
-        is_share = name.startswith("accuracy")
-        axis, scale = (left, 100.0) if is_share else (right, 1.0)
+        axis, scale = (left, 100.0) if is_share(name) else (right, 1.0)
         estimates = [group["estimates"][name] for group in groups]
-        _points(axis, places, estimates, scale, _COLOURS[number % len(_COLOURS)], name)
+        _points(axis, places, estimates, scale, _COLOURS[number % len(_COLOURS)], name, joined)
     _name_groups(left, groups)
     left.set_ylabel("accuracy / %")
     left.set_ylim(bottom=0)
@@ -179,9 +188,8 @@ def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":
     figure.set_size_inches(6.5, 0.5 * len(shares) + 1.4)
     axis = figure.add_subplot()
     means = [100 * share["mean"] for share in shares.values()]
-    below = [100 * max(0.0, share["mean"] - share["low"]) for share in shares.values()]
-    above = [100 * max(0.0, share["high"] - share["mean"]) for share in shares.values()]
-    axis.barh(list(shares), means, xerr=(below, above), color=_COLOURS[0], capsize=2)
+    reach = _reach(list(shares.values()), 100.0)
+    axis.barh(list(shares), means, xerr=reach, color=_COLOURS[0], capsize=2)
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
     axis.set_xlabel("spectra with the right molecule / %")
@@ -195,13 +203,29 @@ def _points(
     scale: float,
     colour: str,
     label: str,
+    joined: int,
 ) -> None:
+    """Means with their intervals; a line joins the first few."""
     means = [scale * estimate["mean"] for estimate in estimates]
-    below = [max(0.0, scale * (e["mean"] - e["low"])) for e in estimates]
-    above = [max(0.0, scale * (e["high"] - e["mean"])) for e in estimates]
     axis.errorbar(
-        places, means, yerr=(below, above), fmt="o-", ms=4, capsize=2, color=colour, label=label
+        places,
+        means,
+        yerr=_reach(estimates, scale),
+        fmt="o",
+        ms=4,
+        capsize=2,
+        color=colour,
+        label=label,
     )
+    axis.plot(places[:joined], means[:joined], "-", color=colour)
+
+
+def _reach(estimates: Sequence[Mapping[str, float]], scale: float) -> list[list[float]]:
+    """How far intervals reach below and above their means."""
+    return [
+        [max(0.0, scale * sign * (e["mean"] - e[end])) for e in estimates]
+        for sign, end in ((1, "low"), (-1, "high"))
+    ]
 
 
 def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
@@ -212,7 +236,7 @@ def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axis.plot([0, 1], [0, 1], color="grey", lw=0.8)
         stated = [part["stated"] for part in table["bins"]]
         observed = [part["observed"] for part in table["bins"]]
-        _points(axis, stated, observed, 1.0, _COLOURS[0], name)
+        _points(axis, stated, observed, 1.0, _COLOURS[0], name, len(stated))
         axis.set_xlabel(f"stated {name}")
         axis.set_ylabel("observed share")
         axis.set_title(f"expected error {table['expected_error']:.3f}")

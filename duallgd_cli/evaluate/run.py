@@ -36,6 +36,7 @@ from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import Suite, find, truth_only, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import Predicted, Truth, choose, truths_of
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
+from duallgd_cli.files import sha256
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.inputs import Inputs
@@ -56,6 +57,10 @@ PREDICTIONS: Final = "predictions.csv"
 SWEEP: Final = "sweep.tsv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
+_NOT_CHECKED: Final = (
+    "Overlap with training molecules was not checked: no journal beside the predictions says which "
+    "weights made them; give --train-hashes, or --weights."
+)
 
 Advance = Callable[[int, int], None]
 
@@ -113,21 +118,26 @@ def evaluate(
 
 def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
     """Training molecules of each model, by what it is called; None where no list came with it."""
-    lists: dict[str, TrainingHashes | None] = {}
     ours = settings.train_hashes or _beside(settings.weights)
     paths = {_OURS: ours} | {f"the rival {n}": _beside(w) for n, w in settings.rival.items()}
-    for name, path in paths.items():
-        lists[name] = None if path is None else TrainingHashes.read(path)
-    return lists
+    return {
+        name: None if path is None else TrainingHashes.read(path) for name, path in paths.items()
+    }
 
 
-def _beside(weights: str | None) -> Path | None:
-    """The list of training molecules that came with the weights, if there is one."""
+def _beside(weights: str | None, digest: str = "") -> Path | None:
+    """The list of training molecules that came with the weights, if there is one.
+
+    Args:
+        weights: As `resolve_weights` takes them.
+        digest: SHA-256 that they must have; "" takes any.
+    """
     try:
-        path = resolve_weights(weights).with_suffix(_HASHES)
+        found = resolve_weights(weights)
     except WeightsError:
         return None  # loading them is about to say so
-    return path if path.is_file() else None
+    path = found.with_suffix(_HASHES)
+    return path if path.is_file() and (not digest or sha256(found) == digest) else None
 
 
 def _suite(settings: EvaluateSettings) -> Suite:
@@ -146,14 +156,21 @@ def _chosen(settings: EvaluateSettings, suite: Suite) -> list[Truth]:
 
 def _finished(settings: EvaluateSettings, suite: Suite, path: Path) -> EvaluationInputs:
     """A table of predictions; of our own the journal beside it says more than the table."""
-    asked = settings.train_hashes is not None or settings.weights is not None
-    lists = training_lists(settings) if asked else {}
-    checked = check_leakage(_chosen(settings, suite), lists, settings)
-    inputs = EvaluationInputs(suite=suite, checked=checked, predictions=path)
     try:
         run = read_journals([path])  # in shards or not
     except UsageError:
         run = None  # as for the predictions of others
+    lists: dict[str, TrainingHashes | None] = {}
+    if settings.train_hashes is not None or settings.weights is not None:
+        lists = training_lists(settings)
+    elif run is not None:
+        name, digest = (str(run.header.model.get(key)) for key in ("name", "sha256"))
+        found = _beside(name, digest) or _beside(None, digest)
+        lists[_OURS] = None if found is None else TrainingHashes.read(found)
+    checked = check_leakage(_chosen(settings, suite), lists, settings)
+    if not lists:
+        checked = replace(checked, remarks=(_NOT_CHECKED, *checked.remarks))
+    inputs = EvaluationInputs(suite=suite, checked=checked, predictions=path)
     if run is not None:
         inputs = _with_journal(inputs, run)
     if settings.preset == "reference":

@@ -186,12 +186,7 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
 
 
 def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Predicted:
-    places = {(row.get("file", ""), row.get("index", "")) for row in rows}
-    if len(places) > 1:
-        raise UsageError(
-            f"{path} has {len(places)} spectra named {spectrum_id!r}; "
-            "scoring needs a different identifier for each"
-        )
+    rows = _one_block(spectrum_id, rows, path)
     with_structure = [row for row in rows if row["smiles"]]
     ranks = [_rank(row, spectrum_id, path) for row in with_structure]
     repeated = _first_repeated(rank for rank in ranks if rank is not None)
@@ -205,6 +200,27 @@ def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Pred
         confidence=tuple(_number(row.get("confidence", "")) for row in with_structure),
         status=rows[0].get("status") or "ok",
     )
+
+
+def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list[dict[str, str]]:
+    """Rows of one prediction; spectra of a feature that were read together repeat the same ones.
+
+    Raises:
+        UsageError: They are of several.
+    """
+    blocks: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in rows:
+        blocks.setdefault((row.get("file", ""), row.get("index", "")), []).append(row)
+    found = [block for block in blocks.values() if block[0]["smiles"]] or list(blocks.values())
+    features = {(row.get("file"), row.get("feature_id")) for row in rows}
+    groups = {block[0].get("indices") for block in found if block[0]["smiles"]}
+    of_one_feature = len(features) == 1 and rows[0].get("feature_id") and len(groups) <= 1
+    if len(blocks) > 1 and not of_one_feature:
+        raise UsageError(
+            f"{path} has {len(blocks)} spectra named {spectrum_id!r}; "
+            "scoring needs a different identifier for each"
+        )
+    return found[0]
 
 
 def _rank(row: Mapping[str, str], spectrum_id: str, path: Path) -> float | None:

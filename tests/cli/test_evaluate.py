@@ -8,6 +8,7 @@ import pytest
 
 from duallgd_cli.evaluate import report, run
 from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.files import sha256
 from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.stub_model import stub_model
@@ -24,7 +25,9 @@ def without_plots(monkeypatch):
 def without_the_shipped_list(monkeypatch):
     """The stand-in was trained on nothing: the list beside the shipped weights is not its own."""
     beside = run._beside
-    monkeypatch.setattr(run, "_beside", lambda given: beside(given) if given else None)
+    monkeypatch.setattr(
+        run, "_beside", lambda given, *more: beside(given, *more) if given else None
+    )
 
 
 @pytest.fixture
@@ -227,6 +230,76 @@ def test_a_test_molecule_among_those_that_samples_start_from_is_refused(
     assert (
         "1 of the 3 test molecules were in the training data of the analogues in stub" in done.err
     )
+
+
+def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_made_them(
+    duallgd, table, seen, tmp_path, monkeypatch
+):
+    (tmp_path / "w.safetensors").write_bytes(b"stands for weights")
+    made = replace(stub_model(), name="w.safetensors", sha256=sha256(tmp_path / "w.safetensors"))
+    monkeypatch.setattr(api, "load", lambda *_, **__: made)
+    base = ("evaluate", "--fold", "test", "--no-mces", "--workers", "1")
+    duallgd(
+        *(*base, "--benchmark", table, "--samples", "4", "--no-rivals", "-o", "r"),
+        *("--train-hashes", seen, "--allow-leakage"),
+    )
+    again = (*base, "--predictions", "r/predictions.csv", "--benchmark", table, "-o", "again")
+
+    refused = duallgd(*again)
+    stamped = duallgd(*again, "--allow-leakage")
+    (tmp_path / "w.safetensors").write_bytes(b"other weights")
+    unknown = duallgd(*again)
+
+    assert refused.code == 2
+    assert "1 of the 3 test molecules were in the training data of the weights" in refused.err
+    assert "LEAKAGE: 1 of the 3" in stamped.out
+    assert "training molecules of the weights was not checked" in unknown.out
+
+
+def test_predictions_of_unknown_weights_are_said_to_be_unchecked(duallgd, table, tmp_path):
+    (tmp_path / "p.csv").write_text("identifier,smiles\nS00,CCO\n")
+    given = ("evaluate", "--predictions", "p.csv", "--benchmark", table, "--no-mces", "-o", "r")
+
+    done = duallgd(*given, "--workers", "1")
+
+    assert "was not checked: no journal beside the predictions" in " ".join(done.out.split())
+
+
+def test_what_would_be_said_twice_is_said_once(duallgd, table, tmp_path):
+    done = duallgd(
+        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *("--spectra-per-molecule", "1"),
+    )
+
+    text = " ".join(done.out.split())
+    assert "candidates = valid = formula exact = distinct" in text
+    assert "accuracy@1 = accuracy@10 = oracle accuracy │ 0.0% (0.0% to 56.1%) │" in text
+    assert "over molecules" not in text
+    assert "All spectra are of one group of heavy atoms <= 15, rings 1-2, adduct [M+H]+" in text
+    assert len((tmp_path / "r" / "metrics.tsv").read_text().splitlines()) == 11
+
+
+def test_what_predict_writes_of_features_is_scored_as_it_is(duallgd, tmp_path):
+    spectrum = (
+        "BEGIN IONS\nFEATURE_ID={}\nPEPMASS=195.0877\nFORMULA=C8H10N4O2\nADDUCT=[M+H]+\n"
+        "MSLEVEL={}\n138.066 100\n110.071 {}\nEND IONS\n"
+    )
+    spectra = [spectrum.format(1, 2, 20), spectrum.format(1, 2, 30), spectrum.format(2, 2, 40)]
+    (tmp_path / "f.mgf").write_text("\n".join(spectra))
+    caffeine = "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
+    (tmp_path / "t.tsv").write_text(f"identifier\tsmiles\n1\t{caffeine}\n2\t{caffeine}\n")
+    found = []
+    for rows in ("feature", "spectrum"):
+        duallgd("predict", "f.mgf", "-o", f"{rows}.csv", "--rows", rows, "--samples", "4", "-q")
+        done = duallgd(
+            *("evaluate", "--predictions", f"{rows}.csv", "--truth", "t.tsv", "-o", rows),
+            *("--no-mces", "--workers", "1"),
+        )
+        assert done.code == 0, done.err
+        found.append(results(tmp_path / rows))
+
+    assert found[0]["metrics"] == found[1]["metrics"]
+    assert found[0]["statuses"] == {"ok": 2}
 
 
 def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(

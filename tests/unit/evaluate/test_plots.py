@@ -91,3 +91,22 @@ def test_without_matplotlib_a_message_says_so(tmp_path, monkeypatch, caplog):
 
     assert plots.write_plots(tmp_path, {"groups": [], "calibration": CALIBRATION}) == {}
     assert "matplotlib is missing" in caplog.text
+
+
+def lines_of(draw):
+    """Points that each line of a figure's first panel joins; markers and caps join none."""
+    lines = [line for line in draw().axes[0].lines if line.get_linestyle() == "-"]
+    return [len(line.get_xdata()) for line in lines]
+
+
+def test_a_line_joins_bins_of_a_number_alone(tmp_path):
+    missing = {**GROUPS[0], "label": "missing"}
+    adducts = [{**group, "by": "adduct"} for group in GROUPS]
+
+    drawings = plots.drawings_of(
+        {**EVERYTHING, "groups": [*GROUPS, missing, *adducts], "calibration": CALIBRATION}
+    )
+
+    assert lines_of(drawings["by_rings"]) == [2]
+    for name in ("by_adduct", "rivals", "parts"):
+        assert not any(lines_of(drawings[name]))

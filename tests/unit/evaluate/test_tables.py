@@ -118,6 +118,38 @@ def test_a_rival_s_table_without_ranks_is_read_in_its_order(tmp_path):
     assert found["a"].status == "ok"
 
 
+FEATURE = "spectrum_id,file,index,feature_id,rank,smiles,status,indices\n"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "7,f,0,7,1,CCO,ok,0 1\n7,f,0,7,2,COC,ok,0 1\n",
+        "7,f,0,7,1,CCO,ok,0 1\n7,f,0,7,2,COC,ok,0 1\n7,f,1,7,1,CCO,ok,0 1\n7,f,1,7,2,COC,ok,0 1\n",
+        "7,f,0,7,,,no_peaks,0\n7,f,1,7,1,CCO,ok,1 2\n7,f,1,7,2,COC,ok,1 2\n",
+    ],
+    ids=["one block a feature", "one block a spectrum", "a spectrum of it was not used"],
+)
+def test_spectra_that_were_read_together_are_one_prediction(tmp_path, rows):
+    found = read_predictions(write(tmp_path / "p.csv", FEATURE + rows))
+
+    assert found["7"].smiles == ("CCO", "COC")
+    assert found["7"].status == "ok"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "7,f,0,7,1,CCO,ok,0\n7,f,1,7,1,COC,ok,1\n",  # two ions of one feature
+        "7,f,0,7,1,CCO,ok,0\n7,g,0,7,1,CCO,ok,0\n",  # of two files
+        "7,f,0,,1,CCO,ok,0\n7,f,1,,,,no_peaks,1\n",  # two spectra of one title
+    ],
+)
+def test_spectra_that_share_a_name_alone_are_refused(tmp_path, rows):
+    with pytest.raises(UsageError, match=r"2 spectra named '7'; .*a different identifier"):
+        read_predictions(write(tmp_path / "p.csv", FEATURE + rows))
+
+
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
