@@ -225,6 +225,23 @@ def versions() -> dict[str, str]:
     }
 
 
+def leave_to_parent() -> None:
+    """Leave Ctrl-C to the process that started this one, and end when that ends, killed included.
+
+    For processes of `multiprocessing`: nobody else is left to take what they make.
+    """
+    import multiprocessing
+
+    def end() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end, daemon=True).start()
+
+
 def prepare_environment() -> None:
     """Make idle CPU threads sleep rather than spin; what the user has set is kept.
 

@@ -4,21 +4,16 @@ Letters: N heavy atoms, M = N (N - 1) / 2 pairs, S candidates, J steps.
 """
 
 import ctypes
-import dataclasses
 import gc
 import importlib
-import importlib.util
-import json
-import os
+import multiprocessing
 import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,10 +24,8 @@ from torch import Tensor, nn
 
 from duallgd_cli.bench.work import MIB, Work, count_work, wait_for
 from duallgd_cli.errors import DuallgdError
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.runtime import Runtime, leave_to_parent
 
-DEFAULT: Final = "duallgd_cli.bench.network"
-_MODULE: Final = "duallgd_cli.bench.measure"
 PEAK_RSS: Final = "peak RSS above RSS before, fresh process, peak reset (VmHWM)"
 CHILD_RSS: Final = "peak RSS above peak RSS before, fresh process (ru_maxrss)"
 CUDA_ALLOCATOR: Final = "peak of the CUDA allocator above what was allocated before"
@@ -41,7 +34,6 @@ _CLEAR: Final = Path("/proc/self/clear_refs")
 _FORGET_PEAK: Final = "5"
 # Libraries load their kernels in a first run of so many atoms, lest that count as the work's.
 _WARM_UP_ATOMS: Final = 5
-_MESSAGE, _READINGS, _RESULT = "message.json", "readings.json", "result{}.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +49,8 @@ class Subject:
         seed: Seed of random weights, inputs and noise.
         repeats: Timed runs of a cell, after one that warms up.
         limit_s: Seconds after which a cell is not repeated any more.
-        maker: Module, or Python file, whose ``network_of(subject, kernel)`` gives what is measured;
-            see `bench.network`.
+        maker: Module whose ``network_of(subject, kernel)`` gives what is measured; see
+            `bench.network`.
     """
 
     preset: str = "duallgd"
@@ -69,7 +61,7 @@ class Subject:
     seed: int = 1
     repeats: int = 5
     limit_s: float = 20.0
-    maker: str = DEFAULT
+    maker: str = "duallgd_cli.bench.network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ class Job:
     at_once: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Reading:
     """What was read at one cell.
 
@@ -129,6 +121,7 @@ class Reading:
             and ``val_top1``, top-1 accuracy on validation spectra by the weights' record, or None.
         at_once: Candidates in one evaluation of the network.
         work: Of one candidate-step on the fast path, or None.
+        result: The numbers by which paths are compared, float32.
     """
 
     wall_s: Sequence[float]
@@ -138,13 +131,10 @@ class Reading:
     about: dict[str, Any]
     at_once: int
     work: Work | None
+    result: NDArray[np.float32]
 
 
-# A reading, and the numbers by which paths are compared.
-Measured = tuple[Reading, NDArray[np.float32]]
-
-
-def read_cells(cells: Sequence[Cell]) -> list[Measured]:
+def read_cells(cells: Sequence[Cell]) -> list[Reading]:
     """Measure cells of one subject one after the other: on a CPU, in a fresh process.
 
     Raises:
@@ -152,21 +142,43 @@ def read_cells(cells: Sequence[Cell]) -> list[Measured]:
     """
     if cells[0].subject.device != "cpu":
         return [measure_cell(cell) for cell in cells]
-    with tempfile.TemporaryDirectory(prefix="duallgd-bench-") as name:
-        folder = Path(name)
-        message = json.dumps([dataclasses.asdict(cell) for cell in cells])
-        (folder / _MESSAGE).write_text(message, encoding="utf-8")
-        _run_child([sys.executable, "-m", _MODULE, name], cells[0])
-        readings = json.loads((folder / _READINGS).read_text(encoding="utf-8"))
-        for reading in readings:
-            reading["work"] = None if reading["work"] is None else Work(**reading["work"])
-        return [
-            (Reading(**reading), np.load(folder / _RESULT.format(number)))
-            for number, reading in enumerate(readings)
-        ]
+    context = multiprocessing.get_context("spawn")
+    answers, answering = context.Pipe(duplex=False)
+    child = context.Process(target=_answer, args=(cells, answering))
+    child.start()
+    answering.close()
+    try:
+        answer = answers.recv()
+    except EOFError:
+        child.join()
+        killed = child.exitcode == -signal.SIGKILL
+        ending = "was killed, perhaps for want of memory" if killed else "ended early"
+        answer = _failure(cells[0], f"its process {ending}")
+    finally:
+        child.kill()  # where it is done already, that changes nothing
+        child.join()
+    if isinstance(answer, DuallgdError):
+        raise answer
+    return answer  # type: ignore[no-any-return]
 
 
-def measure_cell(cell: Cell) -> Measured:
+def _answer(cells: Sequence[Cell], answering: Connection) -> None:
+    """Send the readings of cells, or the error that explains why there are none."""
+    leave_to_parent()
+    try:
+        answering.send([measure_cell(cell) for cell in cells])
+    except DuallgdError as error:
+        answering.send(error)
+    except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
+        answering.send(_failure(cells[0], str(error).partition("\n")[0]))
+
+
+def _failure(cell: Cell, reason: str) -> DuallgdError:
+    where = f"{cell.kernel}, {cell.atoms} atoms"
+    return DuallgdError(f"measuring {where} failed: {reason}; try fewer atoms or samples")
+
+
+def measure_cell(cell: Cell) -> Reading:
     """Measure a cell in this process."""
     subject = cell.subject
     runtime = Runtime.resolve(subject.device, subject.precision, threads=subject.threads)
@@ -190,8 +202,8 @@ def measure_cell(cell: Cell) -> Measured:
                 # That run was the first to find its memory warm; with time left it only warms up.
                 wall, cpu = timed(run, subject.repeats, subject.limit_s, device)
     work = count_cell(cell, runtime) if cell.path == "fast" else None
-    reading = Reading(wall, cpu, *memory[0], network.about, job.at_once, work)
-    return reading, latest["result"].to("cpu", torch.float32).numpy()
+    result = latest["result"].to("cpu", torch.float32).numpy()
+    return Reading(wall, cpu, *memory[0], network.about, job.at_once, work, result)
 
 
 def count_cell(cell: Cell, runtime: Runtime) -> Work:
@@ -204,17 +216,7 @@ def count_cell(cell: Cell, runtime: Runtime) -> Work:
 
 def network_of(subject: Subject, kernel: str) -> Any:  # noqa: ANN401
     """What the subject's maker gives: ``about`` it, and ``job(cell, runtime)``."""
-    name = subject.maker
-    if not name.endswith(".py"):
-        return importlib.import_module(name).network_of(subject, kernel)
-    if name not in sys.modules:
-        sys.path.insert(0, str(Path(name).parent))  # its neighbours, as if it were run
-        spec = importlib.util.spec_from_file_location(name, name)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name].network_of(subject, kernel)
+    return importlib.import_module(subject.maker).network_of(subject, kernel)
 
 
 def timed(
@@ -273,53 +275,3 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float,
 def _status_mib(field: str) -> float:
     lines = _STATUS.read_text(encoding="ascii").splitlines()
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
-
-
-def _run_child(command: list[str], cell: Cell) -> None:
-    # Its input stays open as long as this process lives, however that ends: see `_end_with_parent`.
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        try:
-            complaint = child.stderr.read() if child.stderr else ""
-            child.wait()
-        except BaseException:
-            child.kill()
-            raise
-    if not child.returncode:
-        return
-    ending = f"its process ended with code {child.returncode}"
-    if child.returncode == -signal.SIGKILL:
-        ending = "its process was killed, perhaps for want of memory; try fewer atoms or samples"
-    reason = complaint.strip().splitlines()[-1:] or [ending]
-    where = f"{cell.part} {cell.kernel} {cell.path} N = {cell.atoms}"
-    failure = DuallgdError(f"measuring {where} failed: {reason[0]}")
-    failure.exit_code = max(1, child.returncode)
-    raise failure
-
-
-def _end_with_parent() -> None:
-    """End this process when the one that started it has gone and its end of the pipe with it."""
-    os.read(sys.stdin.fileno(), 1)  # not through `sys.stdin`, whose lock would outlive the program
-    os._exit(1)
-
-
-def main(folder: Path) -> None:
-    """Measure the cells that a folder's message describes, and leave the answers there."""
-    readings = []
-    for number, values in enumerate(json.loads((folder / _MESSAGE).read_text(encoding="utf-8"))):
-        cell = Cell(**(values | {"subject": Subject(**values["subject"])}))
-        reading, result = measure_cell(cell)
-        np.save(folder / _RESULT.format(number), result)
-        readings.append(dataclasses.asdict(reading))
-    (folder / _READINGS).write_text(json.dumps(readings), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        main(Path(sys.argv[1]))
-    except DuallgdError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)

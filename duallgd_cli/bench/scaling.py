@@ -11,7 +11,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from duallgd_cli.bench.growth import (
     median_and_iqr,
     time_s,
 )
-from duallgd_cli.bench.measure import Cell, Measured, Reading, Subject, count_cell, read_cells
+from duallgd_cli.bench.measure import Cell, Reading, Subject, count_cell, read_cells
 from duallgd_cli.bench.network import weights_digest
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.errors import InterruptedRunError, UsageError
@@ -53,7 +53,9 @@ _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
 # Counts are polynomials of N of degree 4 (attention over pairs of pairs): five sizes tell them.
 _COUNTED: Final = (6, 8, 10, 12, 14)
-Read = Callable[[Sequence[Cell]], list[Measured]]
+Read = Callable[[Sequence[Cell]], list[Reading]]
+# What is varied (atoms, candidates or steps), and cells measured in one go: a list for each path.
+Group = tuple[str, list[list[Cell]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +81,6 @@ class StudyRequest:
     steps: int = 10
     batch: int = 1
     sweeps: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Cells measured in one go, on each path in turn.
-
-    Attributes:
-        sweep: What is varied: atoms, candidates or steps.
-        cells: On the first path.
-        paths: To measure.
-    """
-
-    sweep: str
-    cells: tuple[Cell, ...]
-    paths: tuple[str, ...]
-
-    def on(self, path: str) -> list[Cell]:
-        """The cells on a path."""
-        return [replace(cell, path=path) for cell in self.cells]
-
-    def __str__(self) -> str:
-        """For whoever waits."""
-        text = f"{self.cells[0].kernel}, {self.cells[0].atoms} atoms"
-        return text if self.sweep == "atoms" else f"{text}, growth with {self.sweep}"
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
@@ -158,25 +136,24 @@ def subject_on(device: str, precision: str, threads: int | None, subject: Subjec
 
 
 def groups_of(request: StudyRequest) -> list[Group]:
-    """What is measured in one go, small sizes first."""
+    """What is measured in one go, small sizes first; the sweeps are of the fast path alone."""
 
-    def cells(kernel: str, n_atoms: int) -> Iterator[Cell]:
-        for part in PARTS:
-            size = (request.batch, 1) if part != "loop" else (request.samples, request.steps)
-            yield Cell(request.subject, part, kernel, request.paths[0], n_atoms, *size)
+    def cell(part: str, kernel: str, path: str, n_atoms: int) -> Cell:
+        size = (request.samples, request.steps) if part == "loop" else (request.batch, 1)
+        return Cell(request.subject, part, kernel, path, n_atoms, *size)
 
-    groups = [
-        Group("atoms", tuple(cells(kernel, n)), request.paths)
+    groups: list[Group] = [
+        ("atoms", [[cell(part, kernel, path, n) for part in PARTS] for path in request.paths])
         for n in request.atoms
         for kernel in request.kernels
     ]
     if request.sweeps and "fast" in request.paths:
         n = statistics.median_low(request.atoms)
         for kernel in request.kernels:
-            one = Cell(request.subject, "loop", kernel, "fast", n, request.samples, request.steps)
-            more = tuple(replace(one, samples=k * one.samples) for k in _MULTIPLES)
-            longer = tuple(replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES)
-            groups += [Group("candidates", more, ("fast",)), Group("steps", longer, ("fast",))]
+            one = cell("loop", kernel, "fast", n)
+            more = [replace(one, samples=k * one.samples) for k in _MULTIPLES]
+            longer = [replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES]
+            groups += [("candidates", [more]), ("steps", [longer])]
     return groups
 
 
@@ -185,7 +162,7 @@ def run_study(
     output: Path,
     say: Callable[[int, int, str], None] = lambda done, total, text: None,
     read: Read = read_cells,
-    compare: Callable[[Sequence[Row], Sequence[Measured]], None] = lambda rows, measured: None,
+    compare: Callable[[Sequence[Row], Sequence[Reading]], None] = lambda rows, readings: None,
 ) -> dict[str, Any]:
     """Measure everything; what is finished is kept in the output folder as it comes.
 
@@ -216,19 +193,21 @@ def run_study(
         floors = _floors(request, runtime, ceilings)
         for number, group in enumerate(groups[len(done) :], len(done) + 1):
             started = time.perf_counter()
-            measured = [read(group.on(path)) for path in group.paths]
+            readings = [read(cells) for cells in group[1]]
             took = time.perf_counter() - started
-            fresh = _rows_of_group(group, measured, ceilings, compare)
+            fresh = _rows_of_group(group, readings, ceilings, compare)
             rows += fresh
             loads.append(load())
-            line = {"rows": fresh, "load": loads[-1], "memory": measured[0][0][0].memory_how}
+            line = {"rows": fresh, "load": loads[-1], "memory": readings[0][0].memory_how}
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
             _write_table(output / TABLE, rows)
             beside = max(0.0, took - sum(cost_s(row["wall_s"], subject) for row in fresh))
             left = seconds_left(groups[number:], rows, floors, beside)
             rest = f", about {_words(left)} left" if left else ""
-            say(number, len(groups), f"{group} done{rest}")
+            title = f"{group[1][0][0].kernel}, {group[1][0][0].atoms} atoms"
+            title += "" if group[0] == "atoms" else f", growth with {group[0]}"
+            say(number, len(groups), f"{title} done{rest}")
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"stopped; what is finished is kept in {output}, and the same command goes on"
@@ -249,43 +228,40 @@ def run_study(
 
 def _rows_of_group(
     group: Group,
-    measured: Sequence[Sequence[Measured]],
+    readings: Sequence[Sequence[Reading]],
     ceilings: Ceilings,
-    compare: Callable[[Sequence[Row], Sequence[Measured]], None],
+    compare: Callable[[Sequence[Row], Sequence[Reading]], None],
 ) -> list[Row]:
     """Rows of every cell, a path each; the fast one says how much work there is."""
+    sweep, cells = group
     found = []
-    for cell, own in zip(group.cells, zip(*measured, strict=True), strict=True):
-        work = next((reading.work for reading, _ in own if reading.work is not None), None)
+    for of_cell, read in zip(zip(*cells, strict=True), zip(*readings, strict=True), strict=True):
+        work = next((reading.work for reading in read if reading.work is not None), None)
         rows = [
-            _row(group.sweep, replace(cell, path=path), reading, work, ceilings)
-            for path, (reading, _) in zip(group.paths, own, strict=True)
+            _row(sweep, cell, reading, work, ceilings)
+            for cell, reading in zip(of_cell, read, strict=True)
         ]
-        compare(rows, own)
+        compare(rows, read)
         found += rows
     return found
 
 
 def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
     subject = cell.subject
-    by_cpu = subject.device == "cpu" and subject.threads == 1
     (wall_s, wall_iqr_s), (cpu_s, cpu_iqr_s) = map(median_and_iqr, (reading.wall_s, reading.cpu_s))
-    row: Row = dict.fromkeys(COLUMNS) | reading.about
-    for of, names in (
-        (subject, ("preset", "device", "precision", "threads")),
-        (cell, ("part", "kernel", "path", "atoms", "pairs", "samples", "steps")),
-    ):
-        row |= {name: getattr(of, name) for name in names}
+    # What of a column's name is not computed here is an attribute of one of these.
+    row: Row = dict.fromkeys(COLUMNS)
+    for of in (subject, cell, reading):
+        row |= {name: getattr(of, name) for name in COLUMNS if hasattr(of, name)}
+    row |= reading.about
     row |= {
         "sweep": sweep,
-        "at_once": reading.at_once,
         "repeats": len(reading.wall_s),
         "wall_s": wall_s,
         "wall_iqr_s": wall_iqr_s,
         "cpu_s": cpu_s,
         "cpu_iqr_s": cpu_iqr_s,
-        "clock": "cpu" if by_cpu else "wall",
-        "memory_mib": reading.memory_mib,
+        "clock": "cpu" if subject.device == "cpu" and subject.threads == 1 else "wall",
     }
     if work is not None:
         size = (cell.samples, cell.steps, reading.at_once)
@@ -329,7 +305,7 @@ def seconds_left(
     if not pace:
         return None
     total = start_s * len(groups)
-    for cell in (cell for group in groups for path in group.paths for cell in group.on(path)):
+    for cell in (cell for _, paths in groups for cells in paths for cell in cells):
         kinds = ((cell.part, cell.path, cell.kernel), (cell.part, cell.path), ())
         total += cost_s(floors(cell) * next(pace[k] for k in kinds if k in pace), cell.subject)
     return total

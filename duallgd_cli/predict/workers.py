@@ -2,9 +2,6 @@
 
 import contextvars
 import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -19,7 +16,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
 from duallgd_cli.predict.generation import Generated, OutOfTimeError, RefusedError
-from duallgd_cli.runtime import Runtime, available_cores
+from duallgd_cli.runtime import Runtime, available_cores, leave_to_parent
 
 T = TypeVar("T")
 
@@ -103,7 +100,7 @@ class Workers:
         if self._pool is None:
             # Forking a process that holds threads of torch can hang it.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=leave_to_parent)
         return partial(_joined, [self._pool.submit(_timed, share) for share in shares])
 
     def close(self, *, wait: bool = True) -> None:
@@ -139,17 +136,3 @@ def _joined(
         results += part
         stages.add(stages.ELSEWHERE, seconds)
     return results
-
-
-def _begin() -> None:
-    """Leave Ctrl-C to the parent, which stops its workers itself; end when the parent ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """However the parent ends, killed included: nobody is left to take what this process makes."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -128,7 +128,7 @@ def plain_path(
         seed=seed,
         repeats=repeats,
         limit_s=limit,
-        maker=str(Path(__file__).resolve()),
+        maker=Path(__file__).stem,
     )
     request = scaling.StudyRequest(
         scaling.subject_on(device, precision, threads, subject),
@@ -149,9 +149,9 @@ def plain_path(
     check_parity(found["rows"])
 
 
-def compare(rows: Sequence[growth.Row], measured: Sequence[measure.Measured]) -> None:
+def compare(rows: Sequence[growth.Row], readings: Sequence[measure.Reading]) -> None:
     """Fill in what the paths of one cell say of each other, in the row of the fast one."""
-    by_path = {row["path"]: (row, own[1]) for row, own in zip(rows, measured, strict=True)}
+    by_path = {row["path"]: (row, own.result) for row, own in zip(rows, readings, strict=True)}
     if set(by_path) != set(PATHS):
         return
     (plain, before), (fast, after) = (by_path[path] for path in PATHS)

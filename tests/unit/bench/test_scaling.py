@@ -1,10 +1,7 @@
 """The scalability study: what it measures, what it keeps, how it says how long it takes."""
 
 import csv
-import dataclasses
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -84,11 +81,11 @@ def invented(cell):
     """A reading whose time is the square of the atoms times candidates and steps."""
     share = {"softmax": cell.atoms, "favor": 5}[cell.kernel]
     seconds = 1e-6 * share * cell.atoms**2 * cell.samples * cell.steps
-    reading = Reading(
+    return Reading(
         (seconds,) * 3, (seconds,) * 3, float(cell.atoms), "by hand",
         {"weights": "made", "parameters": 7, "val_top1": 0.25}, 1, Work(1e6, 1e3, 1e6, 4e3),
+        np.arange(12, dtype=np.float32),
     )  # fmt: skip
-    return reading, np.arange(12, dtype=np.float32)
 
 
 def invent(cells):
@@ -194,7 +191,7 @@ def test_the_time_left_follows_from_operations_and_the_pace_so_far():
     groups = scaling.groups_of(scaling.StudyRequest(subject, (10, 20), ("favor",), sweeps=False))
     rows = [
         {"part": cell.part, "path": "fast", "kernel": "favor", "wall_s": 2.0, "floor_s": 1.0}
-        for cell in groups[0].cells
+        for cell in groups[0][1][0]
     ]
 
     left = scaling.seconds_left(groups[1:], rows, lambda cell: float(cell.atoms), start_s=7.0)
@@ -224,11 +221,11 @@ def test_a_fresh_process_reads_what_this_one_does(monkeypatch):
     monkeypatch.undo()
     cell = Cell(SUBJECT, "attention", "favor", "fast", 6)
 
-    ((there, result),) = measure.read_cells([cell])
+    (there,) = measure.read_cells([cell])
 
-    reading, expected = measure.measure_cell(cell)
-    np.testing.assert_allclose(result, expected, atol=1e-5)
-    assert (there.about, there.work) == (reading.about, reading.work)
+    here = measure.measure_cell(cell)
+    np.testing.assert_allclose(there.result, here.result, atol=1e-5)
+    assert (there.about, there.work) == (here.about, here.work)
     assert there.memory_mib < 100
 
 
@@ -243,14 +240,24 @@ def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
     monkeypatch.setattr(measure, "network_of", lambda *_: Mock(job=job, about={}))
     cell = Cell(SUBJECT, "forward", "softmax", "other", 9)
 
-    slow, result = measure.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=0)))
+    slow = measure.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=0)))
 
     assert runs.count(9) == 1
     assert len(slow.wall_s) == len(slow.cpu_s) == 1
-    assert result.tolist() == [1, 1]
+    assert slow.result.tolist() == [1, 1]
     assert slow.work is None
     many = replace(SUBJECT, limit_s=60, repeats=3)
-    assert len(measure.measure_cell(replace(cell, subject=many))[0].wall_s) == 3
+    assert len(measure.measure_cell(replace(cell, subject=many)).wall_s) == 3
+
+
+def test_a_process_that_is_killed_is_one_sentence(monkeypatch):
+    answers = Mock(recv=Mock(side_effect=EOFError))
+    context = Mock(Pipe=lambda duplex: (answers, Mock()))
+    context.Process.return_value.exitcode = -9
+    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda _: context)
+
+    with pytest.raises(DuallgdError, match=r"favor, 6 atoms failed: its process was killed.*fewer"):
+        measure.read_cells([Cell(SUBJECT, "forward", "favor", "fast", 6)])
 
 
 def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
@@ -266,15 +273,3 @@ def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
 def test_median_and_range_of_a_few_times():
     assert median_and_iqr([1.0, 2.0, 3.0, 4.0, 5.0]) == (3.0, 2.0)
     assert median_and_iqr([7.0]) == (7.0, 0.0)
-
-
-def test_the_process_ends_when_its_parent_is_gone(tmp_path):
-    values = dataclasses.asdict(Cell(SUBJECT, "forward", "favor", "fast", 6))
-    values["subject"] |= {"repeats": 10**9, "limit_s": 1e9}
-    (tmp_path / "message.json").write_text(json.dumps([values]))
-    command = [sys.executable, "-m", "duallgd_cli.bench.measure", str(tmp_path)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    process.stdin.close()
-
-    assert process.wait(timeout=120) == 1
