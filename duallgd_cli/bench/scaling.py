@@ -189,6 +189,8 @@ def run_study(
     loads = [head["machine"]["load"], *(part["load"] for part in done)]
     if done:
         say(len(done), len(groups), f"going on with the measurements in {output}")
+    if why := busy(loads, subject.threads):
+        say(len(done), len(groups), f"warning: {why}; no growth of times will be stated")
     try:
         floors = _floors(request, runtime, ceilings)
         for number, group in enumerate(groups[len(done) :], len(done) + 1):
