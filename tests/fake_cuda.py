@@ -4,6 +4,7 @@ Shapes, types, devices and operations are those of a real device; values are not
 asks for one fails. Forward passes without gradients only: autograd needs a device to be linked.
 """
 
+import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 
@@ -13,14 +14,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from duallgd_cli.model.attention import same_head
-from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.tensors import constants
 from duallgd_cli.runtime import Runtime
 
 CUDA = torch.device("cuda:0")
-# What is kept for a device must not be kept of a device that is not there.
-KEPT = (line_graph, same_head, constants)
+# Rooms whose functions keep tensors, which must not be kept of a device that is not there.
+ROOMS = tuple(f"duallgd_cli.{room}." for room in ("model", "diffusion", "data", "train", "predict"))
 NOT_LINKED = "not linked with support for cuda"
 
 
@@ -123,13 +121,20 @@ def autocast(dtype):
         torch.set_autocast_dtype("cuda", before[1])
 
 
+def keeping():
+    """Every function that keeps its results, of modules that are loaded."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(ROOMS)]
+    values = [value for module in modules for value in vars(module).values()]
+    return [value for value in values if hasattr(value, "cache_clear")]
+
+
 @contextmanager
 def fake_cuda(monkeypatch):
     """Yields the `Operations` of what runs inside on `CUDA`."""
     monkeypatch.setattr(torch.nn.Module, "to", moved_by_hand)
     monkeypatch.setattr(Runtime, "autocast", lambda runtime: autocast(runtime.autocast_dtype))
     with ExitStack() as stack:
-        for function in KEPT:
+        for function in keeping():
             function.cache_clear()
             stack.callback(function.cache_clear)
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))

@@ -59,29 +59,27 @@ def masked_mean(rows: Tensor, mask: Tensor) -> Tensor:
     return (rows * weight).sum(1) / weight.sum(1).clamp_min(1)
 
 
-def pooled(rows: Tensor, mask: Tensor) -> Tensor:
+def pooled(rows: Tensor, mask: Tensor | None) -> Tensor:
     """Mean, minimum, maximum and biased variance over real rows.
 
     Args:
         rows: (B, L, C).
-        mask: Real rows, bool (B, L); at least one of each graph.
+        mask: Real rows, bool (B, L), at least one of each graph; None where all are, which takes a
+            fifth of the time.
 
     Returns:
         (B, 4 C). Reference: its "standard deviation" is the variance.
     """
-    keep = mask.unsqueeze(-1)
-    mean = masked_mean(rows, mask)
-    least = rows.masked_fill(~keep, torch.inf).amin(1)
-    most = rows.masked_fill(~keep, -torch.inf).amax(1)
-    variance = masked_mean((rows - mean.unsqueeze(1)).square(), mask)
+    if mask is None:
+        mean, least, most = rows.mean(1), rows.amin(1), rows.amax(1)
+        variance = (rows - mean.unsqueeze(1)).square().mean(1)
+    else:
+        keep = mask.unsqueeze(-1)
+        mean = masked_mean(rows, mask)
+        least = rows.masked_fill(~keep, torch.inf).amin(1)
+        most = rows.masked_fill(~keep, -torch.inf).amax(1)
+        variance = masked_mean((rows - mean.unsqueeze(1)).square(), mask)
     return torch.cat([mean, least, most, variance], -1)
-
-
-def pooled_whole(rows: Tensor) -> Tensor:
-    """What `pooled` gives where all rows are real, at a fifth of the cost."""
-    mean = rows.mean(1)
-    variance = (rows - mean.unsqueeze(1)).square().mean(1)
-    return torch.cat([mean, rows.amin(1), rows.amax(1), variance], -1)
 
 
 class Perceptron(nn.Module):
@@ -207,12 +205,9 @@ class EdgeModulatedAttention(nn.Module):
 
     def change_of_global(self, atoms: Tensor, edges: Tensor, y: Tensor, real: RealRows) -> Tensor:
         """(B, global_width) from the states before attention."""
-        flat = edges.flatten(1, 2)
-        if real.padded:
-            seen = pooled(atoms, real.atoms), pooled(flat, real.edges.flatten(1))
-        else:
-            seen = pooled_whole(atoms), pooled_whole(flat)
-        change = self.atom_global(seen[0]) + self.edge_global(seen[1])
+        of_atoms = pooled(atoms, real.atoms if real.padded else None)
+        of_edges = pooled(edges.flatten(1, 2), real.edges.flatten(1) if real.padded else None)
+        change = self.atom_global(of_atoms) + self.edge_global(of_edges)
         return self.global_out(self.global_global(y) + change)
 
 

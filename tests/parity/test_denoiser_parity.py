@@ -7,7 +7,6 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
@@ -61,16 +60,16 @@ STATES = {
 }
 
 
-def projections(outputs, kind):
-    names = [f"random_features_{kind}layer{number}" for number in range(len(outputs))]
+def projections(outputs, prefix):
+    names = [f"random_features_{prefix}layer{number}" for number in range(len(outputs))]
     return [outputs[name] for name in names if name in outputs]
 
 
 def narrow(parity, variants, name):
     """A variant's network and the authors' names of its tensors."""
     overrides = variants[name]["overrides"]
-    kind = overrides.get("performer_feature_type", "orthogonal")
-    drawn = projections(parity.arrays("narrow_outputs.npz"), f"{kind}_")
+    feature_type = overrides.get("performer_feature_type", "orthogonal")
+    drawn = projections(parity.arrays("narrow_outputs.npz"), f"{feature_type}_")
     weights = parity.weights(f"{variants[name]['weights']}.safetensors")
     return denoiser(weights, drawn, overrides)
 
@@ -139,8 +138,7 @@ def test_padding_changes_nothing(parity, variants, unpadded, variant):
 def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):
     model, _ = narrow(parity, variants, "performer_positive")
     clean = parity.arrays("extra_features.npz")["E0_clean"]
-    told = parity.json("narrow_loss_and_grad_norms.json")
-    line_graph.cache_clear()  # of indices made where no gradient may pass
+    stored = parity.json("narrow_loss_and_grad_norms.json")
 
     losses, counts = [], []
     for k, single in enumerate(unpadded):
@@ -153,16 +151,16 @@ def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):
     loss.backward()
 
     per_graph = [part.item() / count for part, count in zip(losses, counts, strict=True)]
-    assert 2 * sum(counts) == told["ordered_pairs"]
-    assert loss.item() == pytest.approx(told["loss"], abs=1e-5)
-    assert per_graph == pytest.approx(told["loss_per_graph"], abs=1e-5)
+    assert 2 * sum(counts) == stored["ordered_pairs"]
+    assert loss.item() == pytest.approx(stored["loss"], abs=1e-5)
+    assert per_graph == pytest.approx(stored["loss_per_graph"], abs=1e-5)
     norms = {
         name: 0.0 if p.grad is None else p.grad.norm().item()
         for name, p in model.named_parameters()
     }
     theirs = theirs_of(norms, DENOISER)
     assert {theirs[n]: norm for n, norm in norms.items()} == pytest.approx(
-        told["grad_l2"], abs=1e-5, rel=1e-3
+        stored["grad_l2"], abs=1e-5, rel=1e-3
     )
 
 

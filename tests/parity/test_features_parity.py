@@ -78,8 +78,8 @@ def test_connected_graphs_have_the_reference_s_eigenvectors_up_to_sign(stored, s
         ours = got.atoms[0, :, types : types + theirs.shape[1]]
         assert_close(ours[:, :4], theirs[:, :4], atol=1e-5, rtol=0)
         for column in single_eigenvectors(stored["clean_extra_y"][k, -5:]):
-            place = 4 + column
-            assert_close(ours[:, place].abs(), theirs[:, place].abs(), atol=1e-4, rtol=0)
+            index = 4 + column
+            assert_close(ours[:, index].abs(), theirs[:, index].abs(), atol=1e-4, rtol=0)
         assert_close(got.whole[0, :11], stored["clean_extra_y"][k], atol=1e-5, rtol=0)
 
 

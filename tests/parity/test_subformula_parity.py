@@ -33,14 +33,14 @@ def test_processed_peaks_are_the_reference_s(examples):
 
 def test_subformulas_are_the_reference_s(examples):
     for example in examples:
-        told = example["subformula_json"]
+        stored = example["subformula_json"]
         mz, intensity = process_peaks(*raw(example), example["precursor_mz"])
 
         name = adduct_name(example["adduct_given"])
         peak, counts, mass_da, deviation_ppm = assign(parse_counts(example["formula"]), name, mz)
 
-        table = told["output_tbl"]
-        assert (example["formula"], name) == (told["cand_form"], told["cand_ion"])
+        table = stored["output_tbl"]
+        assert (example["formula"], name) == (stored["cand_form"], stored["cand_ion"])
         assert np.array_equal(counts, [parse_counts(formula) for formula in table["formula"]])
         np.testing.assert_allclose(mz[peak], table["mz"], atol=1e-9)
         np.testing.assert_allclose(intensity[peak], table["ms2_inten"], atol=1e-9)

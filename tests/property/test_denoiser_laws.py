@@ -40,7 +40,7 @@ def logits(bonds, t, known, net=None):
 
 
 def permuted(values, order):
-    """Values of the pairs after atom `order[i]` was moved to place i."""
+    """Values of the pairs after atom `order[i]` was moved to position i."""
     n = len(order)
     low, high = torch.triu_indices(n, n, 1)
     square = values.new_zeros(n, n, *values.shape[1:])
@@ -72,7 +72,7 @@ def test_without_positions_relabelled_atoms_give_relabelled_logits(pair_features
 @pytest.mark.parametrize(
     ("fade", "t"), [({"fade_from": FADE_FROM, "fade_to": FADE_TO}, FADE_TO), ({}, 1), ({}, N_STEPS)]
 )
-def test_with_positions_the_place_within_an_element_is_seen(fade, t):
+def test_with_positions_the_position_within_an_element_is_seen(fade, t):
     """By default at every step; where positions fade, while the noise is high."""
     known = condition(["C6H12O6"])
     bonds = noisy_bonds(12)

@@ -8,7 +8,7 @@ from duallgd_cli.errors import WeightsError
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def folders(tmp_path, monkeypatch):
     """An empty working folder, and empty folders for what comes with the package."""
     shipped = (tmp_path / "package" / "weights", tmp_path / "checkout" / "weights")
     work = tmp_path / "work"
@@ -26,8 +26,8 @@ def made(folder, name="duallgd.safetensors"):
     return folder / name
 
 
-def test_without_a_word_the_shipped_weights_are_meant(places):
-    _, package, checkout = places
+def test_without_a_word_the_shipped_weights_are_meant(folders):
+    _, package, checkout = folders
     beside = made(checkout)
     assert resolve_weights(None) == beside
 
@@ -35,44 +35,44 @@ def test_without_a_word_the_shipped_weights_are_meant(places):
     assert resolve_weights(None) == inside
 
 
-def test_weights_of_the_working_folder_come_before_the_shipped_ones(places):
-    work, package, _ = places
+def test_weights_of_the_working_folder_come_before_the_shipped_ones(folders):
+    work, package, _ = folders
     made(package)
     made(work / "weights")
 
     assert resolve_weights(None).resolve() == work / "weights" / "duallgd.safetensors"
 
 
-def test_a_name_is_found_in_the_known_folders(places):
-    other = made(places[1], "tiny.safetensors")
+def test_a_name_is_found_in_the_known_folders(folders):
+    other = made(folders[1], "tiny.safetensors")
 
     assert resolve_weights("tiny") == other
 
 
-def test_a_path_is_taken_as_it_is(places):
-    made(places[1])
-    own = made(places[0] / "runs", "mine.safetensors")
+def test_a_path_is_taken_as_it_is(folders):
+    made(folders[1])
+    own = made(folders[0] / "runs", "mine.safetensors")
 
     assert resolve_weights(own) == own
     assert resolve_weights("runs/mine.safetensors").resolve() == own
 
 
-def test_a_folder_with_one_file_is_that_file(places):
-    own = made(places[0] / "run", "model.safetensors")
+def test_a_folder_with_one_file_is_that_file(folders):
+    own = made(folders[0] / "run", "model.safetensors")
 
     assert resolve_weights(own.parent) == own
 
 
-def test_of_a_training_run_the_model_is_meant_and_not_the_state(places):
-    own = made(places[0] / "run", "model.safetensors")
-    made(places[0] / "run", "state.safetensors")
+def test_of_a_training_run_the_model_is_meant_and_not_the_state(folders):
+    own = made(folders[0] / "run", "model.safetensors")
+    made(folders[0] / "run", "state.safetensors")
 
     assert resolve_weights(own.parent) == own
 
 
 @pytest.mark.parametrize("names", [(), ("a.safetensors", "b.safetensors")])
-def test_a_folder_with_none_or_several_is_refused_with_their_number(places, names):
-    folder = places[0] / "run"
+def test_a_folder_with_none_or_several_is_refused_with_their_number(folders, names):
+    folder = folders[0] / "run"
     folder.mkdir()
     for name in names:
         made(folder, name)
@@ -81,9 +81,9 @@ def test_a_folder_with_none_or_several_is_refused_with_their_number(places, name
         resolve_weights(folder)
 
 
-def test_the_environment_stands_in_for_the_option_alone(places, monkeypatch):
-    default, named = made(places[1]), made(places[0], "mine.safetensors")
-    given = made(places[0], "given.safetensors")
+def test_the_environment_stands_in_for_the_option_alone(folders, monkeypatch):
+    default, named = made(folders[1]), made(folders[0], "mine.safetensors")
+    given = made(folders[0], "given.safetensors")
     monkeypatch.setenv("DUALLGD_WEIGHTS", str(named))
 
     assert resolve_weights(None) == named
@@ -92,9 +92,9 @@ def test_the_environment_stands_in_for_the_option_alone(places, monkeypatch):
     assert resolve_weights(None) == default
 
 
-def test_a_folder_that_happens_to_be_called_duallgd_is_not_in_the_way(places):
-    default = made(places[1])
-    (places[0] / "duallgd" / "examples").mkdir(parents=True)
+def test_a_folder_that_happens_to_be_called_duallgd_is_not_in_the_way(folders):
+    default = made(folders[1])
+    (folders[0] / "duallgd" / "examples").mkdir(parents=True)
 
     assert resolve_weights(None) == default
 
@@ -102,9 +102,9 @@ def test_a_folder_that_happens_to_be_called_duallgd_is_not_in_the_way(places):
 @pytest.mark.parametrize(
     "given", [None, "other", "runs/none.safetensors", "none.safetensors", "/no/such/duallgd"]
 )
-def test_what_is_not_there_is_refused_with_the_places_looked_at(places, given):
+def test_what_is_not_there_is_refused_with_the_paths_looked_at(folders, given):
     if given is not None:
-        made(places[1])
+        made(folders[1])
 
     with pytest.raises(WeightsError, match=r"looked at .*; give a file with --weights") as raised:
         resolve_weights(given)
@@ -112,13 +112,13 @@ def test_what_is_not_there_is_refused_with_the_places_looked_at(places, given):
     assert repr(given or "duallgd") in str(raised.value)
 
 
-def test_a_place_that_cannot_be_looked_at_is_an_error_in_words(places):
+def test_a_path_that_cannot_be_looked_at_is_an_error_in_words(folders):
     with pytest.raises(WeightsError, match="cannot be read: File name too long"):
         resolve_weights("a" * 300)
 
 
-def test_weights_that_nobody_may_read_are_not_called_broken(places, monkeypatch):
-    path = made(places[0], "locked.safetensors")
+def test_weights_that_nobody_may_read_are_not_called_broken(folders, monkeypatch):
+    path = made(folders[0], "locked.safetensors")
     monkeypatch.setattr(resolve.os, "access", lambda *_: False)
 
     with pytest.raises(

@@ -7,9 +7,9 @@ CPU = torch.device("cpu")
 WORD = (1 << 64) - 1
 
 
-def written_out(key, place):
-    """SplitMix64 in Python's integers: the number after `place` steps, its upper 24 bits."""
-    word = (key + (place + 1) * 0x9E3779B97F4A7C15) & WORD
+def written_out(key, index):
+    """SplitMix64 in Python's integers: the number after `index` steps, its upper 24 bits."""
+    word = (key + (index + 1) * 0x9E3779B97F4A7C15) & WORD
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
     return ((word ^ (word >> 31)) >> 40) / (1 << 24)

@@ -50,17 +50,17 @@ def test_temperature_divides_the_logits():
     torch.testing.assert_close(cold.bond_log_prob, expected)
 
 
-@pytest.mark.parametrize(("shift", "told"), [(0.0, [100, 40, 8]), (0.25, [100, 55, 31])])
-def test_the_network_is_told_a_step_nearer_to_pure_noise_than_the_walk_is_at(shift, told):
+@pytest.mark.parametrize(("offset", "given"), [(0.0, [100, 40, 8]), (0.25, [100, 55, 31])])
+def test_the_network_is_given_a_step_nearer_to_pure_noise_than_the_samples_are(offset, given):
     heard = []
 
     def listening(bond_class, t):
         heard.append(t)
         return constant(bond_class, t)
 
-    sample(listening, task(JumpPlan((100, 40, 8, 0)), timestep_offset=shift), slice(0, 3))
+    sample(listening, task(JumpPlan((100, 40, 8, 0)), timestep_offset=offset), slice(0, 3))
 
-    assert heard == told
+    assert heard == given
 
 
 def test_a_check_may_stop_between_evaluations():
@@ -87,17 +87,17 @@ def test_samples_are_the_same_on_a_second_call():
 
 def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
     start = torch.tensor([[1, 0], [2, 3], [4, 4]])
-    met = []
+    seen = []
 
     def noted(bond_class, t):
-        met.append((bond_class, t))
+        seen.append((bond_class, t))
         return constant(bond_class, t)
 
     sample(noted, task(JumpPlan((1, 0)), start=start), slice(1, 3))  # hardly any noise
     sample(noted, task(JumpPlan((100, 0)), start=start), slice(1, 3))
     sample(noted, task(JumpPlan((100, 0))), slice(1, 3))
 
-    (almost, one), (noised, _), (noise, _) = met
+    (almost, one), (noised, _), (noise, _) = seen
     assert one == 1
     torch.testing.assert_close(almost, start[1:])
     torch.testing.assert_close(noised, noise)  # nothing is left of them

@@ -34,8 +34,8 @@ def written_out(query, key, value, mask):
 
 
 def favor(query, key, value, mask, drawn):
-    met = projection(drawn, value.dtype)
-    return favor_attention(linear(query, met), linear(key, met), key, value, mask, len(drawn))
+    weight = projection(drawn, value.dtype)
+    return favor_attention(linear(query, weight), linear(key, weight), key, value, mask, len(drawn))
 
 
 def features(n_features, seed=3):

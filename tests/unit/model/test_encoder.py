@@ -74,13 +74,13 @@ def test_by_length_every_spectrum_comes_once_and_loses_padding_alone(n_spectra):
 
     parts = list(batch.by_length(n_spectra))
 
-    assert sorted(int(p) for places, _ in parts for p in places) == list(range(8))
-    assert all(len(places) <= n_spectra for places, _ in parts)
-    for places, part in parts:
+    assert sorted(int(i) for index, _ in parts for i in index) == list(range(8))
+    assert all(len(index) <= n_spectra for index, _ in parts)
+    for index, part in parts:
         assert part.mask.any(0).all()
-        for place, mask, mz in zip(places, part.mask, part.mz, strict=True):
-            torch.testing.assert_close(mz[mask], batch.mz[place][batch.mask[place]])
-            assert mask.sum() == len(spectra[place].numbers)
+        for spectrum, mask, mz in zip(index, part.mask, part.mz, strict=True):
+            torch.testing.assert_close(mz[mask], batch.mz[spectrum][batch.mask[spectrum]])
+            assert mask.sum() == len(spectra[spectrum].numbers)
 
 
 def test_what_stands_in_padded_rows_changes_nothing():

@@ -1,7 +1,6 @@
 """The authors' checkpoints: stand-ins of their structure, converted, saved and loaded again."""
 
 import json
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -269,10 +268,6 @@ def test_a_checkpoint_whose_tensors_do_not_fit_its_settings_is_refused(fine_tune
 
     with pytest.raises(WeightsError, match="4 missing"):
         replace(whole, tensors=short).build()
-
-
-def test_the_stand_ins_are_real_pickles_of_unknown_classes(fine_tuned):
-    assert b"DatasetInfos" in pickle.dumps(fine_tuned["hyper_parameters"])
 
 
 def test_metadata_that_is_no_mapping_gets_one_sentence(tmp_path):

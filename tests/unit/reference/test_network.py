@@ -16,7 +16,7 @@ from duallgd_cli.reference import kernels, layers
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser, hops
 from duallgd_cli.reference.encoder import CountEmbedding, FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.features import AtomsOfGraphs, cycles, laplacian, with_features
-from duallgd_cli.reference.layers import WideAtomsFromPairs, pooled, pooled_whole
+from duallgd_cli.reference.layers import WideAtomsFromPairs, pooled
 from duallgd_cli.reference.settings import (
     ReferenceDenoiserSettings,
     ReferenceEncoderSettings,
@@ -163,9 +163,9 @@ def test_what_no_logit_depends_on_is_not_computed():
 
 
 FIRST = {
-    f"layers.0.atoms.edges.{part}.{kind}"
+    f"layers.0.atoms.edges.{part}.{tensor}"
     for part in ("up", "down", "norm_mixed", "norm_fed")
-    for kind in ("weight", "bias")
+    for tensor in ("weight", "bias")
 }
 
 
@@ -237,13 +237,13 @@ def test_cycles_are_those_that_a_search_finds(seed):
 
     of_atoms, of_graph = cycles(square[None] * 1.0)
 
-    for place, size in enumerate((3, 4, 5, 6)):
+    for column, size in enumerate((3, 4, 5, 6)):
         found = list(closed_paths(square, size))
-        assert of_graph[0, place].item() * 10 == pytest.approx(min(len(found), 10), abs=1e-3)
+        assert of_graph[0, column].item() * 10 == pytest.approx(min(len(found), 10), abs=1e-3)
         if size < 6:
             through = [sum(atom in path for path in found) for atom in range(n)]
             expected = [min(count, 10) for count in through]
-            assert (of_atoms[0, :, place] * 10).tolist() == pytest.approx(expected, abs=1e-3)
+            assert (of_atoms[0, :, column] * 10).tolist() == pytest.approx(expected, abs=1e-3)
 
 
 def closed_paths(square, size):
@@ -347,4 +347,4 @@ def test_pooling_whole_graphs_is_pooling_with_nothing_masked():
 
     expected = pooled(rows, torch.ones(3, 11, dtype=torch.bool))
 
-    torch.testing.assert_close(pooled_whole(rows), expected, atol=1e-6, rtol=1e-5)
+    assert_close(pooled(rows, None), expected, atol=1e-6, rtol=1e-5)

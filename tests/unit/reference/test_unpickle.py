@@ -21,7 +21,7 @@ class Plain:
 
 
 class Mapping(dict):
-    """Likewise, one that is a mapping."""
+    """Stands for a class that the reader does not know, one that is a mapping."""
 
 
 class Acting:
