@@ -47,7 +47,7 @@ def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
     columns = (
         annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
     )  # fmt: skip
-    kept = _most_intense(annotated.intensity)
+    kept = most_intense(annotated.intensity)
     return PeakRows(
         annotated.subformula[kept].astype(np.float32).reshape(-1, N_ELEMENTS),
         np.stack(columns, 1)[kept].astype(np.float32).reshape(-1, 5),
@@ -62,7 +62,7 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     """Rows of one or more prepared spectra of the same ion, the most intense `MAX_ROWS` kept."""
     bounds = [(int(spectra.peak_offset[s]), int(spectra.peak_offset[s + 1])) for s in numbers]
     index = np.concatenate([np.arange(a, b) for a, b in bounds])
-    index = index[_most_intense(spectra.intensity[index])]
+    index = index[most_intense(spectra.intensity[index])]
     first = numbers[0]
     columns = (
         spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
@@ -79,7 +79,8 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     )
 
 
-def _most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
+def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Rows of the `MAX_ROWS` most intense peaks, ascending."""
     order = np.argsort(-intensity.astype(np.float32), kind="stable")
     return np.sort(order[:MAX_ROWS])
 

@@ -17,10 +17,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.adduct import precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.files import replaced, sha256
+from duallgd_cli.files import replaced, sha256, write_atomically
+from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
@@ -32,10 +34,17 @@ MOLECULE_ARRAYS: Final = (
 )  # fmt: skip
 _OF_THE_FOLDER: Final = ("format_version", "arrays")
 _RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
+# How the columns of peak rows are stored, but for the sub-formulas, and the values of a spectrum.
+_BY_PEAK: Final = {
+    "intensity": np.float16, "ppm": np.float16, "mz": np.float32, "carrier": np.int8,
+    "share": np.float16, "peak_energy_ev": np.float16,
+}  # fmt: skip
+_BY_SPECTRUM: Final = {
+    "adduct": np.int8, "instrument": np.int8, "energy_ev": np.float16, "precursor_mz": np.float32,
+    "spectrum_fold": np.uint8, "spectrum_id": np.bytes_,
+}  # fmt: skip
 SPECTRUM_ARRAYS: Final = (
-    "molecule", "peak_offset", "subformula_table", "subformula_index", "intensity", "ppm", "mz",
-    "carrier", "share", "peak_energy_ev", "adduct", "instrument", "energy_ev", "precursor_mz",
-    "spectrum_fold", "spectrum_id",
+    "molecule", "peak_offset", "subformula_table", "subformula_index", *_BY_PEAK, *_BY_SPECTRUM,
 )  # fmt: skip
 
 
@@ -132,6 +141,64 @@ def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64))]).astype(np.int64)
 
 
+def spectrum_row(
+    found: AnnotatedSpectrum,
+    spectrum_id: str,
+    fold: str,
+    rows: NDArray[np.int64] | slice = slice(None),
+) -> dict[str, Any]:
+    """One annotated spectrum by the names of the arrays it goes to; see `spectrum_arrays`.
+
+    Args:
+        found: Its energy is kept if there is one for all peaks, its precursor m/z is the
+            theoretical one where none was measured.
+        spectrum_id: To store.
+        fold: One of `FOLDS`.
+        rows: Of its peaks, those to keep.
+    """
+    hypothesis = found.hypothesis
+    first = hypothesis.feature.first
+    energies = {spectrum.collision_energy_ev for spectrum in hypothesis.feature.spectra}
+    energy = energies.pop() if len(energies) == 1 else None
+    expected = precursor_mz(hypothesis.formula, hypothesis.adduct)
+    peaks: dict[str, NDArray[Any]] = {
+        "intensity": found.intensity, "ppm": found.ppm, "mz": found.mz, "carrier": found.carrier,
+        "share": found.share, "peak_energy_ev": found.energy_ev,
+    }  # fmt: skip
+    return {
+        "subformula": found.subformula[rows].astype(np.uint8),
+        **{name: values[rows].astype(_BY_PEAK[name]) for name, values in peaks.items()},
+        "adduct": hypothesis.adduct.index,
+        "instrument": instrument_index(first.instrument),
+        "energy_ev": np.nan if energy is None else energy,
+        "precursor_mz": first.precursor_mz or expected,
+        "spectrum_fold": FOLDS.index(fold),
+        "spectrum_id": spectrum_id.encode("ascii", "replace"),
+    }
+
+
+def spectrum_arrays(
+    spectra: Sequence[Mapping[str, Any]], molecule: Sequence[int] | NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """Spectra as the arrays of `SPECTRUM_ARRAYS`.
+
+    Args:
+        spectra: Each as `spectrum_row` gives it.
+        molecule: Row of the molecule of each.
+    """
+    # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
+    every = np.concatenate([spectrum["subformula"] for spectrum in spectra])
+    table, index = np.unique(every, axis=0, return_inverse=True)
+    return {
+        "molecule": np.asarray(molecule, np.int32),
+        "peak_offset": offsets(len(spectrum["mz"]) for spectrum in spectra),
+        "subformula_table": table,
+        "subformula_index": index.reshape(-1).astype(np.uint32),
+        **{name: np.concatenate([s[name] for s in spectra]) for name in _BY_PEAK},
+        **{name: np.array([s[name] for s in spectra], t) for name, t in _BY_SPECTRUM.items()},
+    }
+
+
 def write(
     folder: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, object]
 ) -> dict[str, object]:
@@ -160,7 +227,7 @@ def write(
             "sha256": sha256(path),
         }
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
-    manifest_path.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    write_atomically(manifest_path, [json.dumps(manifest, indent=1), "\n"])
     return manifest
 
 
@@ -297,7 +364,6 @@ def load_spectra(folder: Path) -> PreparedSpectra:
         )
     molecules = load_molecules(folder)
     arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
-    # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
     table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
     return PreparedSpectra(molecules, subformula=np.asarray(table)[index], **arrays)
 

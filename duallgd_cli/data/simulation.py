@@ -9,7 +9,7 @@ K peaks.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import parent_process
 from pathlib import Path
@@ -32,21 +32,28 @@ from duallgd_cli.data.fragmentation import (
     same_heavy_atoms,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import PeakRows, from_annotated
+from duallgd_cli.data.peaks import PeakRows, from_annotated, most_intense
 from duallgd_cli.data.pool import in_order
 from duallgd_cli.data.prepared import (
-    FOLDS,
     Molecules,
     load_molecules,
-    offsets,
     read_manifest,
+    spectrum_arrays,
+    spectrum_row,
     take,
     write,
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, annotate, excess
-from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Source, Spectrum
+from duallgd_cli.spectra.types import (
+    INSTRUMENTS,
+    AnnotatedSpectrum,
+    Feature,
+    Hypothesis,
+    Source,
+    Spectrum,
+)
 
 _ANNOTATION: Final = AnnotationSettings()  # as `data spectra` and `predict` explain by default
 _PROTONATED: Final = BY_NAME["[M+H]+"].index
@@ -100,6 +107,12 @@ class Simulator:
     def spectrum(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
     ) -> PeakRows:
+        """A spectrum that the molecule might give; see `annotated`."""
+        return from_annotated(self.annotated(molecules, molecule, generator))
+
+    def annotated(
+        self, molecules: Molecules, molecule: int, generator: np.random.Generator
+    ) -> AnnotatedSpectrum:
         """A spectrum that the molecule might give, its peaks explained like measured ones.
 
         Args:
@@ -122,7 +135,7 @@ class Simulator:
             generator,
         )
         hypothesis = Hypothesis(Feature((recorded,)), formula, ADDUCTS[ion.adduct])
-        return from_annotated(annotate(hypothesis, _ANNOTATION))
+        return annotate(hypothesis, _ANNOTATION)
 
     def _seen(
         self, found: Fragments, ion: Ion, generator: np.random.Generator
@@ -251,14 +264,14 @@ def prepare_simulated(
     rows = _chosen(molecules, selection)
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
-    spectra: list[PeakRows] = []
+    spectra: list[dict[str, Any]] = []
     chunks = [rows[start : start + _CHUNK].tolist() for start in range(0, len(rows), _CHUNK)]
     # As bytes: torch's own way to other processes needs shared memory, and this is done once.
     own = (structures, pickle.dumps(simulator), selection.seed)
     for drawn in in_order(_draw, chunks, workers, _begin_drawing, own):
         spectra += drawn
         advance(len(drawn))
-    arrays = take(molecules.arrays(), rows) | _spectrum_arrays(spectra, rows)
+    arrays = take(molecules.arrays(), rows) | spectrum_arrays(spectra, np.arange(len(rows)))
     source = read_manifest(structures)
     about: dict[str, object] = {
         "kind": "spectra",
@@ -291,36 +304,12 @@ def _begin_drawing(structures: Path, simulator: bytes, seed: int) -> None:
     _source[:] = [(load_molecules(structures), pickle.loads(simulator), seed)]  # from our parent
 
 
-def _draw(rows: list[int]) -> list[PeakRows]:
+def _draw(rows: list[int]) -> list[dict[str, Any]]:
     ((molecules, simulator, seed),) = _source
-    return [simulator.spectrum(molecules, row, np.random.default_rng((seed, row))) for row in rows]
-
-
-def _spectrum_arrays(
-    spectra: Sequence[PeakRows], rows: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
-    counts = np.concatenate([s.subformula for s in spectra]).astype(np.uint8)
-    table, index = np.unique(counts, axis=0, return_inverse=True)
-    numbers = np.concatenate([s.numbers for s in spectra])
-    adduct = np.array([s.adduct for s in spectra], np.int8)
-    charge = np.array([a.charge for a in ADDUCTS])[adduct]
-    parent = np.stack([s.parent for s in spectra])
-    energy = np.array([s.numbers[0, 4] for s in spectra])
-    return {
-        "molecule": np.arange(len(rows), dtype=np.int32),
-        "peak_offset": offsets(len(s.carrier) for s in spectra),
-        "subformula_table": table,
-        "subformula_index": index.reshape(-1).astype(np.uint32),
-        "intensity": numbers[:, 0].astype(np.float16),
-        "ppm": numbers[:, 1].astype(np.float16),
-        "mz": numbers[:, 2].astype(np.float32),
-        "carrier": np.zeros(len(numbers), np.int8),
-        "share": numbers[:, 3].astype(np.float16),
-        "peak_energy_ev": numbers[:, 4].astype(np.float16),
-        "adduct": adduct,
-        "instrument": np.array([s.instrument for s in spectra], np.int8),
-        "energy_ev": energy.astype(np.float16),
-        "precursor_mz": ion_mz(parent, charge).astype(np.float32),
-        "spectrum_fold": np.full(len(rows), FOLDS.index("train"), np.uint8),
-        "spectrum_id": np.array([f"simulated-{row}".encode() for row in rows]),
-    }
+    drawn = (
+        simulator.annotated(molecules, row, np.random.default_rng((seed, row))) for row in rows
+    )
+    return [
+        spectrum_row(found, f"simulated-{row}", "train", most_intense(found.intensity))
+        for found, row in zip(drawn, rows, strict=True)
+    ]

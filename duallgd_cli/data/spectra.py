@@ -26,13 +26,13 @@ from duallgd_cli.data.labelled_spectra import (
 )
 from duallgd_cli.data.massbank import is_release, read_massbank
 from duallgd_cli.data.pool import in_order
-from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
+from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.types import INSTRUMENTS, AnnotatedSpectrum, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
 _CHUNK: Final = 500  # records a process takes at a time
 _PRECURSOR_DA: Final = 0.02
@@ -54,35 +54,21 @@ class PreparationSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSpectrum:
-    """One spectrum in the arrays of `data.prepared`, still apart from the others.
+    """One spectrum of training data, still apart from the others.
 
     Attributes:
+        number: Of its record.
         spectrum_id: As read.
         molecule: Its structure.
-        adduct: Index of the adduct.
-        instrument: Index into `INSTRUMENTS`.
-        energy_ev: One energy for the spectrum, NaN if missing or several.
-        precursor_mz: As read, or the theoretical one where missing.
-        fold: Index into `FOLDS`.
-        number: Of its record.
-        rows: Per-peak arrays by name, all of length K.
-        n_peaks: Peaks looked at.
-        n_explained: Peaks with a sub-formula.
-        explained_intensity: Share of the summed intensity, 0 to 1.
+        row: Peaks and values by the names of `data.prepared.SPECTRUM_ARRAYS`.
+        explained: Peaks looked at, those with a sub-formula, and their share of the intensity.
     """
 
+    number: int
     spectrum_id: str
     molecule: PreparedMolecule
-    adduct: int
-    instrument: int
-    energy_ev: float
-    precursor_mz: float
-    fold: int
-    number: int
-    rows: dict[str, NDArray[Any]]
-    n_peaks: int
-    n_explained: int
-    explained_intensity: float
+    row: dict[str, Any]
+    explained: tuple[int, int, float]
 
 
 def prepare_spectra(
@@ -141,7 +127,7 @@ def prepare_spectra(
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),
         "holdout_removed": reasons.get(ON_HOLDOUT, 0),
-        "without_explained_peak": sum(s.n_explained == 0 for s in spectra),
+        "without_explained_peak": sum(s.explained[1] == 0 for s in spectra),
         "molecules_in_several_folds": _n_shared(spectra),
         "explained": _explained(spectra),
     }
@@ -181,7 +167,11 @@ def prepare_record(
     except RefusedError as refusal:
         reason, detail = refusal.args
         return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
-    return _prepared(record, molecule, annotate(hypothesis, settings.annotation))
+    found = annotate(hypothesis, settings.annotation)
+    spectrum_id = record.feature.first.spectrum_id
+    row = spectrum_row(found, spectrum_id, record.fold)
+    explained = found.n_peaks, found.n_explained, found.explained_intensity
+    return PreparedSpectrum(record.number, spectrum_id, molecule, row, explained)
 
 
 def source_sha256(source: Path) -> str:
@@ -234,42 +224,10 @@ def _hypothesis_of(
     return Hypothesis(Feature(usable), formula, adduct)
 
 
-def _prepared(
-    record: LabelledSpectrum, molecule: PreparedMolecule, found: AnnotatedSpectrum
-) -> PreparedSpectrum:
-    hypothesis = found.hypothesis
-    spectra = hypothesis.feature.spectra
-    measured = spectra[0].precursor_mz
-    energies = {spectrum.collision_energy_ev for spectrum in spectra}
-    energy = energies.pop() if len(energies) == 1 else None
-    return PreparedSpectrum(
-        spectrum_id=record.feature.first.spectrum_id,
-        molecule=molecule,
-        adduct=hypothesis.adduct.index,
-        instrument=INSTRUMENTS.index(spectra[0].instrument),
-        energy_ev=float("nan") if energy is None else energy,
-        precursor_mz=measured or precursor_mz(hypothesis.formula, hypothesis.adduct),
-        fold=FOLDS.index(record.fold),
-        number=record.number,
-        rows={
-            "subformula": found.subformula.astype(np.uint8),
-            "intensity": found.intensity.astype(np.float16),
-            "ppm": found.ppm.astype(np.float16),
-            "mz": found.mz,
-            "carrier": found.carrier,
-            "share": found.share.astype(np.float16),
-            "peak_energy_ev": found.energy_ev.astype(np.float16),
-        },
-        n_peaks=found.n_peaks,
-        n_explained=found.n_explained,
-        explained_intensity=found.explained_intensity,
-    )
-
-
 def _unless_held_out(
     result: PreparedSpectrum | RejectedSpectrum, holdout: frozenset[str]
 ) -> PreparedSpectrum | RejectedSpectrum:
-    if isinstance(result, RejectedSpectrum) or result.fold != FOLDS.index("train"):
+    if isinstance(result, RejectedSpectrum) or result.row["spectrum_fold"] != FOLDS.index("train"):
         return result
     key = result.molecule.inchikey
     if key not in holdout:
@@ -284,46 +242,36 @@ def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]
     for spectrum in spectra:
         key = spectrum.molecule.inchikey
         first.setdefault(key, spectrum.molecule)
-        folds.setdefault(key, set()).add(spectrum.fold)
+        folds.setdefault(key, set()).add(spectrum.row["spectrum_fold"])
     row = {key: index for index, key in enumerate(first)}
     # The largest index is the fold farthest from training: it decides where folds share a molecule.
     fold = np.array([max(folds[key]) for key in first], np.uint8)
-    rows = {name: np.concatenate([s.rows[name] for s in spectra]) for name in spectra[0].rows}
-    table, index = np.unique(rows.pop("subformula"), axis=0, return_inverse=True)
+    molecule = [row[s.molecule.inchikey] for s in spectra]
     return {
         **pack(list(first.values()), fold),
-        "molecule": np.array([row[s.molecule.inchikey] for s in spectra], np.int32),
-        "peak_offset": offsets(len(s.rows["mz"]) for s in spectra),
-        "subformula_table": table,
-        "subformula_index": index.astype(np.uint32),
-        **rows,
-        "adduct": np.array([s.adduct for s in spectra], np.int8),
-        "instrument": np.array([s.instrument for s in spectra], np.int8),
-        "energy_ev": np.array([s.energy_ev for s in spectra], np.float16),
-        "precursor_mz": np.array([s.precursor_mz for s in spectra], np.float32),
-        "spectrum_fold": np.array([s.fold for s in spectra], np.uint8),
-        "spectrum_id": np.array([s.spectrum_id.encode("ascii", "replace") for s in spectra]),
+        **spectrum_arrays([s.row for s in spectra], molecule),
     }
 
 
 def _n_shared(spectra: Sequence[PreparedSpectrum]) -> int:
-    seen = {(s.molecule.inchikey, s.fold) for s in spectra}
+    seen = {(s.molecule.inchikey, s.row["spectrum_fold"]) for s in spectra}
     return sum(n > 1 for n in Counter(key for key, _ in seen).values())
 
 
 def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
     """What sub-formulas explain, by adduct and instrument."""
-    groups: dict[tuple[int, int], list[PreparedSpectrum]] = {}
+    groups: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
     for spectrum in spectra:
-        groups.setdefault((spectrum.adduct, spectrum.instrument), []).append(spectrum)
+        measured_as = spectrum.row["adduct"], spectrum.row["instrument"]
+        groups.setdefault(measured_as, []).append(spectrum.explained)
     return [
         {
             "adduct": ADDUCTS[adduct].name,
             "instrument": INSTRUMENTS[instrument] or "unknown",
             "spectra": len(group),
-            "peaks": sum(s.n_peaks for s in group),
-            "peaks_explained": sum(s.n_explained for s in group),
-            "mean_intensity_explained": float(np.mean([s.explained_intensity for s in group])),
+            "peaks": sum(n for n, _, _ in group),
+            "peaks_explained": sum(n for _, n, _ in group),
+            "mean_intensity_explained": float(np.mean([share for _, _, share in group])),
         }
         for (adduct, instrument), group in sorted(groups.items())
     ]
