@@ -4,12 +4,24 @@ import csv
 import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from duallgd_cli.data.prepared import FOLDS
-from duallgd_cli.errors import DuallgdError, MissingInputError, UnreadableError, UsageError
+from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.data.prepared import FOLDS, write_report
+from duallgd_cli.data.structures import PreparedMolecule, prepare_molecule
+from duallgd_cli.errors import (
+    DuallgdError,
+    FormulaError,
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+)
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Spectrum
@@ -52,11 +64,73 @@ class RejectedSpectrum:
 
 
 Labelled = LabelledSpectrum | RejectedSpectrum
-REPORT_COLUMNS: Final = ("number", "spectrum_id", "reason", "detail")
+_PRECURSOR_DA: Final = 0.02
+_PRECURSOR_PPM: Final = 20.0
 
 
 class RefusedError(Exception):
     """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
+
+
+def write_rejected(path: Path, rejected: Iterable[RejectedSpectrum]) -> None:
+    """List rejected records in a table."""
+    write_report(path, ("number", "spectrum_id", "reason", "detail"), map(astuple, rejected))
+
+
+def molecule_of(smiles: str) -> PreparedMolecule:
+    """The molecule of a record.
+
+    Raises:
+        RefusedError: It is none that can be trained on.
+    """
+    found = _molecule(smiles)
+    if isinstance(found, RefusedError):
+        raise found
+    return found
+
+
+# Records of one molecule stand together. A refusal is remembered as well, hence returned.
+@lru_cache(maxsize=4096)
+def _molecule(smiles: str) -> PreparedMolecule | RefusedError:
+    try:
+        return prepare_molecule(parse_smiles(smiles))
+    except FormulaError as error:
+        return RefusedError("unsupported element", str(error))
+    except MoleculeError as error:
+        return RefusedError("unusable structure", str(error))
+    except UnreadableError as error:
+        return RefusedError("too few or too many atoms", str(error))
+
+
+def adduct_of(text: str) -> Adduct:
+    """The adduct of a record.
+
+    Raises:
+        RefusedError: It is not supported.
+    """
+    adduct = parse_adduct(text)
+    if adduct is None:
+        raise RefusedError("unsupported adduct", text)
+    return adduct
+
+
+def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> None:
+    """Compare what a record says of its ion.
+
+    Args:
+        formula: Of the molecule.
+        adduct: Of the ion.
+        measured: Precursor m/z, or None if the record has none.
+
+    Raises:
+        RefusedError: The molecule cannot be that ion, or the ion has another m/z.
+    """
+    if not fits(formula, adduct):
+        raise RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
+    expected = precursor_mz(formula, adduct)
+    allowed = max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected)
+    if measured is not None and not abs(measured - expected) <= allowed:
+        raise RefusedError("precursor m/z differs", f"{measured:.4f}, expected {expected:.4f}")
 
 
 def read_labelled_file(source: Path) -> Iterator[Labelled]:

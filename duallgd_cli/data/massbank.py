@@ -14,19 +14,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
-from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.chem.adduct import Adduct
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.labelled_spectra import (
-    REPORT_COLUMNS,
     Labelled,
     LabelledSpectrum,
     RefusedError,
     RejectedSpectrum,
+    adduct_of,
+    molecule_of,
+    refuse_misfit,
+    write_rejected,
 )
-from duallgd_cli.data.prepared import FOLDS, write_report
-from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
+from duallgd_cli.data.prepared import FOLDS
+from duallgd_cli.data.structures import PreparedMolecule
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import open_text
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
@@ -39,9 +41,6 @@ COLUMNS: Final = (
 )  # fmt: skip
 MAX_PEAKS: Final = 512
 MIN_HEAVY_ATOMS: Final = 4
-MAX_HEAVY_ATOMS: Final = 100
-_PRECURSOR_DA: Final = 0.02
-_PRECURSOR_PPM: Final = 20.0
 _IONISATION: Final = re.compile(r"ESI|APCI", re.IGNORECASE)
 _ANALYSER: Final = re.compile(r"TOF|FT|ORBITRAP", re.IGNORECASE)
 # Fields of a record, by the tag (and sub-tag) in a record file and by the key in the MSP release.
@@ -97,30 +96,26 @@ class MassBankRecord:
         return self.fields.get(name, "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Structure:
-    """What the data set says of a molecule."""
-
-    smiles: str
-    inchikey: str
-    formula: Formula
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptRecord:
     """A record that passed every filter.
 
     Attributes:
         record: As published.
-        structure: Its molecule.
+        molecule: Its structure.
         adduct: Its ion.
         spectrum: Its peaks, ascending m/z, base peak 1, at most `MAX_PEAKS`.
     """
 
     record: MassBankRecord
-    structure: _Structure
+    molecule: PreparedMolecule
     adduct: Adduct
     spectrum: Spectrum
+
+    @property
+    def smiles(self) -> str:
+        """Canonical, without stereo."""
+        return _canonical(self.record.text("smiles"))
 
 
 def rebuild_massbank(
@@ -161,7 +156,7 @@ def rebuild_massbank(
                 if isinstance(item, RejectedSpectrum):
                     rejected.append(item)
                     continue
-                key = item.structure.inchikey
+                key = item.molecule.inchikey
                 molecules.add(key)
                 written["held out" if key in holdout else "spectra"] += 1
                 if key not in holdout:
@@ -171,8 +166,7 @@ def rebuild_massbank(
         unfinished.replace(out)
     finally:
         unfinished.unlink(missing_ok=True)
-    report = ((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
-    write_report(out.with_name(out.name + ".report.tsv"), REPORT_COLUMNS, report)
+    write_rejected(out.with_name(out.name + ".report.tsv"), rejected)
     return {
         "spectra_before_holdout": written.total(),
         "molecules_before_holdout": len(molecules),
@@ -192,9 +186,7 @@ def read_massbank(release: Path) -> Iterator[Labelled]:
         else:
             number = item.spectrum.source.index + 1
             feature = Feature((item.spectrum,))
-            yield LabelledSpectrum(
-                feature, item.structure.smiles, item.adduct.name, "train", number
-            )
+            yield LabelledSpectrum(feature, item.smiles, item.adduct.name, "train", number)
 
 
 def screen(
@@ -212,7 +204,7 @@ def screen(
         try:
             kept = _kept(record, Source(release.name, index))
             peaks = kept.spectrum.mz.tobytes() + kept.spectrum.intensity.tobytes()
-            identity = (kept.structure.inchikey, kept.adduct.index, peaks)
+            identity = (kept.molecule.inchikey, kept.adduct.index, peaks)
             if identity in seen:
                 raise RefusedError("duplicate", "the same peaks of the same ion stand above")
             seen.add(identity)
@@ -224,15 +216,25 @@ def screen(
 
 def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
     _refuse_the_unsuitable(record)
-    adduct = parse_adduct(record.text("adduct"))
-    if adduct is None:
-        raise RefusedError("unsupported adduct", record.text("adduct"))
-    structure = _structure_of(record.text("smiles"))
-    if not fits(structure.formula, adduct):
-        detail = f"{structure.formula} as {adduct.name}"
-        raise RefusedError("adduct does not fit the molecule", detail)
-    measured = _precursor(record, precursor_mz(structure.formula, adduct))
-    return KeptRecord(record, structure, adduct, _spectrum(record, source, adduct, measured))
+    adduct = adduct_of(record.text("adduct"))
+    molecule = molecule_of(record.text("smiles"))
+    n_heavy = molecule.formula.n_heavy
+    if n_heavy < MIN_HEAVY_ATOMS:
+        raise RefusedError("too few or too many atoms", f"{n_heavy} heavy atoms")
+    text = record.text("precursor_mz")
+    try:
+        measured = float(text)
+    except ValueError:
+        measured = None
+    refuse_misfit(molecule.formula, adduct, measured)
+    if measured is None:
+        raise RefusedError("no precursor m/z", text)
+    return KeptRecord(record, molecule, adduct, _spectrum(record, source, adduct, measured))
+
+
+@lru_cache(maxsize=4096)  # records of one molecule stand together
+def _canonical(smiles: str) -> str:
+    return canonical_smiles(parse_smiles(smiles))
 
 
 def _refuse_the_unsuitable(record: MassBankRecord) -> None:
@@ -246,40 +248,6 @@ def _refuse_the_unsuitable(record: MassBankRecord) -> None:
         raise RefusedError("not ESI or APCI on a TOF or FT analyser", instrument)
     if not _OPEN_LICENSE.fullmatch(record.text("license")):
         raise RefusedError("licence not open", record.text("license"))
-
-
-def _structure_of(smiles: str) -> _Structure:
-    found = _structure(smiles)
-    if isinstance(found, RefusedError):
-        raise found
-    return found
-
-
-# Records of one molecule stand together. A refusal is remembered as well, hence returned.
-@lru_cache(maxsize=4096)
-def _structure(smiles: str) -> _Structure | RefusedError:
-    try:
-        mol = parse_smiles(smiles)
-        formula = disassemble(mol).formula
-        if not MIN_HEAVY_ATOMS <= formula.n_heavy <= MAX_HEAVY_ATOMS:
-            return RefusedError("too few or too many atoms", f"{formula.n_heavy} heavy atoms")
-        return _Structure(canonical_smiles(mol), inchikey_block(mol), formula)
-    except FormulaError as error:
-        return RefusedError("unsupported element", str(error))
-    except MoleculeError as error:
-        return RefusedError("unusable structure", str(error))
-
-
-def _precursor(record: MassBankRecord, expected: float) -> float:
-    text = record.text("precursor_mz")
-    try:
-        measured = float(text)
-    except ValueError:
-        raise RefusedError("no precursor m/z", text) from None
-    allowed = max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected)
-    if not abs(measured - expected) <= allowed:
-        raise RefusedError("precursor m/z differs", f"{text}, expected {expected:.4f}")
-    return measured
 
 
 def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: float) -> Spectrum:
@@ -308,14 +276,14 @@ def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: 
 
 def _row(kept: KeptRecord, fold: str) -> list[str]:
     """The cells of `COLUMNS`."""
-    record, spectrum, formula = kept.record, kept.spectrum, kept.structure.formula
+    record, spectrum, formula = kept.record, kept.spectrum, kept.molecule.formula
     energy = spectrum.collision_energy_ev
     return [
         spectrum.spectrum_id,
         ",".join(f"{value:.10g}" for value in spectrum.mz),
         ",".join(f"{value:.4g}" for value in spectrum.intensity),
-        kept.structure.smiles,
-        kept.structure.inchikey,
+        kept.smiles,
+        kept.molecule.inchikey,
         str(formula),
         record.text("precursor_mz"),
         f"{formula.mass:.5f}",

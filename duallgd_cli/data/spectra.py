@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -12,31 +12,30 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, fits, parse_adduct, precursor_mz
-from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.labelled_spectra import (
-    REPORT_COLUMNS,
     Labelled,
     LabelledSpectrum,
     RefusedError,
     RejectedSpectrum,
+    adduct_of,
+    molecule_of,
     read_labelled_file,
     read_nplib1,
+    refuse_misfit,
+    write_rejected,
 )
 from duallgd_cli.data.massbank import is_release, read_massbank
 from duallgd_cli.data.pool import in_order
-from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
-from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
+from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write
+from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack
+from duallgd_cli.errors import Failure, UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
 _CHUNK: Final = 500  # records a process takes at a time
-_PRECURSOR_DA: Final = 0.02
-_PRECURSOR_PPM: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +131,7 @@ def prepare_spectra(
         "explained": _explained(spectra),
     }
     manifest = write(out, arrays, record)
-    report = ((r.number, r.spectrum_id, r.reason, r.detail) for r in rejected)
-    write_report(out / "report.tsv", REPORT_COLUMNS, report)
+    write_rejected(out / "report.tsv", rejected)
     return manifest
 
 
@@ -162,7 +160,7 @@ def prepare_record(
     if isinstance(record, RejectedSpectrum):
         return record
     try:
-        molecule = _molecule_of(record)
+        molecule = molecule_of(record.smiles)
         hypothesis = _hypothesis_of(record, molecule, settings)
     except RefusedError as refusal:
         reason, detail = refusal.args
@@ -185,37 +183,13 @@ def source_sha256(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _molecule_of(record: LabelledSpectrum) -> PreparedMolecule:
-    try:
-        return _molecule(record.smiles)
-    except FormulaError as error:
-        raise RefusedError("unsupported element", str(error)) from None
-    except MoleculeError as error:
-        raise RefusedError("unusable structure", str(error)) from None
-    except UnreadableError as error:
-        raise RefusedError("too few or too many atoms", str(error)) from None
-
-
-# A data set measures the same molecule many times in a row.
-@lru_cache(maxsize=4096)
-def _molecule(smiles: str) -> PreparedMolecule:
-    return prepare_molecule(parse_smiles(smiles))
-
-
 def _hypothesis_of(
     record: LabelledSpectrum, molecule: PreparedMolecule, settings: PreparationSettings
 ) -> Hypothesis:
     """What is known to be true of a record, its spectra cleaned."""
-    formula = Formula(tuple(int(n) for n in molecule.atom_counts), molecule.charge)
-    adduct = parse_adduct(record.adduct_text)
-    if adduct is None:
-        raise RefusedError("unsupported adduct", record.adduct_text)
-    if not fits(formula, adduct):
-        raise RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
-    expected = precursor_mz(formula, adduct)
-    found = record.feature.first.precursor_mz
-    if found and abs(found - expected) > max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected):
-        raise RefusedError("precursor m/z differs", f"{found:.4f}, expected {expected:.4f}")
+    formula = molecule.formula
+    adduct = adduct_of(record.adduct_text)
+    refuse_misfit(formula, adduct, record.feature.first.precursor_mz or None)
     spectra = [clean(spectrum, settings.cleaning) for spectrum in record.feature.spectra]
     usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
     if not usable:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.pool import in_order
@@ -55,6 +56,11 @@ class PreparedMolecule:
     bond_type: NDArray[np.uint8]
     bits: NDArray[np.uint16]
     inchikey: str
+
+    @property
+    def formula(self) -> Formula:
+        """Of all its atoms, with its charge."""
+        return Formula(tuple(self.atom_counts.tolist()), self.charge)
 
 
 def prepare_structures(

@@ -170,9 +170,9 @@ def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     )
     folds = read_folds(tmp_path / "folds.tsv")
 
-    (meta,) = [item for item in screen(folder) if item.structure.inchikey != "BSYNRYMUTXBXSQ"]
+    (meta,) = [item for item in screen(folder) if item.molecule.inchikey != "BSYNRYMUTXBXSQ"]
     totals = rebuild_massbank(
-        folder, tmp_path / "b.tsv", folds, holdout=frozenset({meta.structure.inchikey})
+        folder, tmp_path / "b.tsv", folds, holdout=frozenset({meta.molecule.inchikey})
     )
 
     with (tmp_path / "b.tsv").open(encoding="utf-8") as stream:
