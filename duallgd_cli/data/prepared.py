@@ -32,8 +32,8 @@ MOLECULE_ARRAYS: Final = (
     "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
     "bit_offset", "bits", "fold", "inchikey",
 )  # fmt: skip
-_OF_THE_FOLDER: Final = ("format_version", "arrays")
-_RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
+# Offsets of ragged rows, and the arrays that they cut into rows.
+RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 # How the columns of peak rows are stored, but for the sub-formulas, and the values of a spectrum.
 _BY_PEAK: Final = {
     "intensity": np.float16, "ppm": np.float16, "mz": np.float32, "carrier": np.int8,
@@ -278,25 +278,16 @@ def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[st
         rows: Those to keep, ascending.
     """
     kept: dict[str, NDArray[Any]] = {}
-    ragged = {name for names in _RAGGED.values() for name in names}
+    ragged = {name for names in RAGGED.values() for name in names}
     for name, values in arrays.items():
-        if name in _RAGGED:
+        if name in RAGGED:
             count = np.diff(values)
             own = np.repeat(np.isin(np.arange(len(count)), rows), count)
             kept[name] = offsets(count[rows]).astype(values.dtype)
-            kept |= {part: arrays[part][own] for part in _RAGGED[name]}
+            kept |= {part: arrays[part][own] for part in RAGGED[name]}
         elif name not in ragged:
             kept[name] = values[rows]
     return {name: kept[name] for name in arrays}
-
-
-def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:
-    """Arrays of two collections, one after the other, by the names of `MOLECULE_ARRAYS`."""
-    both = one.arrays(), other.arrays()
-    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
-    for name in _RAGGED:
-        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
-    return joined
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -324,11 +315,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}; prepare the data again"
         )
     return manifest
-
-
-def record_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What a manifest says of its data: all but the format and the arrays themselves."""
-    return {name: value for name, value in manifest.items() if name not in _OF_THE_FOLDER}
 
 
 def verify(folder: Path) -> None:

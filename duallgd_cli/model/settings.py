@@ -1,7 +1,7 @@
 """Sizes of the network and of the diffusion process; stored in every checkpoint."""
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from duallgd_cli.config import require
 
@@ -11,9 +11,6 @@ MOST_LAYERS: Final = 256
 
 # The default network; any other variant is one of examples/studies.
 FULL: Final = "full"
-# Order in which atoms are listed: by element, as a formula does; drawn; or as the canonical SMILES
-# of the true molecule lists them, which nobody knows who asks.
-AtomOrder = Literal["formula", "random", "truth"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.checkpoint.lineage import lineage
 from duallgd_cli.config import dump, merge, parse
-from duallgd_cli.data.atom_orders import load_in_order
-from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
+from duallgd_cli.data.prepared import Molecules, load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.settings import AtomOrder, ModelSettings
+from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores, device_name
 from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.distributed import Group, process_group
@@ -58,8 +57,9 @@ class TrainingRequest:
             them, too.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
-        atom_order: Order in which the decoder stage lists the atoms. Any but ``formula`` tells the
-            network what no user knows, and is for the leak study alone; the record says so.
+        atom_order: Order in which `read` lists the atoms, for the record. Any but ``formula`` tells
+            the network what no user knows, and is for the leak study alone.
+        read: What loads the molecules of the decoder stage.
         network: What builds the network; studies of other networks bring their own.
     """
 
@@ -72,7 +72,8 @@ class TrainingRequest:
     said: Mapping[str, Any] = field(default_factory=dict)
     stop_after: int | None = None
     minutes: float | None = None
-    atom_order: AtomOrder = "formula"
+    atom_order: str = "formula"
+    read: Callable[[Path], Molecules] = load_molecules
     network: Callable[[ModelSettings], DualLGD] = DualLGD
 
 
@@ -168,8 +169,7 @@ def _stage(request: TrainingRequest, group: Group) -> Stage:
     settings, ranks = request.settings.training, (group.rank, group.world_size)
     _refuse_unused(request)
     if settings.stage == "decoder":
-        molecules = load_in_order(request.data, request.atom_order, settings.seed)
-        return DecoderStage(molecules, settings, *ranks)
+        return DecoderStage(request.read(request.data), settings, *ranks)
     spectra = load_spectra(request.data)
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":

@@ -18,11 +18,11 @@ import command
 import typer
 from arms import Arm, Budget, Result, Study, at_step, estimates, interval, plain, write_table
 from judging import HeldOut, bond_marginal, even_jumps
+from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.cli import options
 from duallgd_cli.cli.training_display import counting
 from duallgd_cli.config import override
-from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
 from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.presets import run_settings
@@ -41,7 +41,7 @@ class Variant:
         changes: Dotted assignments, as after ``--set``.
         paper: The paper's row, or None: top-1 and top-10 in per cent, Tanimoto@10.
         kekule: Whether it is trained and judged without aromatic bonds, on what
-            `data.prepare_kekule_forms` makes.
+            `kekule_forms.prepare_kekule_forms` makes.
     """
 
     title: str

@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from atom_orders import AtomOrder, load_in_order
 from command import say, show, typed
 from judging import COLUMNS, HeldOut, finish_all, noise_levels
 from networks import build
@@ -31,7 +33,6 @@ from duallgd_cli.config import SamplingSettings, digest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.intervals import Estimate, independent
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.model.settings import AtomOrder
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.run import RunSettings, TrainingRequest, run_training
@@ -113,7 +114,13 @@ class Arm:
         )
         settings = replace(self.settings, training=training)
         return TrainingRequest(
-            settings, out, self.data, init=self.init, atom_order=self.atom_order, network=build
+            settings,
+            out,
+            self.data,
+            init=self.init,
+            atom_order=self.atom_order,
+            read=partial(load_in_order, order=self.atom_order, seed=training.seed),
+            network=build,
         )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from atom_orders import AtomOrder, OrderedMolecules, load_in_order
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
@@ -23,13 +24,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.atom_orders import OrderedMolecules, load_in_order
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.denoiser import Condition
-from duallgd_cli.model.settings import AtomOrder
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import Generated

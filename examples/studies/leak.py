@@ -20,12 +20,12 @@ from typing import Annotated, Any, Final
 import command
 import typer
 from arms import Arm, Budget, Result, Study, at_step, estimates, interval, plain, write_table
+from atom_orders import AtomOrder, OrderSelection, prepare_orders
 from judging import NOISE_STEPS, HeldOut, bond_marginal, even_jumps
 
 from duallgd_cli.cli import options
 from duallgd_cli.cli.training_display import counting
-from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
-from duallgd_cli.model.settings import FULL, AtomOrder
+from duallgd_cli.model.settings import FULL
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.presets import run_settings
 
@@ -110,7 +110,7 @@ def trained(study: Study, data: Path, names: Sequence[str]) -> dict[str, Result]
 
     Args:
         study: What all arms have in common.
-        data: Folder made by `data.prepare_orders`; ``NAME-blind`` lies beside it.
+        data: Folder made by `atom_orders.prepare_orders`; ``NAME-blind`` lies beside it.
         names: Arms, in the order of the table.
     """
     model = study.settings.model

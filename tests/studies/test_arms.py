@@ -10,13 +10,13 @@ import leak
 import pytest
 import torch
 from arms import Budget, Study
+from atom_orders import OrderSelection, prepare_orders
+from kekule_forms import prepare_kekule_forms
 from networks import SingleStreamLayer, build
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
-from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import InterruptedRunError, UsageError, WeightsError
 from duallgd_cli.predict.generate import parts_of
 from duallgd_cli.train.presets import run_settings

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from atom_orders import OrderSelection, prepare_orders
 from judging import (
     NOISE_STEPS,
     HeldOut,
@@ -18,7 +19,6 @@ from judging import (
 from torch.nn.functional import one_hot
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.predict.generate import ModelGenerator

@@ -25,15 +25,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 from duallgd_cli.data.prepared import (
     FOLDS,
     MANIFEST,
+    RAGGED,
     Molecules,
     PreparedSpectra,
-    join,
     load_molecules,
     load_spectra,
     offsets,
     origin,
     read_manifest,
-    record_of,
     take,
     write,
 )
@@ -150,7 +149,9 @@ def select_structures(
         "mean_log_odds": float(odds[drawn].mean()),
         "mean_log_odds_before": float(odds.mean()),
     }
-    write(output, arrays, record_of(source) | record)
+    about = ("format_version", "arrays")  # of the folder, not of its data
+    kept = {name: value for name, value in source.items() if name not in about}
+    write(output, arrays, kept | record)
     typer.echo(f"{len(arrays['fold'])} molecules in {output}", err=True)
 
 
@@ -158,6 +159,15 @@ def _trained(spectra: PreparedSpectra) -> NDArray[np.bool_]:
     """Which molecules have a spectrum of fold train, (G,)."""
     own = spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")]
     return np.isin(np.arange(len(spectra.molecules)), own)
+
+
+def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:
+    """Arrays of two collections, one after the other."""
+    both = one.arrays(), other.arrays()
+    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
+    for name in RAGGED:
+        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
+    return joined
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from atom_orders import SMILES_PLACE, OrderSelection, load_in_order, prepare_orders
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.data.atom_orders import SMILES_PLACE, load_in_order
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.data.prepare_orders import OrderSelection, prepare_orders
 from duallgd_cli.data.prepared import load_array, load_molecules
 from duallgd_cli.data.structures import prepare_molecule
 from duallgd_cli.errors import UnreadableError, UsageError

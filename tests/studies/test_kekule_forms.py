@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.data.prepare_kekule_forms import prepare_kekule_forms
 from duallgd_cli.data.prepared import load_molecules, verify
 from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import structures_folder
