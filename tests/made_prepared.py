@@ -9,9 +9,10 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
-from duallgd_cli.data.prepared import Molecules, load_spectra, write
+from duallgd_cli.data.prepared import Molecules, load_spectra, read_manifest, write
 from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.data.structures import pack, prepare_molecule
+from duallgd_cli.files import sha256
 
 SMILES = (
     "CCO",
@@ -76,6 +77,12 @@ def spectra_folder(path, *rows):
 def made_spectra(path, *rows):
     """Prepared spectra, loaded."""
     return load_spectra(spectra_folder(path, *rows))
+
+
+def verify(folder):
+    """Every array of a prepared folder is the one that its manifest describes."""
+    for name, described in read_manifest(folder)["arrays"].items():
+        assert sha256(folder / f"{name}.npy") == described["sha256"], name
 
 
 def _arrays(smiles, fold):

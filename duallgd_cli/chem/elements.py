@@ -53,6 +53,8 @@ VALENCES: Final = (
     (1,),
 )
 
+LOWEST_VALENCES: Final = tuple(valences[0] for valences in VALENCES)
+
 # Bits of the Morgan fingerprint that networks predict, and by which molecules are compared.
 FINGERPRINT_BITS: Final = 4096
 

@@ -13,6 +13,7 @@ from duallgd_cli.chem.elements import (
     ELECTRON_MASS_DA,
     HYDROGEN,
     INDEX,
+    LOWEST_VALENCES,
     MASSES_DA,
     N_ELEMENTS,
     N_HEAVY,
@@ -102,8 +103,7 @@ class Formula:
     @property
     def unsaturation(self) -> float:
         """Rings plus double bonds, from standard valences (degree of unsaturation)."""
-        valence = dict(zip(SYMBOLS, (4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2, 1), strict=True))
-        excess = sum(n * (valence[s] - 2) for s, n in zip(SYMBOLS, self.counts, strict=True))
+        excess = sum(n * (v - 2) for n, v in zip(self.counts, LOWEST_VALENCES, strict=True))
         return 1 + (excess + self.charge) / 2
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
-from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, LOWEST_VALENCES, N_ELEMENTS, N_HEAVY
 from duallgd_cli.data.molecular_graph import (
     N_GROUP_FEATURES,
     N_SITES,
@@ -26,7 +26,7 @@ from duallgd_cli.data.molecular_graph import (
 from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 
-_VALENCE: Final = np.array([4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2], np.float32)
+_VALENCE: Final = np.array(LOWEST_VALENCES[:N_HEAVY], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
 _SIZE_SCALE: Final = 30
 # Bonds of a cut set that may part a molecule together.

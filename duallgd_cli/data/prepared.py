@@ -250,26 +250,6 @@ def origin(source: Path, **settings: object) -> dict[str, object]:
     return {"manifest_sha256": sha256(source / MANIFEST), **settings}
 
 
-def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:
-    """Whether a folder was derived as asked; False where nothing was yet.
-
-    Args:
-        folder: Of the derived data.
-        made_from: See `origin`.
-
-    Raises:
-        UsageError: It was derived from other data, or with other settings.
-    """
-    if not (folder / MANIFEST).is_file():
-        return False
-    if read_manifest(folder).get("made_from") != dict(made_from):
-        raise UsageError(
-            f"{folder} was made from other data or for other molecules; "
-            "use another output folder, or remove that one"
-        )
-    return True
-
-
 def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Some molecules.
 
@@ -315,18 +295,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}; prepare the data again"
         )
     return manifest
-
-
-def verify(folder: Path) -> None:
-    """Compare every array with its recorded checksum.
-
-    Raises:
-        UnreadableError: An array is missing or differs.
-    """
-    for name, described in read_manifest(folder)["arrays"].items():
-        path = folder / f"{name}.npy"
-        if not path.is_file() or sha256(path) != described["sha256"]:
-            raise UnreadableError(f"{path} does not match its checksum; prepare the data again")
 
 
 def load_molecules(folder: Path) -> Molecules:

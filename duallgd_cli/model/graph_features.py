@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from duallgd_cli.chem.elements import N_BOND_CLASSES
+from duallgd_cli.chem.elements import LOWEST_VALENCES, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.model.line_graph import LineGraph
 from duallgd_cli.model.tensors import constants
 
@@ -24,7 +24,7 @@ N_GLOBAL_FEATURES: Final = 6
 # Bond order of each class; an aromatic bond counts one and a half.
 BOND_ORDERS: Final = (0.0, 1.0, 2.0, 3.0, 1.5)
 # Usual valence of each heavy element, in the order of `chem.elements.HEAVY`.
-USUAL_VALENCES: Final = (4.0, 3.0, 2.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 3.0, 4.0, 2.0)
+USUAL_VALENCES: Final = tuple(float(valence) for valence in LOWEST_VALENCES[:N_HEAVY])
 
 
 @dataclass(frozen=True, eq=False)

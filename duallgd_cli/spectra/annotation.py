@@ -18,12 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import parent_formula
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS
+from duallgd_cli.chem.elements import (
+    ELECTRON_MASS_DA,
+    HYDROGEN,
+    INDEX,
+    LOWEST_VALENCES,
+    MASSES_DA,
+    N_ELEMENTS,
+)
 from duallgd_cli.errors import ConfigError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
-# Twice what one atom adds to rings plus double bonds: its lowest valence minus two.
-_EXCESS: Final = (2, 1, 0, 1, 0, -1, -1, -1, -1, 1, 2, 0, -1)
+# Twice what one atom adds to rings plus double bonds.
+_EXCESS: Final = tuple(valence - 2 for valence in LOWEST_VALENCES)
 # Log-odds against a match being the true fragment, per heteroatom it holds and per hetero element
 # its neutral loss holds. Fitted on Orbitrap peaks of the MassBank training fold: matches within
 # 3 ppm against matches 30 to 60 ppm away.

@@ -23,8 +23,8 @@ from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_sm
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.data.prepared import (
     FOLDS,
+    MANIFEST,
     Molecules,
-    is_derived,
     load_array,
     load_molecules,
     origin,
@@ -233,3 +233,23 @@ def reordered(molecules: Molecules, place: NDArray[np.int64]) -> OrderedMolecule
 def _random_places(molecules: Molecules, seed: int) -> NDArray[np.int64]:
     generator = np.random.default_rng(seed)
     return np.concatenate([generator.permutation(n) for n in molecules.n_heavy])
+
+
+def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:
+    """Whether a folder was derived as asked; False where nothing was yet.
+
+    Args:
+        folder: Of the derived data.
+        made_from: See `origin`.
+
+    Raises:
+        UsageError: It was derived from other data, or with other settings.
+    """
+    if not (folder / MANIFEST).is_file():
+        return False
+    if read_manifest(folder).get("made_from") != dict(made_from):
+        raise UsageError(
+            f"{folder} was made from other data or for other molecules; "
+            "use another output folder, or remove that one"
+        )
+    return True

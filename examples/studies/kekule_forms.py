@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from atom_orders import is_derived
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, HYDROGEN
@@ -16,7 +17,6 @@ from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.valence import Skeleton
 from duallgd_cli.data.prepared import (
     Molecules,
-    is_derived,
     load_molecules,
     origin,
     read_manifest,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from duallgd_cli.data.prepared import load_spectra, read_manifest, verify
-from tests.made_prepared import SMILES
+from duallgd_cli.data.prepared import load_spectra, read_manifest
+from tests.made_prepared import SMILES, verify
 
 # As on a machine that trains and has nothing but torch and numpy to compute with.
 BARE = """

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.data.prepared import load_molecules, load_spectra, verify
+from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.predict.generate import load_model
 from duallgd_cli.train.presets import preset_names
-from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_prepared import SMILES, spectra_folder, structures_folder, verify
 from tests.made_simulation import simulated_folder
 from tests.made_training import cpu
 

@@ -10,11 +10,10 @@ from duallgd_cli.data.prepared import (
     load_molecules,
     origin,
     read_manifest,
-    verify,
 )
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.files import sha256
-from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder
+from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
 from weights.recipe.select_structures import (
     domain_classifier,
     log_odds,

@@ -8,9 +8,9 @@ from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.data.prepared import load_molecules, verify
+from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.errors import UnreadableError
-from tests.made_prepared import structures_folder
+from tests.made_prepared import structures_folder, verify
 
 DRUGS = (
     "CC(=O)Oc1ccccc1", "c1ccc2[nH]ccc2c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "C[n+]1ccccc1",

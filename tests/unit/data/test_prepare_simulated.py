@@ -12,12 +12,11 @@ from duallgd_cli.data.prepared import (
     load_molecules,
     load_spectra,
     read_manifest,
-    verify,
 )
 from duallgd_cli.data.simulation import Selection, prepare_simulated
 from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError
-from tests.made_prepared import SMILES, structures_folder
+from tests.made_prepared import SMILES, structures_folder, verify
 from tests.made_simulation import simulator
 
 ALL = Selection(seed=3)

@@ -10,7 +10,7 @@ import pytest
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest, verify
+from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
     INSTRUMENTS,
     PreparationSettings,
@@ -21,6 +21,7 @@ from duallgd_cli.data.spectra import (
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
+from tests.made_prepared import verify
 
 COLUMNS = (
     "identifier",

@@ -9,9 +9,10 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.data.prepared import FOLDS, load_molecules, verify
+from duallgd_cli.data.prepared import FOLDS, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
+from tests.made_prepared import verify
 
 ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
 GOOD = (ETHANOL, ACETIC, GLYCINE, PYRROLE)
