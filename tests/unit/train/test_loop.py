@@ -39,10 +39,25 @@ def assert_same_tensors(one, other):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    out = tmp_path_factory.mktemp("whole")
-    run(out)
+def whole(tmp_path_factory):
+    """A run that nobody interrupts: its folder, what the callback was told, and its checkpoint."""
+    out, told = tmp_path_factory.mktemp("whole"), []
+    made = run(out, on_step=lambda step, figures: told.append({"step": step, **figures}))
+    return SimpleNamespace(out=out, told=told, checkpoint=made)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was stopped at its fifth step."""
+    out = tmp_path_factory.mktemp("stopped")
+    run(out, stop_after=5)
     return out
+
+
+def assert_goes_on_as(out, whole):
+    """The same command again ends where the uninterrupted run did."""
+    run(out)
+    assert_same_tensors(state(out), state(whole.out))
 
 
 class Spy:
@@ -117,29 +132,31 @@ def test_training_lowers_the_loss_on_molecules_never_seen(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [1, 5, 7, 11])
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, uninterrupted, stop):
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
     run(tmp_path, stop_after=stop)
-    run(tmp_path)
+    assert_goes_on_as(tmp_path, whole)
 
-    assert_same_tensors(state(tmp_path), state(uninterrupted))
-    assert_same_tensors(load(tmp_path / MODEL).tensors, load(uninterrupted / MODEL).tensors)
-    assert figures(tmp_path, "loss") == figures(uninterrupted, "loss")
-    assert figures(tmp_path, "nll_250") == figures(uninterrupted, "nll_250")
-    assert load(tmp_path / MODEL).record["step"] == 12
+    assert_same_tensors(load(tmp_path / MODEL).tensors, load(whole.out / MODEL).tensors)
+    for name in ("loss", "nll_250"):
+        assert figures(tmp_path, name) == figures(whole.out, name)
+    record = load(tmp_path / MODEL).record
+    planned = islice(decoder_stage(made_settings()).plan(0), 12)
+    assert (record["step"], record["samples"]) == (12, sum(len(rows) for rows, _ in planned))
+    assert record["seconds"] > 0
+    assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
+    assert "nll_250" in record["validation"]
 
 
-def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, uninterrupted):
-    run(tmp_path)
-    before = state(tmp_path)
+def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, whole):
+    shutil.copytree(whole.out, tmp_path, dirs_exist_ok=True)
 
-    run(tmp_path)
+    assert_goes_on_as(tmp_path, whole)
 
-    assert_same_tensors(state(tmp_path), before)
     assert max(figures(tmp_path, "loss")) == 12
 
 
 @pytest.mark.slow
-def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uninterrupted):
+def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, whole):
     context = multiprocessing.get_context("spawn")
     process = context.Process(
         target=made_training.killed_at, args=(tmp_path, 8, torch.get_num_threads())
@@ -150,11 +167,10 @@ def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, uni
     assert process.exitcode == -9
     assert not list(tmp_path.glob(".*.part"))
     assert load(tmp_path / MODEL).record["step"] == 5
-    run(tmp_path)
-    assert_same_tensors(state(tmp_path), state(uninterrupted))
+    assert_goes_on_as(tmp_path, whole)
 
 
-def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
+def test_ctrl_c_saves_the_step_that_was_done(tmp_path, whole):
     def on_step(step, _):
         if step == 7:
             raise KeyboardInterrupt
@@ -166,12 +182,11 @@ def test_ctrl_c_saves_the_step_that_was_done(tmp_path, uninterrupted):
         run(tmp_path, on_step=on_step)
 
     assert load(tmp_path / MODEL).record["step"] == 7
-    run(tmp_path)
-    assert_same_tensors(state(tmp_path), state(uninterrupted))
+    assert_goes_on_as(tmp_path, whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted, number):
+def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, whole, number):
     # Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it.
     def ask(summed, _model):
         os.kill(os.getpid(), number)
@@ -182,8 +197,7 @@ def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, uninterrupted
         run(tmp_path, stage=Spy(ask, at=7))
 
     assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
-    run(tmp_path)
-    assert_same_tensors(state(tmp_path), state(uninterrupted))
+    assert_goes_on_as(tmp_path, whole)
 
 
 def test_asked_again_later_a_run_stops_at_once(monkeypatch):
@@ -197,26 +211,12 @@ def test_asked_again_later_a_run_stops_at_once(monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_run_stops_when_its_minutes_are_over_and_can_go_on(tmp_path, uninterrupted):
+def test_a_run_stops_when_its_minutes_are_over_and_can_go_on(tmp_path, whole):
     run(tmp_path, minutes=0)
 
     assert load(tmp_path / MODEL).record["step"] == 0
     run(tmp_path, minutes=1000)
-    assert_same_tensors(state(tmp_path), state(uninterrupted))
-
-
-def test_the_record_counts_what_was_trained_on_over_all_parts_of_a_run(tmp_path):
-    settings = made_settings()
-    stage = decoder_stage(settings)
-    planned = list(islice(stage.plan(0), 12))
-
-    run(tmp_path, stop_after=5)
-    record = run(tmp_path).record
-
-    assert record["samples"] == sum(len(rows) for rows, _ in planned)
-    assert record["seconds"] > 0
-    assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
-    assert "nll_250" in record["validation"]
+    assert_same_tensors(state(tmp_path), state(whole.out))
 
 
 def test_a_step_reads_no_value_from_a_tensor(tmp_path, monkeypatch):
@@ -234,49 +234,41 @@ def test_a_step_reads_no_value_from_a_tensor(tmp_path, monkeypatch):
     assert figures(tmp_path, "samples_per_s")[6] > 0
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, value):
-    stage = Spy(lambda summed, model: summed * value, at=8)
-
-    with pytest.raises(DivergenceError, match=rf"the loss became {value} at step 8; lower optim"):
-        run(tmp_path, stage=stage)
-
-    assert load(tmp_path / MODEL).record["step"] == 5
-    assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
+def steep(summed, model):
+    """The same loss, but its slope is not finite."""
+    return summed + (0 * model.denoiser.readout.weight.sum()).sqrt()
 
 
-def test_a_gradient_that_is_no_number_never_reaches_the_saved_state(tmp_path):
-    def spoil(summed, model):
-        weight = model.denoiser.readout.weight
-        return summed + (0 * weight.sum()).sqrt()  # zero, but its slope is not finite
-
-    with pytest.raises(DivergenceError, match=r"the gradient became nan at step 9; lower optim"):
-        run(tmp_path, stage=Spy(spoil, at=9))
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda summed, model: summed * math.nan, "the loss became nan at step 8; lower optim"),
+        (lambda summed, model: summed * math.inf, "the loss became inf at step 8; lower optim"),
+        (steep, "the gradient became nan at step 8; lower optim"),
+    ],
+)
+def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoil, told):
+    with pytest.raises(DivergenceError, match=told):
+        run(tmp_path, stage=Spy(spoil, at=8))
 
     assert load(tmp_path / MODEL).record["step"] == 5
     assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
 
 
 @pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 20}, {"log_every": 3}])
-def test_other_settings_are_refused(tmp_path, changes):
-    run(tmp_path, stop_after=5)
-
+def test_other_settings_are_refused(stopped, changes):
     with pytest.raises(UsageError, match="a run with other settings; use another output folder"):
-        run(tmp_path, made_settings(**changes))
+        run(stopped, made_settings(**changes))
 
 
-def test_another_network_is_refused(tmp_path):
-    run(tmp_path, stop_after=5)
-
-    for other in (small_settings(layers=2), small_settings(layers=1, global_width=12)):
-        with pytest.raises(UsageError, match="another network; use another output folder"):
-            run(tmp_path, model=DualLGD(other))
+@pytest.mark.parametrize("sizes", [{"layers": 2}, {"layers": 1, "global_width": 12}])
+def test_another_network_is_refused(stopped, sizes):
+    with pytest.raises(UsageError, match="another network; use another output folder"):
+        run(stopped, model=DualLGD(small_settings(**sizes)))
 
 
-def test_a_broken_state_is_refused_in_a_sentence(tmp_path):
-    run(tmp_path, stop_after=5)
-    path = tmp_path / STATE
-    path.write_bytes(path.read_bytes()[:-100])
+def test_a_broken_state_is_refused_in_a_sentence(tmp_path, stopped):
+    (tmp_path / STATE).write_bytes((stopped / STATE).read_bytes()[:-100])
 
     with pytest.raises(UsageError, match=r"state\.safetensors is broken .*; use another output"):
         run(tmp_path)
@@ -314,33 +306,22 @@ def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
         torch.testing.assert_close(saved[name], value, atol=1e-6, rtol=1e-3)  # in half precision
 
 
-def test_figures_of_held_out_molecules_are_those_of_the_average(tmp_path):
-    settings = made_settings()
-    stage = decoder_stage(settings)
+def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(whole):
+    expected = decoder_stage(made_settings()).validate(whole.checkpoint.build())
 
-    checkpoint = run(tmp_path, settings, stage=stage)
-
-    expected = stage.validate(checkpoint.build())
-    found = {name: figures(tmp_path, name)[12] for name in expected}
+    lines = (whole.out / METRICS).read_text().splitlines()
+    assert whole.told == [json.loads(line) for line in lines]
+    assert {"loss", "norm", "count", "rate", "s"} < whole.told[0].keys()
+    found = {name: figures(whole.out, name)[12] for name in expected}
     assert found == pytest.approx(expected)
-    assert sorted(figures(tmp_path, "nll_50")) == [6, 12]
+    assert sorted(figures(whole.out, "nll_50")) == [6, 12]
 
 
 @pytest.mark.slow
-def test_a_look_at_held_out_molecules_changes_nothing(tmp_path):
-    run(tmp_path / "often", made_settings(validate_every=1))
-    run(tmp_path / "never", made_settings(validate_every=100))
+def test_a_look_at_held_out_molecules_changes_nothing(tmp_path, whole):
+    run(tmp_path, made_settings(validate_every=1))
 
-    assert_same_tensors(state(tmp_path / "often"), state(tmp_path / "never"))
-
-
-def test_the_callback_is_told_what_the_file_holds(tmp_path):
-    told = []
-
-    run(tmp_path, on_step=lambda step, figures: told.append({"step": step, **figures}))
-
-    assert told == [json.loads(line) for line in (tmp_path / METRICS).read_text().splitlines()]
-    assert {"loss", "norm", "count", "rate", "s"} < told[0].keys()
+    assert_same_tensors(state(tmp_path), state(whole.out))
 
 
 def exit_codes_of_two_ranks(out):
