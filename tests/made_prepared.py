@@ -39,16 +39,9 @@ SPECTRA = (
     ("CN1CCCC1c1cccnc1", "[M+H]+", "C9H10N C8H8N C5H8N", "20", "test"),
 )
 _COLUMNS = (
-    "identifier",
-    "mzs",
-    "intensities",
-    "smiles",
-    "adduct",
-    "precursor_mz",
-    "instrument_type",
-    "collision_energy",
-    "fold",
-)
+    "identifier", "mzs", "intensities", "smiles", "adduct", "precursor_mz", "instrument_type",
+    "collision_energy", "fold",
+)  # fmt: skip
 
 
 def molecules_of(*smiles, fold=None):

@@ -24,21 +24,11 @@ from duallgd_cli.spectra.annotation import AnnotationSettings
 from tests.made_prepared import verify
 
 COLUMNS = (
-    "identifier",
-    "mzs",
-    "intensities",
-    "smiles",
-    "adduct",
-    "precursor_mz",
-    "instrument_type",
-    "collision_energy",
-    "fold",
-)
-ASPIRIN, CATECHOL, CAFFEINE = (
-    "CC(=O)Oc1ccccc1C(=O)O",
-    "Oc1ccccc1O",
-    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-)
+    "identifier", "mzs", "intensities", "smiles", "adduct", "precursor_mz", "instrument_type",
+    "collision_energy", "fold",
+)  # fmt: skip
+ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
+CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 KEYS = {ASPIRIN: b"BSYNRYMUTXBXSQ", CATECHOL: b"YCIMNLLNPGFGHC", CAFFEINE: b"RYYVLZVUVIJVGH"}
 
 

@@ -4,7 +4,6 @@ import csv
 import gzip
 import lzma
 
-import numpy as np
 import pytest
 from rdkit import Chem
 
@@ -54,6 +53,7 @@ TEXTS = {
     "in.tsv": "smiles\tsource\n" + "".join(f"{s}\tx\n" for s in GOOD),
     "in.sdf": sdf(*GOOD),
     "IN.SDF": sdf(*GOOD),
+    "spreadsheet.csv": "\ufeffsmiles,name\n" + "".join(f"{s},x\n" for s in GOOD),
 }
 
 
@@ -67,12 +67,15 @@ def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name, compression
     assert found == [key(smiles) for smiles in GOOD]
 
 
-def test_prepared_molecules_are_the_ones_given(tmp_path):
-    manifest, molecules, report = prepared(tmp_path, "\n".join(GOOD))
+def test_prepared_molecules_are_the_rows_given_up_to_a_limit_and_are_counted(tmp_path):
+    told = []
+
+    manifest, molecules, report = prepared(
+        tmp_path, "\n".join([*GOOD, "bad"]), limit=4, advance=told.append
+    )
 
     assert keys_of(molecules) == [key(smiles) for smiles in GOOD]
-    assert manifest["molecules"] == 4
-    assert manifest["kind"] == "structures"
+    assert (manifest["kind"], manifest["molecules"], sum(told)) == ("structures", 4, 4)
     assert manifest["source"]["file"] == "in.smi"
     assert report == []
 
@@ -85,12 +88,6 @@ def test_two_processes_prepare_what_one_does(tmp_path):
 
     for path in (tmp_path / "out").glob("*.npy"):
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-
-
-def test_a_spreadsheet_with_a_byte_order_mark_is_read(tmp_path):
-    _, molecules, _ = prepared(tmp_path, "\ufeffsmiles,name\nCCO,x\n", "in.csv")
-
-    assert keys_of(molecules) == [key(ETHANOL)]
 
 
 @pytest.mark.parametrize("end", ["", "$$$$", "$$$$\n", "$$$$\n\n"])
@@ -150,20 +147,6 @@ def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
     assert [(row["line"], row["reason"]) for row in report] == [("5", "unknown fold")]
 
 
-def test_a_limit_reads_only_so_many_rows(tmp_path):
-    _, molecules, _ = prepared(tmp_path, "\n".join(GOOD), limit=2)
-
-    assert len(molecules) == 2
-
-
-def test_progress_counts_every_row(tmp_path):
-    told = []
-
-    prepared(tmp_path, "\n".join([*GOOD, "bad"]), advance=told.append)
-
-    assert sum(told) == 5
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -190,11 +173,6 @@ def test_a_broken_archive_is_refused_in_a_sentence(tmp_path, compression, damage
         prepare_structures(path, tmp_path / "out")
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
-        prepare_structures(tmp_path / "none.smi", tmp_path / "out")
-
-
 def test_stereo_and_explicit_hydrogens_make_no_second_molecule(tmp_path):
     manifest, molecules, _ = prepared(tmp_path, "C[C@H](N)C(=O)O\nC[C@@H](N)C(=O)O\nCC([H])([H])O")
 
@@ -202,47 +180,25 @@ def test_stereo_and_explicit_hydrogens_make_no_second_molecule(tmp_path):
     assert manifest["rejected"] == {"InChIKey block seen above": 1}
 
 
-def test_atoms_are_sorted_by_element(tmp_path):
-    _, molecules, _ = prepared(tmp_path, "OCC(N)CS\n")
+def test_keys_are_read_whole_or_as_first_blocks_from_several_lists(tmp_path):
+    text = "# our own test set\nBSYNRYMUTXBXSQ-UHFFFAOYSA-N\n\nRYYVLZVUVIJVGH  # caffeine\n"
+    one = write(tmp_path / "a.txt", f"{text}BSYNRYMUTXBXSQ\r\n")
+    other = write(tmp_path / "b.txt", "\ufeff" + "A" * 14)  # as a spreadsheet saves it
 
-    assert np.array_equal(molecules.atom_class(0), np.sort(molecules.atom_class(0)))
-
-
-def listed(tmp_path, text, name="keys.txt"):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def test_keys_are_read_whole_or_as_first_blocks(tmp_path):
-    path = listed(
-        tmp_path,
-        "# our own test set\nBSYNRYMUTXBXSQ-UHFFFAOYSA-N\n\nRYYVLZVUVIJVGH  # caffeine\n"
-        "BSYNRYMUTXBXSQ\r\n",
-    )
-
-    assert read_holdout([path]) == {"BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH"}
-
-
-def test_several_lists_add_up(tmp_path):
-    paths = [listed(tmp_path, "A" * 14, "a.txt"), listed(tmp_path, "B" * 14, "b.txt")]
-
-    assert read_holdout(paths) == {"A" * 14, "B" * 14}
+    assert read_holdout([one, other]) == {"BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH", "A" * 14}
     assert read_holdout([]) == frozenset()
 
 
-def test_a_list_saved_by_a_spreadsheet_is_read(tmp_path):
-    assert read_holdout([listed(tmp_path, "\ufeff" + "A" * 14)]) == {"A" * 14}
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
+        prepare_structures(tmp_path / "none.smi", tmp_path / "out")
+    with pytest.raises(MissingInputError, match=r"hold-out list .*none\.txt does not exist"):
+        read_holdout([tmp_path / "none.txt"])
 
 
 @pytest.mark.parametrize("line", ["CCO", "bsynrymutxbxsq", "BSYNRYMUTXBXS", "1SYNRYMUTXBXSQ"])
 def test_a_line_that_is_no_key_is_refused_with_its_number(tmp_path, line):
-    path = listed(tmp_path, f"{'A' * 14}\n{line}\n")
+    path = write(tmp_path / "keys.txt", f"{'A' * 14}\n{line}\n")
 
     with pytest.raises(UnreadableError, match=rf"keys\.txt:2 is not an InChIKey: '{line}'"):
         read_holdout([path])
-
-
-def test_a_missing_list_is_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"hold-out list .*none\.txt does not exist"):
-        read_holdout([tmp_path / "none.txt"])

@@ -137,6 +137,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
     assert_goes_on_as(tmp_path, whole)
 
     assert_same_tensors(load(tmp_path / MODEL).tensors, load(whole.out / MODEL).tensors)
+    assert any(name.startswith("momentum_buffer/") for name in state(tmp_path))  # Muon's too
     for name in ("loss", "nll_250"):
         assert figures(tmp_path, name) == figures(whole.out, name)
     record = load(tmp_path / MODEL).record
