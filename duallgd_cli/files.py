@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip
 
@@ -212,22 +212,32 @@ def describe_damage(error: BaseException) -> str:
     return f"the compressed data are corrupt ({error})"
 
 
-def open_text(path: Path, mode: Literal["r", "w"] = "r", errors: str = "strict") -> TextIO:
+@contextmanager
+def replaced_text(path: Path) -> Iterator[TextIO]:
+    """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
+
+    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced`.
+    """
+    opener = _WRITERS.get(path.suffix, open)
+    with (
+        replaced(path) as partial,
+        cast("TextIO", opener(partial, "wt", encoding="utf-8", newline="")) as stream,
+    ):
+        yield stream
+
+
+def open_text(path: Path, errors: str = "strict") -> TextIO:
     """Open a text file in UTF-8, packed by gzip, xz or bzip2 or not.
 
     Line ends are left alone. A byte order mark, which spreadsheets write, is skipped.
 
     Args:
-        path: To open. Written files are packed if their names end in .gz, .xz or .bz2.
-        mode: ``r`` to read, ``w`` to write.
+        path: To read.
         errors: What to do about bytes that are no text, as for `open`.
 
     Raises:
         MissingInputError: There is no such file to read.
     """
-    if mode == "w":
-        opener = _WRITERS.get(path.suffix, open)
-        return cast("TextIO", opener(path, "wt", encoding="utf-8", errors=errors, newline=""))
     if not path.is_file():
         raise MissingInputError(f"{path} does not exist; check the path")
     content = unpacked(path.open("rb"))

@@ -29,7 +29,7 @@ from duallgd_cli.data.labelled_spectra import (
 from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.data.structures import PreparedMolecule
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.files import open_text
+from duallgd_cli.files import open_text, replaced_text
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
@@ -147,25 +147,20 @@ def rebuild_massbank(
     molecules: set[str] = set()
     written: Counter[str] = Counter()
     out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(f"unfinished.{out.name}")  # its ending says how it is compressed
-    try:
-        with open_text(unfinished, "w") as stream:
-            table = csv.writer(stream, delimiter="\t", lineterminator="\n")
-            table.writerow(COLUMNS)
-            for item in screen(release, advance):
-                if isinstance(item, RejectedSpectrum):
-                    rejected.append(item)
-                    continue
-                key = item.molecule.inchikey
-                molecules.add(key)
-                written["held out" if key in holdout else "spectra"] += 1
-                if key not in holdout:
-                    table.writerow(_row(item, (folds or {}).get(key, "train")))
+    with replaced_text(out) as stream:
+        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        table.writerow(COLUMNS)
+        for item in screen(release, advance):
+            if isinstance(item, RejectedSpectrum):
+                rejected.append(item)
+                continue
+            key = item.molecule.inchikey
+            molecules.add(key)
+            written["held out" if key in holdout else "spectra"] += 1
+            if key not in holdout:
+                table.writerow(_row(item, (folds or {}).get(key, "train")))
         if not molecules:
             raise UnreadableError(f"{release} holds no record that passes the filters")
-        unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
     write_rejected(out.with_name(out.name + ".report.tsv"), rejected)
     return {
         "spectra_before_holdout": written.total(),

@@ -15,6 +15,7 @@ from duallgd_cli.files import (
     DAMAGED,
     open_text,
     replaced,
+    replaced_text,
     sha256,
     unpacked,
     write_atomically,
@@ -86,7 +87,7 @@ def test_text_that_utf_8_cannot_hold_is_escaped(tmp_path):
 def test_text_is_read_as_it_was_written(tmp_path, ending):
     path = tmp_path / f"a.txt{ending}"
 
-    with open_text(path, "w") as stream:
+    with replaced_text(path) as stream:
         stream.write("é\r\n")
 
     with open_text(path) as stream:

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.files import open_text
+from duallgd_cli.files import replaced_text
 from duallgd_cli.spectra.reading import Unreadable, read
 
 PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
@@ -111,7 +111,7 @@ def test_the_ending_below_that_of_the_archive_names_a_format_of_which_no_sign_co
     tmp_path, ending
 ):
     path = tmp_path / f"a.mgf.{ending}"
-    with open_text(path, "w") as stream:
+    with replaced_text(path) as stream:
         stream.write("# preamble\n" * 7000 + mgf_of(1).decode())
 
     assert len(list(read(str(path)))) == 1
