@@ -8,9 +8,9 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments, measured_intensity
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.train.simulator import fit_simulator, ion_of, list_measured
+from duallgd_cli.train.simulator import compare, fit_simulator, ion_of, list_measured
 from tests.made_prepared import made_spectra, molecules_of
-from tests.made_simulation import ORBITRAP, ion
+from tests.made_simulation import ORBITRAP, ion, simulator
 
 # Acids that show one peak each: what is left when hydroxide goes.
 ACIDS = {
@@ -43,12 +43,13 @@ def of_acids(acids):
 
 
 def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
-    simulator, _ = of_acids
+    fitted, _ = of_acids
+    assert not fitted.model.training, "nothing is dropped any more"
 
     molecules = molecules_of(UNSEEN)
     found = fragments(graph_of(molecules, 0), np.random.default_rng(1))
     with torch.no_grad():
-        presence, mean = simulator.model(torch.from_numpy(fragment_features(found, ion())))
+        presence, mean = fitted.model(torch.from_numpy(fragment_features(found, ion())))
     row, column = divmod(int(presence.argmax()), len(SHIFTS))
     acyl = molecules_of("CCCCCC=O").atom_counts[0] - np.eye(13, dtype=int)[12]
     np.testing.assert_array_equal(found.counts[row], acyl)
@@ -57,18 +58,10 @@ def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
     assert chance[0] > 0.5 > 2 * chance[1]
     assert float(mean[row, column]) == pytest.approx(0, abs=0.5)  # always the base peak
 
-
-def test_simulated_spectra_show_what_the_measured_ones_did(of_acids):
-    simulator, _ = of_acids
-    acylium = molecules_of("CCCCCC=O").atom_counts[0] - np.eye(13, dtype=int)[12]
-
     drawn = [
-        simulator.spectrum(molecules_of(UNSEEN), 0, np.random.default_rng(seed))
-        for seed in range(40)
+        fitted.spectrum(molecules, 0, np.random.default_rng(seed)).subformula for seed in range(40)
     ]
-
-    shown = [(rows.subformula == acylium).all(1).any() for rows in drawn]
-    assert np.mean(shown) > 0.5
+    assert np.mean([(rows == acyl).all(1).any() for rows in drawn]) > 0.5
 
 
 def test_a_fit_says_what_it_saw_and_how_well_it_does(spectra, of_acids):
@@ -84,28 +77,22 @@ def test_a_fit_says_what_it_saw_and_how_well_it_does(spectra, of_acids):
 
 
 def test_a_fit_follows_from_its_seed(spectra):
-    def fitted(seed):
-        simulator, record = fit_simulator(spectra, 3, seed)
-        return simulator.model.hidden[0].weight, record["val"]
+    def weights_of(seed):
+        fitted, record = fit_simulator(spectra, 3, seed)
+        return fitted.model.hidden[0].weight, record["val"]
 
-    first, again, other = (fitted(seed) for seed in (1, 1, 2))
+    first, again, other = (weights_of(seed) for seed in (1, 1, 2))
 
     assert torch.equal(first[0], again[0])
     assert first[1] == again[1]
     assert not torch.equal(first[0], other[0])
 
 
-def test_a_fitted_model_no_longer_drops_anything(spectra):
-    simulator, _ = fit_simulator(spectra, 2)
-
-    assert not simulator.model.training
-
-
 def test_ions_are_those_of_fold_train_and_molecules_count_alike(spectra):
-    simulator, _ = fit_simulator(spectra, 1)
+    fitted, _ = fit_simulator(spectra, 1)
 
     share = {}
-    for one, weight in zip(simulator.ions, np.diff(simulator.share_up_to, prepend=0), strict=True):
+    for one, weight in zip(fitted.ions, np.diff(fitted.share_up_to, prepend=0), strict=True):
         key = (ADDUCTS[one.adduct].name, one.instrument, str(one.energy_ev))
         share[key] = share.get(key, 0) + weight
     third = pytest.approx(1 / 3)
@@ -163,3 +150,52 @@ def test_ions_that_cannot_be_simulated_are_left_out(tmp_path):
 
     with pytest.raises(UnreadableError, match="none of fold train that can be simulated"):
         fit_simulator(made_spectra(tmp_path / "spectra", *rows), 1)
+
+
+# Of catechol: a loss of water; the molecule less an electron, a radical; and a carbon with both
+# oxygens, which no cut gives, as each carbon holds one at most.
+SHOWN = "C6H5O C6H6O2 CHO2"
+
+
+@pytest.fixture(scope="module")
+def catechol(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made") / "spectra"
+    return made_spectra(
+        folder,
+        ("Oc1ccccc1O", "[M+H]+", SHOWN, "20", "val"),
+        ("CCO", "[M+H]+", "C2H5", "20", "train"),
+        ("CC(=O)OCC[N+](C)(C)C", "[M]+", "", "20", "test"),
+    )
+
+
+def test_measured_traits_are_those_a_hand_counts(catechol):
+    measured = compare(simulator(), catechol, "val", 1)["measured"]
+
+    assert measured.peaks == 3
+    assert measured.unpaired == measured.uncut == pytest.approx(1 / 3)
+    assert measured.log_intensity == pytest.approx(np.log(1 / 2), abs=1e-3)
+    assert str(measured) == (
+        "3 peaks a spectrum, 33% with an unpaired electron, 33% that no cut gives, "
+        "median intensity 0.500"
+    )
+
+
+def test_simulated_traits_are_those_of_the_simulator(catechol):
+    """One that shows no fragment leaves the ion; one that shows them all, more peaks."""
+    few, many = (
+        compare(simulator(log_odds=odds), catechol, "val", 1)["simulated"] for odds in (-50, 50)
+    )
+
+    assert (few.peaks, few.unpaired, few.uncut, few.log_intensity) == (1, 0, 0, 0)
+    assert many.peaks > 20
+    assert 0.3 < many.unpaired < 0.7
+
+
+def test_a_fold_without_peaks_has_no_traits(catechol):
+    assert compare(simulator(), catechol, "dev", 1) == {}
+
+
+def test_a_comparison_follows_from_its_seed(catechol):
+    first, again, other = (compare(simulator(), catechol, "val", seed) for seed in (1, 1, 2))
+
+    assert first == again != other
