@@ -9,7 +9,7 @@
 # the fit of ranking and confidence.
 #
 # The stages of the first part were run by the code of the first release, whose fingerprints were
-# spoilt otherwise and whose encoder and pair layers were wider by default; both encoders of the
+# corrupted otherwise and whose encoder and pair layers were wider by default; both encoders of the
 # first two parts saw spectra simulated by a cruder model, that of the third part poorer ones, 3 % of
 # them of neutral molecules as [M]+. With today's code they give weights like those, not the same
 # ones. The fourth part was run as it stands here; only its denoiser stems from the others. So were the

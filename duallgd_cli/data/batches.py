@@ -89,12 +89,12 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class ConditionNoise:
-    """How the true fingerprint is spoilt while the decoder learns, to look like a predicted one.
+    """How the true fingerprint is corrupted while the decoder learns, to look like a predicted one.
 
     Measured on predicted fingerprints of molecules that the encoder never saw: the logit of a true
     bit is about the logit of its frequency plus a quality that the molecule's bits share, low for
     three molecules in four and high where the encoder knows something alike. A rare bit is thus
-    mostly lost, not doubted. False bits follow their frequency; fewer come with high quality.
+    mostly lost, not softened. False bits follow their frequency; fewer come with high quality.
 
     Attributes:
         clean_share: Molecules whose fingerprint stays as it is.
@@ -117,7 +117,7 @@ class MoleculeCollator:
 
     Args:
         molecules: Prepared molecules.
-        noise: How to spoil fingerprints; None keeps them.
+        noise: How to corrupt fingerprints; None keeps them.
         shuffle_share: Share of molecules whose atoms are relabelled at random within an element.
     """
 
@@ -155,20 +155,20 @@ class MoleculeCollator:
     def condition(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
     ) -> Condition:
-        """Formula and (spoilt) fingerprint, padded to `size` atoms."""
+        """Formula and (corrupted) fingerprint, padded to `size` atoms."""
         owner, index = _ragged(self.molecules.bit_offset, rows)
         bit = self.molecules.bits[index].astype(np.int64)
         parts = [(owner, bit, np.zeros(len(bit)))]
         if self.noise is not None:
-            parts = self._spoil(len(rows), owner, bit, generator)
+            parts = self._corrupted(len(rows), owner, bit, generator)
         counts = [np.bincount(owner, minlength=len(rows)) for owner, _, _ in parts]
         width = max(1, int(np.sum(counts, axis=0).max(initial=0)))
         bits = np.zeros((len(rows), width), np.int64)
         log_prob = np.full((len(rows), width), -np.inf, np.float32)
         before = np.zeros(len(rows), np.int64)
         for (owner, bit, value), count in zip(parts, counts, strict=True):
-            place = before[owner] + _within(count)
-            bits[owner, place], log_prob[owner, place] = bit, value
+            position = before[owner] + _within(count)
+            bits[owner, position], log_prob[owner, position] = bit, value
             before += count
         known = torch.from_numpy(bits), torch.from_numpy(log_prob)
         return Condition(*self.formula(rows, size), *known)
@@ -197,7 +197,7 @@ class MoleculeCollator:
         label = np.argsort(np.argsort(key, 1), 1)
         return np.where(shuffled[:, None], label, np.arange(size))
 
-    def _spoil(
+    def _corrupted(
         self,
         n_molecules: int,
         owner: NDArray[np.int64],
@@ -217,9 +217,9 @@ class MoleculeCollator:
         present[np.repeat(np.arange(n_molecules), n_false), drawn] = True
         present[owner, bit] = False
         false_owner, false_bit = np.nonzero(present)
-        doubt = generator.normal(-2.4, 1.4, len(false_bit)) + 0.28 * self.bit_logit[false_bit]
-        parts = (owner, bit, logit), (false_owner, false_bit, doubt)
-        # What is too unlikely goes first: the logarithm is the dearest part.
+        softened = generator.normal(-2.4, 1.4, len(false_bit)) + 0.28 * self.bit_logit[false_bit]
+        parts = (owner, bit, logit), (false_owner, false_bit, softened)
+        # What is too unlikely goes first: the logarithm is the costliest part.
         seen = [value >= _LEAST_LOGIT for _, _, value in parts]
         return [
             (molecule[kept], number[kept], -np.logaddexp(0.0, -value[kept]))
@@ -230,7 +230,7 @@ class MoleculeCollator:
 def _ragged(
     offset: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For the values of some rows of a ragged array: place in `rows`, and index of each value."""
+    """For the values of some rows of a ragged array: index into `rows`, and index of each value."""
     start = np.asarray(offset[rows])
     count = np.asarray(offset[rows + 1]) - start
     owner = np.repeat(np.arange(len(rows)), count)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, LOWEST_VALENCES, N_ELEMENTS, N_HEAVY
 from duallgd_cli.data.molecular_graph import (
+    N_ATOM_TYPES,
     N_GROUP_FEATURES,
-    N_SITES,
     MolecularGraph,
     atom_groups,
-    atom_sites,
+    atom_types,
     neighbours,
 )
 from duallgd_cli.spectra.annotation import excess
@@ -33,9 +33,9 @@ _SIZE_SCALE: Final = 30
 _SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
-_SITE_STEPS: Final = np.array([1.0, 3.0, 8.0], np.float32)
+_TYPE_STEPS: Final = np.array([1.0, 3.0, 8.0], np.float32)
 N_CUT_FEATURES: Final = 2 * N_GROUP_FEATURES + 10
-N_SITE_FEATURES: Final = (2 * len(_SITE_STEPS) + 4) * N_SITES
+N_ATOM_TYPE_FEATURES: Final = (2 * len(_TYPE_STEPS) + 4) * N_ATOM_TYPES
 # Ions whose fragments are understood, and the hydrogens that carry their charge.
 CARRIED: Final = {
     BY_NAME[name].index: hydrogens
@@ -50,7 +50,11 @@ _N_ION_FEATURES: Final = len(ADDUCTS) + len(INSTRUMENTS) + 2
 _N_ELECTRON_FEATURES: Final = 2
 _N_COUNT_FEATURES: Final = 2 * N_ELEMENTS * (len(_RAMP) + 1)
 N_INPUTS: Final = (
-    _N_COUNT_FEATURES + N_CUT_FEATURES + _N_ELECTRON_FEATURES + _N_ION_FEATURES + N_SITE_FEATURES
+    _N_COUNT_FEATURES
+    + N_CUT_FEATURES
+    + _N_ELECTRON_FEATURES
+    + _N_ION_FEATURES
+    + N_ATOM_TYPE_FEATURES
 )
 _UNSATURATION_SCALE: Final = 20
 _ENERGY_SCALE_EV: Final = 50.0
@@ -67,7 +71,7 @@ class Fragments:
         counts: Of elements, as they stood in the molecule, float32 (C, N_ELEMENTS).
         cost: Summed over the bonds that were cut, float32 (C,).
         cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
-            ends by kind, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
+            ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
             fragments share the row.
         graph: The molecule.
         inside: Which of its atoms are in each, bool (C, N).
@@ -82,13 +86,13 @@ class Fragments:
     in_ring: NDArray[np.bool_]
 
     @cached_property  # asked for at each collision energy
-    def sites(self) -> NDArray[np.float32]:
-        """Kinds of atoms kept and left behind, at the cuts and by them, (C, N_SITE_FEATURES)."""
-        sites = atom_sites(self.graph, self.in_ring)
-        kept = self.inside.astype(np.float32) @ sites
-        counts = np.stack([kept, sites.sum(0) - kept], 1)  # (C, 2, N_SITES)
-        ramps = np.minimum(counts[:, :, None] / _SITE_STEPS[:, None], 1)
-        about = np.concatenate([sites, neighbours(self.graph.pair, sites)], 1)
+    def atom_types(self) -> NDArray[np.float32]:
+        """Atom types kept and left behind, at the cuts and by them, (C, N_ATOM_TYPE_FEATURES)."""
+        types = atom_types(self.graph, self.in_ring)
+        kept = self.inside.astype(np.float32) @ types
+        counts = np.stack([kept, types.sum(0) - kept], 1)  # (C, 2, N_ATOM_TYPES)
+        ramps = np.minimum(counts[:, :, None] / _TYPE_STEPS[:, None], 1)
+        about = np.concatenate([types, neighbours(self.graph.pair, types)], 1)
         _, inner, outer = _ends(self.graph, self.inside, about)
         return np.concatenate([ramps.reshape(len(kept), -1), inner, outer], 1)
 
@@ -221,7 +225,7 @@ def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np
 def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
     """Of each atom, (N,), by its valence; charges and [nH] are not visible here and are shared."""
     used = np.zeros(len(graph.element), np.float32)
-    np.add.at(used, graph.pair.ravel(), _ORDER[graph.kind].repeat(2))
+    np.add.at(used, graph.pair.ravel(), _ORDER[graph.bond_class].repeat(2))
     free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
     if not free.any():
         free = np.ones_like(free)  # nothing says where they are
@@ -235,11 +239,19 @@ def _described(
     """Cost of each fragment (C,), and what its cuts look like but for the last column."""
     n = len(graph.element)
     crossing, inner, outer = _ends(graph, inside, atom_groups(graph))
-    kinds = (graph.kind[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
-    to_hetero = (graph.to_hetero & (graph.kind == 1)).astype(np.float32)
+    classes = (graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
+    to_hetero = (graph.to_hetero & (graph.bond_class == 1)).astype(np.float32)
     cost = crossing @ graph.cost
     sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
-    columns = [inner, outer, crossing @ kinds, crossing @ to_hetero, cost, crossing.sum(1), *sizes]
+    columns = [
+        inner,
+        outer,
+        crossing @ classes,
+        crossing @ to_hetero,
+        cost,
+        crossing.sum(1),
+        *sizes,
+    ]
     return cost, np.column_stack(columns).astype(np.float32)
 
 
@@ -280,7 +292,7 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
     electrons = _electrons(found, ion)
-    parts = [_ramps(found.counts), _ramps(lost), found.cuts, electrons, about, found.sites]
+    parts = [_ramps(found.counts), _ramps(lost), found.cuts, electrons, about, found.atom_types]
     return np.concatenate(parts, 1)
 
 

@@ -20,8 +20,8 @@ _CARBON, _NITROGEN, _OXYGEN, _SULPHUR = (INDEX[symbol] for symbol in "CNOS")
 # Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
 _GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
 N_GROUP_FEATURES: Final = 10
-# Kinds of atoms, in the order of `atom_sites`; C=S and S=O count as C=O does.
-SITES: Final = (
+# Atom types, in the order of `atom_types`; C=S and S=O count as C=O does.
+ATOM_TYPES: Final = (
     "aromatic carbon",
     "carbon of an acid, ester or amide",
     "carbon of a ketone or aldehyde",
@@ -41,7 +41,7 @@ SITES: Final = (
     "oxygen of an ether or ester",
     "sulphur of a thiol or sulphide",
 )
-N_SITES: Final = len(SITES)
+N_ATOM_TYPES: Final = len(ATOM_TYPES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,27 +51,27 @@ class MolecularGraph:
     Attributes:
         element: Of each atom, int64 (N,).
         pair: Atoms of each bond, int64 (b, 2).
-        kind: Class of each bond, 1 to 4, int64 (b,).
+        bond_class: Class of each bond, 1 to 4, int64 (b,).
         hydrogens: Of the whole molecule.
     """
 
     element: NDArray[np.int64]
     pair: NDArray[np.int64]
-    kind: NDArray[np.int64]
+    bond_class: NDArray[np.int64]
     hydrogens: int
 
     @property
     def to_hetero(self) -> NDArray[np.bool_]:
         """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
         result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
-            self.kind != BOND_AROMATIC
+            self.bond_class != BOND_AROMATIC
         )
         return result
 
     @property
     def cost(self) -> NDArray[np.float32]:
         """Of cutting each bond, (b,)."""
-        return (_COST[self.kind] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
+        return (_COST[self.bond_class] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
 
 
 def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
@@ -100,34 +100,36 @@ def neighbours(pair: NDArray[np.int64], values: NDArray[np.floating]) -> NDArray
 
 def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:
     """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
-    element, pair, kind = graph.element, graph.pair, graph.kind
+    element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)
     groups = np.zeros((n, N_GROUP_FEATURES), np.float32)
     groups[np.arange(n), _GROUP[element]] = 1
-    groups[:, 6] = _any(pair[kind == _DOUBLE], element == _OXYGEN)
-    groups[pair[kind == BOND_AROMATIC].ravel(), 7] = 1
+    groups[:, 6] = _any(pair[bond_class == _DOUBLE], element == _OXYGEN)
+    groups[pair[bond_class == BOND_AROMATIC].ravel(), 7] = 1
     degree = np.bincount(pair.ravel(), minlength=n)
     groups[:, 8], groups[:, 9] = degree == 1, degree >= 3
     return groups
 
 
-def atom_sites(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Which of `SITES` each atom is, one or none, 0 or 1, (N, N_SITES).
+def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Which of `ATOM_TYPES` each atom is, one or none, 0 or 1, (N, N_ATOM_TYPES).
 
     An amine holds a charge that an amide does not, a benzylic bond breaks where a phenylic one does
-    not: kinds are told apart by what they are part of.
+    not: types are told apart by what they are part of.
 
     Args:
         graph: The molecule.
         in_ring: Which bonds are part of a ring, (b,).
     """
-    element, pair, kind = graph.element, graph.pair, graph.kind
+    element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)
     carbon, nitrogen = element == _CARBON, element == _NITROGEN
     oxygen, sulphur = element == _OXYGEN, element == _SULPHUR
-    ends = [np.bincount(pair[kind == k].ravel(), minlength=n) for k in range(BOND_AROMATIC + 1)]
+    ends = [
+        np.bincount(pair[bond_class == k].ravel(), minlength=n) for k in range(BOND_AROMATIC + 1)
+    ]
     degree, aromatic = sum(ends), ends[BOND_AROMATIC] > 0
-    single, double = pair[kind == _SINGLE], pair[kind == _DOUBLE]
+    single, double = pair[bond_class == _SINGLE], pair[bond_class == _DOUBLE]
     saturated = ~aromatic & (ends[_DOUBLE] == 0) & (ends[_TRIPLE] == 0)
     bears_oxygen = _any(double, oxygen | sulphur)  # or sulphur in its place
     on_arene, on_acyl = _any(single, aromatic), _any(single, bears_oxygen)
@@ -136,7 +138,7 @@ def atom_sites(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
     chain = ~np.isin(np.arange(n), pair[in_ring])
     plain = carbon & ~aromatic & ~carbonyl
     amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
-    kinds = [
+    types = [
         carbon & aromatic,
         carbonyl & acid,
         carbonyl & ~acid,
@@ -156,7 +158,7 @@ def atom_sites(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
         oxygen & saturated & (degree == 2),
         sulphur & saturated,
     ]
-    return np.stack(kinds, 1).astype(np.float32)
+    return np.stack(types, 1).astype(np.float32)
 
 
 def _any(pair: NDArray[np.int64], has: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -311,10 +311,10 @@ def load_spectra(folder: Path) -> PreparedSpectra:
         UsageError: It holds structures alone.
         UnreadableError: An array is missing or broken.
     """
-    kind = read_manifest(folder).get("kind")
-    if kind != "spectra":
+    held = read_manifest(folder).get("kind")
+    if held != "spectra":
         raise UsageError(
-            f"{folder} holds {kind}, not spectra; prepare some with 'duallgd data spectra'"
+            f"{folder} holds {held}, not spectra; prepare some with 'duallgd data spectra'"
         )
     molecules = load_molecules(folder)
     arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}

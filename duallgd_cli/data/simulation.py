@@ -71,8 +71,8 @@ _OF_TOLERANCE: Final = 0.99  # no error is larger: such a peak would not be expl
 # Peaks that no cut of up to three bonds gives, a fragment less up to three small molecules: of 3
 # peaks of fold train one in seven, of 30 two in five, of 80 six in ten. On Orbitraps they have the
 # mass errors of the others, and as seldom an unpaired electron, so they are no noise.
-_STRANGE_SHARE: Final = (0.2, 0.035, 1.8)  # of the others: at least, more for each, at most
-_STRANGE_LOG_INTENSITY: Final = (-3.4, 1.6)
+_UNREACHABLE_SHARE: Final = (0.2, 0.035, 1.8)  # of the others: at least, more for each, at most
+_UNREACHABLE_LOG_INTENSITY: Final = (-3.4, 1.6)
 _LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "H2", "C2H2O", "CH4")
 _LOST_AT_MOST: Final = 3
 _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
@@ -120,15 +120,15 @@ class Simulator:
             molecule: Row.
             generator: Source of randomness.
         """
-        place = np.searchsorted(self.share_up_to, generator.random(), side="right")
-        ion = _ion_of(molecules, molecule, self.ions[int(place)])
+        index = np.searchsorted(self.share_up_to, generator.random(), side="right")
+        ion = _ion_of(molecules, molecule, self.ions[int(index)])
         found = fragments(graph_of(molecules, molecule), generator)
         counts, log_intensity = self._seen(found, ion, generator)
-        strange, faint = _strange(counts, found, generator)
+        unreachable, faint = _unreachable(counts, found, generator)
         own = molecules.atom_counts[molecule].tolist()
         formula = Formula(tuple(own), int(molecules.charge[molecule]))
         recorded = _recorded(
-            np.concatenate([counts, strange]),
+            np.concatenate([counts, unreachable]),
             np.concatenate([log_intensity, faint]),
             formula,
             ion,
@@ -152,18 +152,18 @@ class Simulator:
 
 
 def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
-    """The ion drawn, or one that the molecule can be; a permanent cation flies as it is."""
+    r"""The ion drawn, or one that the molecule can be; a permanent cation is detected as M\+."""
     if molecules.charge[molecule] > 0:
         return replace(drawn, adduct=_CATION)
     bare = int(molecules.atom_counts[molecule, HYDROGEN]) + CARRIED[drawn.adduct] < 0
     return replace(drawn, adduct=_PROTONATED) if bare or drawn.adduct == _CATION else drawn
 
 
-def _strange(
+def _unreachable(
     counts: NDArray[np.float32], found: Fragments, generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Counts and log intensities of peaks that no cut gives, made from those that are seen."""
-    least, more, most = _STRANGE_SHARE
+    least, more, most = _UNREACHABLE_SHARE
     n = int(generator.poisson(len(counts) * min(least + more * len(counts), most)))
     tries = n * _TRIES
     drawn = counts[generator.integers(0, len(counts), tries)] if n else counts[:0]
@@ -172,8 +172,8 @@ def _strange(
     lost *= (np.arange(_LOST_AT_MOST) < how_many)[..., None]
     drawn = drawn - lost.sum(1)
     able = (drawn >= 0).all(1) & ~same_heavy_atoms(drawn, found.counts)
-    strange = drawn[able][:n]
-    return strange, generator.normal(*_STRANGE_LOG_INTENSITY, len(strange))
+    unreachable = drawn[able][:n]
+    return unreachable, generator.normal(*_UNREACHABLE_LOG_INTENSITY, len(unreachable))
 
 
 def _recorded(

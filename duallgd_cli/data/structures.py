@@ -184,22 +184,23 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
 
     Raises:
         MissingInputError: No such file.
-        UnreadableError: Of no known kind, without a column smiles, or a broken archive.
+        UnreadableError: Of no known format, without a column smiles, or a broken archive.
     """
-    kind = Path(source.stem if source.suffix in {".gz", ".xz"} else source.name).suffix.lower()
+    is_packed = source.suffix in {".gz", ".xz", ".bz2"}
+    ending = Path(source.stem if is_packed else source.name).suffix.lower()
     with open_text(source, errors="replace") as stream:
         try:
-            yield from _rows(stream, source, kind)
+            yield from _rows(stream, source, ending)
         except (*DAMAGED, csv.Error) as error:
             raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
 
 
-def _rows(stream: IO[str], source: Path, kind: str) -> Iterator[StructureRow]:
-    if kind in {".tsv", ".csv"}:
-        yield from _table_rows(stream, source, "\t" if kind == ".tsv" else ",")
-    elif kind == ".sdf":
+def _rows(stream: IO[str], source: Path, ending: str) -> Iterator[StructureRow]:
+    if ending in {".tsv", ".csv"}:
+        yield from _table_rows(stream, source, "\t" if ending == ".tsv" else ",")
+    elif ending == ".sdf":
         yield from _sdf_rows(stream)
-    elif kind in {".smi", ".smiles", ".txt"}:
+    elif ending in {".smi", ".smiles", ".txt"}:
         for line, text in enumerate(stream, 1):
             if text.strip():
                 yield StructureRow(text.split()[0], "train", line)

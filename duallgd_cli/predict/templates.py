@@ -215,7 +215,7 @@ def fitted(
     ends = np.sort(place[graph.pair], 1)
     whole = ends[:, 0] >= 0
     bond_class = np.zeros(n * (n - 1) // 2, np.int64)
-    bond_class[pair_index(ends[whole, 0], ends[whole, 1], n)] = graph.kind[whole]
+    bond_class[pair_index(ends[whole, 0], ends[whole, 1], n)] = graph.bond_class[whole]
     return bond_class
 
 

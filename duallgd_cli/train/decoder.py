@@ -1,4 +1,4 @@
-"""The decoder stage: denoise bond graphs given a (spoilt) true fingerprint.
+"""The decoder stage: denoise bond graphs given a (corrupted) true fingerprint.
 
 Letters: B graphs, M pairs, C bond classes.
 """
@@ -149,7 +149,7 @@ def held_out_batches(
         plan: Size of batches.
 
     Yields:
-        Places in `rows` of the batch's molecules, and the batch.
+        Indices into `rows` of the batch's molecules, and the batch.
     """
     clean = MoleculeCollator(molecules, None)
     for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):

@@ -61,27 +61,27 @@ class SpectrumSampler:
             raise UnreadableError(f"the prepared data hold no spectrum of fold {fold}")
         self.molecules, self.members = by_molecule(spectra, members)
 
-    def draw_from(self, place: int, generator: np.random.Generator) -> tuple[int, list[int]]:
+    def draw_from(self, index: int, generator: np.random.Generator) -> tuple[int, list[int]]:
         """A molecule, and spectra that share its adduct and instrument with the first one."""
-        own = self.members[place]
+        own = self.members[index]
         first = int(own[generator.integers(len(own))])
         s = self.spectra
         alike = own[(s.adduct[own] == s.adduct[first]) & (s.instrument[own] == s.instrument[first])]
         more = generator.permutation(alike[alike != first])
         n_more = int(generator.integers(_MERGED + 1)) if generator.random() < 0.4 else 0
-        return int(self.molecules[place]), [first, *more[:n_more].tolist()]
+        return int(self.molecules[index]), [first, *more[:n_more].tolist()]
 
     def rows(
-        self, settings: TrainingSettings, generator: np.random.Generator, place: int | None = None
+        self, settings: TrainingSettings, generator: np.random.Generator, index: int | None = None
     ) -> tuple[PeakRows, NDArray[np.uint16]]:
         """Augmented peaks of a draw, and the true bits.
 
         Args:
             settings: Of the run.
             generator: Source of randomness.
-            place: Of the molecule in `molecules`, or None for any.
+            index: Of the molecule in `molecules`, or None for any.
         """
-        chosen = int(generator.integers(len(self.molecules))) if place is None else place
+        chosen = int(generator.integers(len(self.molecules))) if index is None else index
         molecule, numbers = self.draw_from(chosen, generator)
         peaks = from_prepared(self.spectra, numbers)
         own = augment(peaks, settings.data.peak_dropout, generator)

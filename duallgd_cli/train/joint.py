@@ -1,7 +1,7 @@
 """The joint stage: encoder and denoiser end to end on spectra, or the denoiser alone.
 
-Steps on measured spectra take turns with steps on structures and spoilt fingerprints, so that the
-denoiser does not forget the many molecules that have no spectrum, and on simulated spectra. Beside
+Steps on measured spectra take turns with steps on structures and corrupted fingerprints, so that
+the denoiser does not forget the many molecules that have no spectrum, and on simulated ones. Beside
 a frozen encoder there are no steps on measured spectra: it knows their molecules by heart, and a
 denoiser that learns from that trusts it too much.
 """
@@ -83,29 +83,29 @@ class _LabelledSpectra:
         self.rank, self.world_size = rank, world_size
         self.sampler = SpectrumSampler(spectra, "train")
         sizes = spectra.molecules.n_heavy[self.sampler.molecules]
-        self.places = np.flatnonzero(sizes <= data.max_atoms)
-        if not len(self.places):
+        self.indices = np.flatnonzero(sizes <= data.max_atoms)
+        if not len(self.indices):
             raise UnreadableError(
                 "the prepared data hold no spectrum of fold train of a molecule of at most "
                 f"{data.max_atoms} heavy atoms"
             )
-        self.sizes = sizes[self.places]
+        self.sizes = sizes[self.indices]
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         self.collator = MoleculeCollator(spectra.molecules, None, data.shuffle_share)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
-        """Places of molecules in the sampler, and their padded size."""
+        """Indices of molecules in the sampler, and their padded size."""
         for members in self.plan_of.stream(self.sizes, first_step, self.rank, self.world_size):
-            yield self.places[members], int(self.plan_of.padded(self.sizes[members]).max())
+            yield self.indices[members], int(self.plan_of.padded(self.sizes[members]).max())
 
     def collate(self, planned: Planned, step: int) -> JointBatch:
         """Spectra with their graphs: a function of seed, step and rank."""
-        places, size = planned
+        indices, size = planned
         generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        drawn = [self.sampler.rows(self.settings, generator, int(place)) for place in places]
+        drawn = [self.sampler.rows(self.settings, generator, int(index)) for index in indices]
         rows, bits = zip(*drawn, strict=True)
         spectra = SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
-        molecules = self.sampler.molecules[places].astype(np.int64)
+        molecules = self.sampler.molecules[indices].astype(np.int64)
         return JointBatch(spectra, graph_batch(self.collator, (molecules, size), generator))
 
 
@@ -135,10 +135,12 @@ class _HeldOutSpectra:
         device = next(model.parameters()).device
         nll = NllByStep(model)
         molecules = self.spectra.molecules
-        for places, batch in held_out_batches(molecules, self.molecules, self.plan_of):
-            peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in self.chosen[places]])
+        for indices, batch in held_out_batches(molecules, self.molecules, self.plan_of):
+            peaks = peak_batch(
+                [from_prepared(self.spectra, [int(s)]) for s in self.chosen[indices]]
+            )
             graphs = map_tensors(batch, lambda x: x.to(device))
-            condition, _ = _told(model, peaks.to(device), graphs.condition)
+            condition, _ = _predicted(model, peaks.to(device), graphs.condition)
             nll.add(replace(graphs, condition=condition))
         return nll.figures("predicted_nll")
 
@@ -186,7 +188,7 @@ class JointStage:
         self.held_out = _HeldOutSpectra(spectra, settings)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
-        """Rows or places of molecules, and their padded size, of whose turn it is."""
+        """Rows or indices of molecules, and their padded size, of whose turn it is."""
         n = len(self.turns)
         done = [(first_step + n - 1 - turn) // n for turn in range(n)]
         streams = [turn.plan(before) for turn, before in zip(self.turns, done, strict=True)]
@@ -204,7 +206,7 @@ class JointStage:
         if isinstance(batch, GraphBatch):
             return graph_loss(model, batch)
         t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)
-        condition, logits = _told(model, batch.spectra.peaks, batch.graphs.condition)
+        condition, logits = _predicted(model, batch.spectra.peaks, batch.graphs.condition)
         graph, uniform = batch.graphs.graph, batch.graphs.uniform
         summed, pairs = bond_loss(model, graph, condition, t, uniform)
         if self.frozen:
@@ -219,7 +221,7 @@ class JointStage:
         return figures | self.decoders[0].validate(model) if self.decoders else figures
 
 
-def _told(model: DualLGD, peaks: PeakBatch, known: Condition) -> tuple[Condition, Tensor]:
+def _predicted(model: DualLGD, peaks: PeakBatch, known: Condition) -> tuple[Condition, Tensor]:
     """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
     logits = model.encoder(peaks).float()
     bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)

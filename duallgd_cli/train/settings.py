@@ -45,7 +45,7 @@ class TrainingData:
         spectra_per_batch: Spectra in a batch of one process (encoder and joint stages).
         bucket: Sizes are padded up to a multiple of this.
         max_atoms: Larger molecules are not trained on.
-        clean_share: Share of fingerprints that are not spoilt (decoder stage).
+        clean_share: Share of fingerprints that are not corrupted (decoder stage).
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.

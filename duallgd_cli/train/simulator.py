@@ -197,8 +197,8 @@ def compare(
     generator, molecules = np.random.default_rng(seed), spectra.molecules
     rows: dict[str, list[NDArray[np.float64]]] = {"measured": [], "simulated": []}
     able = list(simulable(spectra, fold))
-    for place in generator.permutation(len(able))[:_COMPARED_MOLECULES]:
-        molecule, own = able[place]
+    for index in generator.permutation(len(able))[:_COMPARED_MOLECULES]:
+        molecule, own = able[index]
         number = int(generator.choice(own))
         found = fragments(graph_of(molecules, molecule), generator)
         alone = Simulator(simulator.model, [ion_of(spectra, number)], np.ones(1))

@@ -156,15 +156,15 @@ def test_relabelling_reaches_the_share_asked_for():
     assert 0.2 < float(share) < 0.4
 
 
-def spoilt(molecules, noise, seed=1):
+def corrupted(molecules, noise, seed=1):
     collator = MoleculeCollator(molecules, noise)
     return collator.condition(np.arange(len(molecules)), 9, np.random.default_rng(seed))
 
 
-def test_an_unspoilt_fingerprint_is_certain_of_its_bits():
+def test_an_uncorrupted_fingerprint_is_certain_of_its_bits():
     molecules = made_molecules(20)
 
-    known = spoilt(molecules, None)
+    known = corrupted(molecules, None)
 
     for row in range(20):
         own = known.bit_log_prob[row].isfinite()
@@ -175,7 +175,7 @@ def test_an_unspoilt_fingerprint_is_certain_of_its_bits():
 def test_a_spoilt_fingerprint_holds_probabilities_of_distinct_bits():
     molecules = made_molecules(200)
 
-    known = spoilt(molecules, ConditionNoise(clean_share=0.0, false_bits=80))
+    known = corrupted(molecules, ConditionNoise(clean_share=0.0, false_bits=80))
 
     real = known.bit_log_prob.isfinite()
     assert (known.bit_log_prob <= 0).all()
@@ -189,7 +189,7 @@ def test_a_spoilt_fingerprint_holds_probabilities_of_distinct_bits():
 def test_the_share_of_clean_fingerprints_is_the_one_asked_for():
     molecules = made_molecules(1000)
 
-    known = spoilt(molecules, ConditionNoise(clean_share=0.25, false_bits=80))
+    known = corrupted(molecules, ConditionNoise(clean_share=0.25, false_bits=80))
 
     real = known.bit_log_prob.isfinite()
     clean = (torch.where(real, known.bit_log_prob, 0.0) == 0).all(1)
@@ -207,7 +207,7 @@ def true_and_false(molecules, known):
 
 def test_a_spoilt_fingerprint_loses_true_bits_and_doubts_false_ones_more():
     molecules = made_molecules(1000)
-    known = spoilt(molecules, ConditionNoise(clean_share=0.0))
+    known = corrupted(molecules, ConditionNoise(clean_share=0.0))
 
     parts = [(true, false) for true, false in true_and_false(molecules, known)]
 
@@ -223,7 +223,7 @@ def test_more_false_bits_are_drawn_where_more_are_asked_for():
         np.mean([
             len(false)
             for _, false in true_and_false(
-                molecules, spoilt(molecules, ConditionNoise(0.0, false_bits))
+                molecules, corrupted(molecules, ConditionNoise(0.0, false_bits))
             )
         ])
         for false_bits in (40, 400)
@@ -236,7 +236,7 @@ def test_batches_are_a_function_of_molecules_and_generator_alone():
     molecules = made_molecules(30)
     noise = ConditionNoise()
 
-    first, again, other = (spoilt(molecules, noise, seed) for seed in (1, 1, 2))
+    first, again, other = (corrupted(molecules, noise, seed) for seed in (1, 1, 2))
 
     assert torch.equal(first.bit, again.bit)
     assert torch.equal(first.bit_log_prob, again.bit_log_prob)

@@ -1,4 +1,4 @@
-"""Kinds of atoms are what a chemist calls them."""
+"""Atom types are what a chemist calls them."""
 
 from collections import Counter
 
@@ -7,20 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.data.fragmentation import N_SITE_FEATURES, fragments
-from duallgd_cli.data.molecular_graph import N_SITES, SITES, atom_sites, graph_of, neighbours
+from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, fragments
+from duallgd_cli.data.molecular_graph import (
+    ATOM_TYPES,
+    N_ATOM_TYPES,
+    atom_types,
+    graph_of,
+    neighbours,
+)
 from tests.made_graphs import made_molecules
 from tests.made_prepared import molecules_of
 
 
-def sites_of(smiles, n_ring_bonds=0):
-    """How many atoms of each kind, by name; of the bonds the last ones listed are in a ring."""
+def types_of(smiles, n_ring_bonds=0):
+    """How many atoms of each type, by name; of the bonds the last ones listed are in a ring."""
     graph = graph_of(molecules_of(smiles), 0)
     in_ring = np.zeros(len(graph.pair), bool)
     in_ring[len(in_ring) - n_ring_bonds :] = True
-    found = atom_sites(graph, in_ring)
+    found = atom_types(graph, in_ring)
     assert (found.sum(1) <= 1).all()
-    return Counter(SITES[k] for k in found.argmax(1)[found.any(1)])
+    return Counter(ATOM_TYPES[k] for k in found.argmax(1)[found.any(1)])
 
 
 @pytest.mark.parametrize(
@@ -53,12 +59,12 @@ def sites_of(smiles, n_ring_bonds=0):
     ],
 )  # fmt: skip
 def test_atoms_are_what_a_chemist_calls_them(smiles, expected):
-    assert sites_of(smiles) == expected
+    assert types_of(smiles) == expected
 
 
 def test_saturated_carbons_of_rings_are_told_from_those_of_chains():
-    assert sites_of("C1CCCCC1", n_ring_bonds=6) == {"saturated carbon of a ring": 6}
-    assert sites_of("CCCCCC") == {"methyl": 2, "methylene of a chain": 4}
+    assert types_of("C1CCCCC1", n_ring_bonds=6) == {"saturated carbon of a ring": 6}
+    assert types_of("CCCCCC") == {"methyl": 2, "methylene of a chain": 4}
 
 
 def test_neighbours_are_summed_along_the_bonds():
@@ -71,18 +77,19 @@ def rows(smiles):
     """Sites about the fragments, by the heavy atoms of those."""
     found = fragments(graph_of(molecules_of(smiles), 0), np.random.default_rng(1), n_triples=0)
     heavy = [tuple(row[:-1].astype(int).tolist()) for row in found.counts]
-    return dict(zip(heavy, found.sites, strict=True))
+    return dict(zip(heavy, found.atom_types, strict=True))
 
 
 def test_fragments_say_what_they_keep_and_lose_and_where_they_were_cut():
     """Ethylamine cut between its carbons; by hand."""
     sites = rows("CCN")
     methyl, methylene, amine = (
-        SITES.index(name) for name in ("methyl", "methylene of a chain", "nitrogen of an amine")
+        ATOM_TYPES.index(name)
+        for name in ("methyl", "methylene of a chain", "nitrogen of an amine")
     )
-    kept = sites[(1, 1, *[0] * 10)].reshape(-1, N_SITES)  # CH2=NH2+ without its methyl
+    kept = sites[(1, 1, *[0] * 10)].reshape(-1, N_ATOM_TYPES)  # CH2=NH2+ without its methyl
 
-    expected = np.zeros((10, N_SITES))
+    expected = np.zeros((10, N_ATOM_TYPES))
     for step, place in ((1, 0), (3, 1), (8, 2)):
         expected[place, [methylene, amine]] = 1 / step
         expected[place + 3, methyl] = 1 / step
@@ -95,18 +102,18 @@ def test_fragments_say_what_they_keep_and_lose_and_where_they_were_cut():
 
 def test_the_whole_molecule_keeps_all_sites_and_has_no_ends():
     found = fragments(graph_of(molecules_of("CC(=O)Oc1ccccc1C(=O)O"), 0), np.random.default_rng(1))
-    whole = found.sites[0].reshape(-1, N_SITES)
+    whole = found.atom_types[0].reshape(-1, N_ATOM_TYPES)
 
-    assert whole[0, SITES.index("aromatic carbon")] == 1
+    assert whole[0, ATOM_TYPES.index("aromatic carbon")] == 1
     assert whole[:3].any()
     assert not whole[3:].any()
 
 
 def test_bonds_that_cannot_part_a_molecule_alone_are_those_of_its_rings():
     found = fragments(graph_of(molecules_of("CC1CCCCC1CC"), 0), np.random.default_rng(1))
-    kept = found.sites[0].reshape(-1, N_SITES)[2] * 8
+    kept = found.atom_types[0].reshape(-1, N_ATOM_TYPES)[2] * 8
 
-    assert dict(zip(SITES, kept.tolist(), strict=True)) == dict.fromkeys(SITES, 0) | {
+    assert dict(zip(ATOM_TYPES, kept.tolist(), strict=True)) == dict.fromkeys(ATOM_TYPES, 0) | {
         "methyl": 2,
         "methylene of a chain": 1,
         "saturated carbon of a ring": 6,
@@ -119,8 +126,8 @@ def test_every_fragment_has_a_row_of_sites(seed):
 
     found = fragments(graph_of(molecules, 0), np.random.default_rng(seed))
 
-    assert found.sites.shape == (len(found.counts), N_SITE_FEATURES)
-    assert found.sites.dtype == np.float32
-    assert (found.sites >= 0).all()
-    ramps = found.sites[:, : 6 * N_SITES]
+    assert found.atom_types.shape == (len(found.counts), N_ATOM_TYPE_FEATURES)
+    assert found.atom_types.dtype == np.float32
+    assert (found.atom_types >= 0).all()
+    ramps = found.atom_types[:, : 6 * N_ATOM_TYPES]
     assert (ramps <= 1).all()

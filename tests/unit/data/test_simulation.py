@@ -8,8 +8,8 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_H
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
 from duallgd_cli.data.fragmentation import (
+    N_ATOM_TYPE_FEATURES,
     N_INPUTS,
-    N_SITE_FEATURES,
     SHIFTS,
     fragment_features,
     fragments,
@@ -33,9 +33,9 @@ def molecules():
 
 
 @pytest.fixture
-def nothing_strange(monkeypatch):
+def cuts_alone(monkeypatch):
     """Fragments alone, with chances as the model says them."""
-    monkeypatch.setattr(simulation, "_STRANGE_SHARE", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(simulation, "_UNREACHABLE_SHARE", (0.0, 0.0, 0.0))
     monkeypatch.setattr(simulation, "_CHANCE_SPREAD", 0.0)
 
 
@@ -106,7 +106,7 @@ def test_of_two_peaks_of_one_fragment_the_brighter_counts():
 
 def test_some_spectra_of_a_molecule_are_rich_and_some_poor(molecules, monkeypatch):
     """Peaks drawn apart would vary by the root of their number: 1 / sqrt(mean) in the logarithm."""
-    monkeypatch.setattr(simulation, "_STRANGE_SHARE", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(simulation, "_UNREACHABLE_SHARE", (0.0, 0.0, 0.0))
     draw = simulator(ion())
     drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
 
@@ -133,7 +133,7 @@ def test_features_tell_whether_an_electron_is_unpaired():
     """Ethanol less an electron is a radical, protonated it is none; else adducts differ by name."""
     whole = [fragment_features(found_in("CCO"), ion(name))[0] for name in ("[M]+", "[M+H]+")]
 
-    adducts_and_later = N_INPUTS - N_SITE_FEATURES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
+    adducts_and_later = N_INPUTS - N_ATOM_TYPE_FEATURES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
     radical, protonated = (row[:adducts_and_later] for row in whole)
     (unpaired, unsaturation) = np.flatnonzero(radical != protonated)
     assert (radical[unpaired], protonated[unpaired]) == (1, 0)
@@ -211,7 +211,7 @@ def test_ions_are_drawn_by_their_weights(molecules):
     np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.08)
 
 
-def test_a_permanent_cation_flies_as_it_is(molecules):
+def test_a_permanent_cation_is_detected_as_m_plus(molecules):
     for seed in SEEDS:
         rows = simulator().spectrum(molecules, CHOLINE, np.random.default_rng(seed))
 
@@ -228,7 +228,7 @@ def test_a_molecule_becomes_no_ion_that_it_cannot_be(smiles, drawn):
 
 
 @pytest.mark.parametrize(("adduct", "shift"), [("[M+H]+", -1), ("[M-H]-", 1), ("[M+H]+", 0)])
-def test_peaks_are_the_fragments_that_the_model_names(nothing_strange, molecules, adduct, shift):
+def test_peaks_are_the_fragments_that_the_model_names(cuts_alone, molecules, adduct, shift):
     found = fragments(graph_of(molecules, 0), np.random.default_rng(1))
     expected = found.counts.copy()
     expected[:, HYDROGEN] += simulation.CARRIED[BY_NAME[adduct].index] + shift
@@ -241,7 +241,7 @@ def test_peaks_are_the_fragments_that_the_model_names(nothing_strange, molecules
     assert {tuple(row) for row in rows.subformula} == {tuple(row) for row in expected[possible]}
 
 
-def test_the_likelier_a_fragment_the_more_often_it_is_seen(nothing_strange, molecules):
+def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules):
     draw = simulator(ion(), log_odds=-2.0, shift=0)
     whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
 
@@ -251,7 +251,7 @@ def test_the_likelier_a_fragment_the_more_often_it_is_seen(nothing_strange, mole
     assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
 
 
-def test_every_peak_that_is_recorded_can_be_explained(nothing_strange, molecules):
+def test_every_peak_that_is_recorded_can_be_explained(cuts_alone, molecules):
     """Ethanol with five hydrogens more is no ion: nothing would explain such a peak."""
     rows = simulator(log_odds=50, shift=5).spectrum(molecules, 0, np.random.default_rng(1))
 
@@ -259,7 +259,7 @@ def test_every_peak_that_is_recorded_can_be_explained(nothing_strange, molecules
     assert (excess(rows.subformula) >= LEAST_EXCESS).all()
 
 
-def test_where_nothing_is_seen_the_ion_itself_is_left(nothing_strange, molecules):
+def test_where_nothing_is_seen_the_ion_itself_is_left(cuts_alone, molecules):
     rows = simulator(log_odds=-50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
 
     np.testing.assert_array_equal(rows.subformula, [rows.parent])
@@ -271,7 +271,7 @@ def test_the_richer_a_spectrum_the_more_of_its_peaks_are_no_fragment():
     found, generator = found_in("CCO"), np.random.default_rng(1)
 
     drawn = [
-        [simulation._strange(counts, found, generator) for _ in range(300)]
+        [simulation._unreachable(counts, found, generator) for _ in range(300)]
         for counts in (few, many)
     ]
 
@@ -281,21 +281,21 @@ def test_the_richer_a_spectrum_the_more_of_its_peaks_are_no_fragment():
     assert 0.1 < share[0] < 0.4
     assert 1.6 < share[1] < 2
     assert np.median(np.concatenate([faint for _, faint in drawn[1]])) < -2
-    assert not len(simulation._strange(few[:0], found, generator)[0])
+    assert not len(simulation._unreachable(few[:0], found, generator)[0])
 
 
-def test_strange_peaks_are_no_cut_and_keep_their_electrons_paired(molecules):
+def test_unreachable_peaks_are_no_cut_and_keep_their_electrons_paired(molecules):
     """Cuts of aspirin and the ions of them with paired electrons: neither is what is drawn."""
     found = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
     seen = found.counts[excess(found.counts) % 2 == 1]
 
-    drawn = [simulation._strange(seen, found, np.random.default_rng(s))[0] for s in range(20)]
+    drawn = [simulation._unreachable(seen, found, np.random.default_rng(s))[0] for s in range(20)]
 
-    strange = np.concatenate(drawn)
-    assert len(strange) > 50
+    unreachable = np.concatenate(drawn)
+    assert len(unreachable) > 50
     cut = {tuple(row) for row in found.counts[:, :N_HEAVY]}
-    assert not cut & {tuple(row) for row in strange[:, :N_HEAVY]}
-    assert (excess(strange) % 2 == 1).all()
+    assert not cut & {tuple(row) for row in unreachable[:, :N_HEAVY]}
+    assert (excess(unreachable) % 2 == 1).all()
 
 
 def test_the_brightest_peaks_are_kept(molecules):

@@ -1,5 +1,6 @@
 """Structure files of every kind to a prepared folder; nothing is lost without a reason."""
 
+import bz2
 import csv
 import gzip
 import lzma
@@ -22,7 +23,7 @@ def key(smiles):
 
 
 def write(path, text):
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
     with opener(path, "wt", encoding="utf-8") as stream:
         stream.write(text)
     return path
@@ -57,7 +58,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz", ".bz2"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name, compression):
     path = write(tmp_path / (name + compression), TEXTS[name])
