@@ -84,7 +84,7 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
         elements |= Counter(atom.GetAtomicNum() for atom in mol.GetAtoms())
         for part in (*ring_systems(mol), *fatty_acyls(mol)):
             with_part.setdefault(part, set()).add(number)
-    for pattern in _patterns():
+    for pattern in _patterns() if index else ():  # an empty library refuses to be searched
         if pattern.elements <= elements:
             matches = library.GetMatches(pattern.query, numThreads=1, maxResults=_ALL)
             if matches:
@@ -119,20 +119,25 @@ def bond_environments(smiles: str) -> list[tuple[Any, ...]]:
     mol = Chem.MolFromSmiles(smiles)
     if mol is None:
         return []
-    return [
-        (str(bond.GetBondType()), *sorted(_environment(atom, bond.GetIdx()) for atom in ends))
+    atoms = [(a.GetSymbol(), a.GetTotalNumHs(), a.GetFormalCharge()) for a in mol.GetAtoms()]
+    bonds = [
+        (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), int(bond.GetBondType()))
         for bond in mol.GetBonds()
-        for ends in ((bond.GetBeginAtom(), bond.GetEndAtom()),)
     ]
+    around: list[list[tuple[int, str]]] = [[] for _ in atoms]
+    for one, other, order in bonds:
+        around[one].append((order, atoms[other][0]))
+        around[other].append((order, atoms[one][0]))
 
+    def end(atom: int, partner: int, order: int) -> tuple[Any, ...]:
+        others = sorted(around[atom])
+        others.remove((order, atoms[partner][0]))
+        return *atoms[atom], tuple(others)
 
-def _environment(atom: Chem.Atom, left_out: int) -> tuple[Any, ...]:
-    others = sorted(
-        (str(bond.GetBondType()), bond.GetOtherAtom(atom).GetSymbol())
-        for bond in atom.GetBonds()
-        if bond.GetIdx() != left_out
-    )
-    return atom.GetSymbol(), atom.GetTotalNumHs(), atom.GetFormalCharge(), tuple(others)
+    return [
+        (order, *sorted((end(one, other, order), end(other, one, order))))
+        for one, other, order in bonds
+    ]
 
 
 def ring_systems(mol: Chem.Mol) -> list[Part]:

@@ -7,10 +7,11 @@ silent, unless JSON lines were asked for.
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -25,14 +26,19 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
+from rich.text import Text
 
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.prediction import Case
+    from duallgd_cli.report.contents import FirstCandidate
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _JSON_EVERY_S: Final = 5.0
+_BAR: Final = 10  # characters of a confidence of 1
+MOST_SHOWN: Final = 20
 
 
 class JsonLines:
@@ -124,6 +130,28 @@ def progress(
             yield LiveBar(bar, total)
     else:
         yield JsonLines(total) if json_log and not quiet else None
+
+
+def show_candidates(found: Iterable["FirstCandidate"]) -> None:
+    """Show first candidates on standard error: feature, formula, SMILES cut to width, confidence.
+
+    Args:
+        found: In order; of more than `MOST_SHOWN` the first.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table.add_column("feature", no_wrap=True, max_width=20)
+    table.add_column("formula", no_wrap=True)
+    table.add_column("first candidate", no_wrap=True, ratio=1)
+    table.add_column("confidence", no_wrap=True, min_width=_BAR + 6)
+    rest = iter(found)
+    for one in islice(rest, MOST_SHOWN):
+        full = round(_BAR * one.confidence)
+        bar = f"{'█' * full}{'░' * (_BAR - full)} {one.confidence:4.0%}" if one.smiles else ""
+        cells = (one.feature, one.formula, one.smiles or one.status.replace("_", " "), bar)
+        table.add_row(*map(Text, cells))
+    console().print(table)
+    if next(rest, None) is not None:
+        console().print("and more in the output")
 
 
 def _columns(total: int | None) -> list[ProgressColumn]:

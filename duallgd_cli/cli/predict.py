@@ -215,6 +215,8 @@ def predict(
         total = count_spectra(request.inputs) if watched else None
     with display.progress(quiet, json_log, total) as shown:
         summary = predict_files(request, model, shown)
+    if watched:
+        running.show_first(summary)
     if report is not None:
         running.write_page(summary, report)
     running.report(summary, strict)

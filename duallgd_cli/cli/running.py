@@ -99,6 +99,15 @@ def write_page(summary: "RunSummary", page: Path) -> None:
             say(write_report([summary.journal], page))
 
 
+def show_first(summary: "RunSummary") -> None:
+    """A table of the first candidates of a run that has just ended, for those who watch it."""
+    from duallgd_cli.cli import display
+    from duallgd_cli.report.contents import ReportedRun
+
+    if summary.journal is not None and summary.output:
+        display.show_candidates(ReportedRun([summary.journal], 1).first_candidates())
+
+
 def report(summary: "RunSummary", strict: bool) -> None:
     """Say in one line how it went, and end as the documented exit codes promise.
 

@@ -177,7 +177,8 @@ def _called(part: LikelyPart) -> str:
     name = part.name
     if part.kind in (RING_SYSTEM, FATTY_ACYL) and part.kind.split()[0] not in name:
         name = f"{name} {part.kind}"
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+    spoken = name.startswith(("a", "e", "i", "o", "u", "n-", "N-", "O-", "S-", "F-"))
+    return f"an {name}" if spoken else f"a {name}"
 
 
 def _gain(part: LikelyPart) -> float:

@@ -4,8 +4,11 @@ import csv
 import json
 
 import pytest
+from rich.console import Console
 
+from duallgd_cli.cli import display
 from duallgd_cli.predict.writers import PART_COLUMNS
+from duallgd_cli.report.contents import FirstCandidate
 
 
 def rows_of(path):
@@ -58,3 +61,32 @@ def test_where_no_table_can_lie_the_option_is_refused(duallgd, spectra, formulas
 
     assert done.code == 2
     assert "--parts needs" in done.err
+
+
+def test_a_terminal_ends_with_the_first_candidates_unless_quiet(
+    duallgd, spectra, formulas, monkeypatch
+):
+    monkeypatch.setattr(display, "console", lambda: Console(stderr=True, force_terminal=True))
+    arguments = ("predict", spectra, "--formulas", formulas, "--force", "-o", "out.csv")
+
+    shown, quiet = duallgd(*arguments), duallgd(*arguments, "--quiet")
+
+    assert "first candidate" in shown.err
+    assert "C8H10N4O2" in shown.err
+    assert "first candidate" not in quiet.err
+
+
+def test_a_long_list_is_cut_and_titles_are_shown_as_they_are(capsys, monkeypatch):
+    monkeypatch.setattr(display, "console", lambda: Console(stderr=True, width=80))
+    first = FirstCandidate("[red]x", "C2H6O", "C" * 200, 0.5, "ok")
+    failed = FirstCandidate("y", "", "", 0.0, "no_formula")
+
+    display.show_candidates([first, failed, *[first] * display.MOST_SHOWN])
+    lines = capsys.readouterr().err.splitlines()
+
+    assert len(lines) == display.MOST_SHOWN + 2
+    assert "[red]x" in lines[1]
+    assert "█████░░░░░  50%" in lines[1]
+    assert "no formula" in lines[2]
+    assert max(map(len, lines)) <= 80
+    assert "more" in lines[-1]

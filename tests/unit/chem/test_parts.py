@@ -133,3 +133,10 @@ def test_a_part_overlaps_what_it_lies_in():
     assert parts.overlap("c1ccccc1", "c1ccc2[nH]ccc2c1", ["CC", "c1ccc2[nH]ccc2c1"]) == 1.0
     assert parts.overlap("[OH]", "c1ccccc1", ["Oc1ccccc1"]) == 0.0
     assert parts.overlap("[OH]", "c1ccccc1", ["CC"]) == 0.0
+
+
+def test_of_no_molecule_no_part_is_found():
+    found, present = parts.find(["no molecule"])
+
+    assert found == []
+    assert present.shape == (0, 1)

@@ -93,3 +93,4 @@ def test_the_sentence_names_what_is_said_with_its_probability():
 
     assert sentence(found) == "contains a hexose (0.94) and an indole ring system (0.71)"
     assert sentence(found[:1]) == "contains a hexose (0.94)"
+    assert sentence([part("N-methyl group")]) == "contains an N-methyl group (0.90)"
