@@ -193,7 +193,7 @@ function candidates(view) {
   if (!values.candidates.length) return null;
   view.cards = values.candidates.map((candidate) => ({ candidate, node: card(view, candidate) }));
   return el("section", { class: "candidates" },
-    el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms")),
+    el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms; the greener a bond, the more samples have it")),
     el("div", { class: "cards" }, view.cards.map(({ node }) => node)));
 }
 function card(view, candidate) {

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.prediction import LikelyPart
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.report import contents
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from tests.stub_model import stub_model
 
@@ -60,6 +62,20 @@ def test_candidates_say_which_of_their_atoms_explain_which_peak(run):
             assert all(max(own) < atoms for _, own in candidate["explains"])
             whole = [own for _, own in candidate["explains"] if len(own) == atoms]
             assert whole or not np.isclose(feature["mz"], 195.0877, atol=0.01)
+
+
+def test_parts_are_said_in_words_and_bonds_have_a_certainty(run, monkeypatch):
+    sure = LikelyPart("sugar", "hexose", "[OX2]", 0.94, 0.1, 0.9)
+    monkeypatch.setattr(contents, "likely_parts", lambda *_: (sure,))
+
+    feature = next(ReportedRun([run]).features())
+
+    assert feature["sentence"] == "contains a hexose (0.94)"
+    assert feature["part"] == ["hexose", 0.94]
+    assert feature["parts"] == [["hexose", "sugar", 0.94]]
+    for candidate in feature["candidates"]:
+        assert len(candidate["certainty"]) == len(candidate["drawing"]["bonds"])
+        assert all(0 < share <= 1 for share in candidate["certainty"])
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
