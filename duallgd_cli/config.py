@@ -49,6 +49,7 @@ class SamplingSettings:
             of more noise than there is, 0 to below 1; None for what the network's settings name.
         analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
             the predicted fingerprint instead of pure noise; see `predict.templates`.
+        core: SMILES of a substructure that every sample holds, or None; see `chem.guide`.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.
         timeout_s: Seconds one spectrum may take, looked at between steps; None waits for ever.
@@ -60,6 +61,7 @@ class SamplingSettings:
     temperature: float = 1.0
     time_shift: float | None = None
     analogue_share: float = 0.4
+    core: str | None = None
     max_memory_mib: int = 1024
     timeout_s: float | None = None
 

@@ -13,6 +13,7 @@ S = TypeVar("S")
 # Panels of the help, the one that most need first.
 COMMON: Final = "Common options"
 OUTPUT: Final = "Output"
+KNOWN: Final = "What you know"
 INPUT: Final = "Checks and peaks"
 SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"

@@ -17,6 +17,8 @@ EPILOG = """
 
 - `duallgd predict a.mgf b.mzML --formulas formulas.csv -o out.sdf --top-k 10 --seed 7`
 
+- `duallgd predict spectra.mgf --core 'O=c1cc(-c2ccccc2)oc2ccccc12' --require hexose`
+
 - `cat spectra.mgf | duallgd predict - --formula C9H8O4 -o - | csvsort -c confidence`
 
 - `duallgd predict spectra.mgf -o out.csv --parts`, then see out.parts.csv
@@ -119,6 +121,32 @@ def predict(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    core: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SMILES",
+            help="A substructure that is certain: its bonds are held while molecules are drawn. "
+            "With attachment points (*) its other atoms get no further bonds.",
+            rich_help_panel=options.KNOWN,
+        ),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help="SMARTS, or a name such as hexose: candidates without it are dropped. Repeat for "
+            "several.",
+            rich_help_panel=options.KNOWN,
+        ),
+    ] = None,
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help="SMARTS or name: candidates with it are dropped. Repeat for several.",
+            rich_help_panel=options.KNOWN,
+        ),
+    ] = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -183,6 +211,9 @@ def predict(
             "formula_candidates": formula_candidates,
             "formula_search.elements": elements,
             "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),
+            "require": require or None,
+            "forbid": forbid or None,
+            "sampling.core": core,
             "limits.precursor_ppm": precursor_ppm,
             "annotation.ppm": ppm,
             "annotation.orbitrap_ppm": ppm,

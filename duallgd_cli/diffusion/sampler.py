@@ -7,12 +7,15 @@ the same numbers, and any part of a stream costs only itself.
 Letters: S samples of one hypothesis, M pairs, C bond classes.
 """
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from duallgd_cli.diffusion.jumps import JumpPlan
 from duallgd_cli.diffusion.transition import corrupt, draw_classes, skipped_posterior
@@ -30,6 +33,9 @@ Denoise = Callable[[Tensor, int], Tensor]
 LastJump = Literal["argmax", "draw"]
 
 # Evaluations whose mean is the likelihood of a sample.
+# Streams of the noise of known bonds begin behind those of all evaluations.
+_OF_HELD: Final = 1_000
+_IMPOSSIBLE: Final = 1e-20
 _SCORED: Final = 5
 _CPU: Final = torch.device("cpu")
 
@@ -153,6 +159,8 @@ class SamplingTask:
         last_jump: How sampling ends.
         start: Graphs to begin from, noised to the plan's first step, int64 (S, M); None for pure
             noise.
+        held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
+            are. At every step they are noised to it and put in place, at the end as they are.
     """
 
     plan: JumpPlan
@@ -163,6 +171,7 @@ class SamplingTask:
     timestep_offset: float = 0.0
     last_jump: LastJump = "argmax"
     start: Tensor | None = None
+    held: Tensor | None = None
 
     def offset_step(self, t: int) -> int:
         """The step that the network is given at step t."""
@@ -187,7 +196,7 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    bond = _first_classes(task, rows)
+    bond = _with_held(_first_classes(task, rows), task, rows, 0, task.plan.timesteps[0])
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
@@ -200,8 +209,27 @@ def sample(
             bond = draw_classes(posterior, task.noise.uniform(number, rows, bond.device))
         else:
             bond = log_prob.argmax(-1)
+        bond = _with_held(bond, task, rows, number, s)
     chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in recent]
-    return Samples(bond, torch.stack(chosen).mean(0), recent[-1])
+    log_prob = recent[-1]
+    if task.held is not None:  # so that a repair leaves them alone
+        known = task.held[rows]
+        certain = torch.log(one_hot(known.clamp_min(0), log_prob.shape[-1]) + _IMPOSSIBLE)
+        log_prob = torch.where(known[..., None] < 0, log_prob, certain)
+    return Samples(bond, torch.stack(chosen).mean(0), log_prob)
+
+
+def _with_held(bond: Tensor, task: SamplingTask, rows: slice, number: int, step: int) -> Tensor:
+    """The classes (c, M) with those that are known in place, noised to a step; none at step 0."""
+    if task.held is None:
+        return bond
+    known = task.held[rows]
+    noised = known
+    if step:
+        uniform = task.noise.uniform(_OF_HELD + number, rows, bond.device)
+        share = task.alpha_bar[step].expand(len(known))
+        noised = corrupt(known.clamp_min(0), share, task.marginal, uniform)
+    return torch.where(known < 0, bond, noised)
 
 
 def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
@@ -211,3 +239,93 @@ def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
         return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
     share = task.alpha_bar[task.plan.timesteps[0]]
     return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it arose from, says that device memory was used up.
+
+    While a CUDA graph is captured that surfaces as a RuntimeError of the capture, which arose while
+    the first was dealt with.
+    """
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def draw_in_chunks(
+    denoiser_of: Callable[[int], Denoise],
+    tasks: Sequence[SamplingTask],
+    chunk_of: Callable[[int], int],
+    check: Callable[[], None],
+    at_once: int = 1,
+) -> tuple[Samples, tuple[str, ...]]:
+    """Draw the samples of tasks, one task after the other; they come back on the CPU.
+
+    When CUDA runs out of memory the chunk is halved, and the notes say so.
+
+    Args:
+        denoiser_of: A denoiser for so many samples.
+        tasks: What to draw, at least one.
+        chunk_of: Samples drawn together, of so many.
+        check: Called before every evaluation; may raise to stop.
+        at_once: Chunks drawn side by side, each on a CPU thread of its own.
+
+    Returns:
+        The samples, and notes for the run record.
+    """
+    parts: list[Samples] = []
+    notes: list[str] = []
+    for task in tasks:
+        done, samples = 0, task.noise.samples
+        chunk = chunk_of(samples)
+        if at_once > 1:
+            parts += _side_by_side(denoiser_of, task, chunk, check, at_once)
+            continue
+        while done < samples:
+            rows = slice(done, min(done + chunk, samples))
+            try:
+                drawn = sample(denoiser_of(rows.stop - rows.start), task, rows, check)
+            except RuntimeError as error:
+                if chunk == 1 or not is_out_of_memory(error):
+                    raise
+                chunk //= 2
+                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
+                continue
+            parts.append(drawn.cpu())
+            done = rows.stop
+    return Samples.join(parts), tuple(notes)
+
+
+def _side_by_side(
+    denoiser_of: Callable[[int], Denoise],
+    task: SamplingTask,
+    chunk: int,
+    check: Callable[[], None],
+    at_once: int,
+) -> list[Samples]:
+    """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
+
+    Two threads on one product took longer than one; on two chunks they take half the time.
+    """
+    stopped = threading.Event()
+
+    def check_all() -> None:
+        if stopped.is_set():
+            raise CancelledError
+        check()
+
+    def draw_alone(start: int) -> Samples:
+        torch.set_num_threads(1)  # holds for the products of this Python thread
+        rows = slice(start, min(start + chunk, task.noise.samples))
+        with torch.inference_mode():
+            return sample(denoiser_of(rows.stop - start), task, rows, check_all)
+
+    with ThreadPoolExecutor(at_once, "draw") as pool:
+        drawn = [pool.submit(draw_alone, n) for n in range(0, task.noise.samples, chunk)]
+        try:
+            return [part.result() for part in drawn]
+        finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)

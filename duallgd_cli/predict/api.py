@@ -113,7 +113,7 @@ def iter_predictions(
     Spectra that are read together come together, at the place of the first of them.
     """
     chosen = _changed(settings or PredictSettings(), changes)
-    ranking = for_run(model.ranking, chosen.sampling)
+    ranking = for_run(model.ranking, chosen)
     source = formula_source_of(chosen, formulas, model)
     with Workers(workers) as pool, _features(spectra, chosen) as features:
         drawn = results(enumerate(features), source, model.generator, chosen, pool)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import (
     Mol,
@@ -51,6 +52,7 @@ class NamedMolecule:
         is_salt: See `chem.molecule.is_internal_salt`.
         placement: Of a zwitterion, what it shares with all that differ from it in the placement of
             charges alone; "" of any other molecule.
+        fault: What of a `chem.guide.Guide` it breaks, "" if nothing.
         scores: By `predict.reranker.CandidateScorer.scores`; empty where it cannot score it.
     """
 
@@ -60,6 +62,7 @@ class NamedMolecule:
     bits: NDArray[np.uint16]
     is_salt: bool
     placement: str
+    fault: str
     scores: dict[str, float]
 
     @property
@@ -101,6 +104,7 @@ def assemble_matrices(
     bond_log_prob: NDArray[np.float16] | None = None,
     scorer: CandidateScorer | None = None,
     timeout_s: float | None = None,
+    guide: Guide | None = None,
 ) -> list[AssemblyResult]:
     """Turn bond matrices into molecules; what fails is repaired where log-probabilities are given.
 
@@ -113,12 +117,13 @@ def assemble_matrices(
         bond_log_prob: (U, M, 5) of a sample of each matrix, or None: no repair.
         scorer: Scores each molecule for the spectrum, or None.
         timeout_s: Seconds the work may take, or None; looked at before each matrix.
+        guide: What the molecules must be like, or None.
 
     Raises:
         OutOfTimeError: They passed.
     """
     started = time.monotonic()
-    assembled = partial(_assembled, formula, scorer, {})
+    assembled = partial(_assembled, formula, partial(_named, scorer, guide or Guide()), {})
     results = []
     for number, matrix in enumerate(bond_class):
         if timeout_s is not None and time.monotonic() - started > timeout_s:
@@ -156,7 +161,7 @@ def _repaired(
 
 def _assembled(
     formula: Formula,
-    scorer: CandidateScorer | None,
+    name: Callable[[Mol, str], NamedMolecule],
     named: dict[str, NamedMolecule],
     matrix: NDArray[np.int8],
     tiers: Sequence[int],
@@ -170,14 +175,14 @@ def _assembled(
         smiles = identity.canonical_smiles(mol)
         if smiles not in named:
             try:
-                named[smiles] = _named(mol, smiles, scorer)
+                named[smiles] = name(mol, smiles)
             except MoleculeError:
                 return AssemblyResult((), reason="no InChI")
         found.append(named[smiles])
     return AssemblyResult(tuple(found))
 
 
-def _named(mol: Mol, smiles: str, scorer: CandidateScorer | None) -> NamedMolecule:
+def _named(scorer: CandidateScorer | None, guide: Guide, mol: Mol, smiles: str) -> NamedMolecule:
     inchi = identity.inchi(mol)
     bits, is_salt = identity.fingerprint(mol), is_internal_salt(mol)
     has_charges = is_salt or is_zwitterion(mol)
@@ -194,6 +199,7 @@ def _named(mol: Mol, smiles: str, scorer: CandidateScorer | None) -> NamedMolecu
         bits=bits,
         is_salt=is_salt,
         placement=identity.charge_free_smiles(mol) if has_charges else "",
+        fault=guide.fault(mol),
         scores=scores,
     )
 
@@ -219,9 +225,10 @@ def collect(
     for number, result in enumerate(results):
         own = log_likelihood[matrix == number]
         n, total = len(own), float(own.sum())
-        if not result.molecules:
-            rejected[result.reason] += n
-        for position, one in enumerate(_by_block(result.molecules)):
+        fitting = [one for one in result.molecules if not one.fault]
+        if not fitting:
+            rejected[result.molecules[0].fault if result.molecules else result.reason] += n
+        for position, one in enumerate(_by_block(fitting)):
             first = position == 0
             spellings[one.block][one.smiles] += n * first
             named.setdefault(one.smiles, one)

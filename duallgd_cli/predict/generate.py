@@ -6,10 +6,8 @@ S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +25,7 @@ from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import read_core
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import alpha_bar, parse_schedule
@@ -36,7 +35,7 @@ from duallgd_cli.diffusion.sampler import (
     Noise,
     Samples,
     SamplingTask,
-    sample,
+    draw_in_chunks,
 )
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
@@ -45,7 +44,12 @@ from duallgd_cli.model.duallgd import DualLGD, parameter_counts
 from duallgd_cli.model.layers import PairAttention
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
+from duallgd_cli.predict.generation import (
+    Generated,
+    LoadedModel,
+    OutOfTimeError,
+    require_core,
+)
 from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.reranker import CandidateScorer, Reranker
@@ -60,6 +64,8 @@ if TYPE_CHECKING:
 BYTES_PER_PAIR: Final = 8_192
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
+# Added to the seed of the noise for samples that hold a core.
+_OF_HELD: Final = 16
 _NOISED: Final = (0.25, 0.1)
 
 
@@ -83,19 +89,6 @@ def deadline(
             raise OutOfTimeError
 
     return check
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it arose from, says that device memory was used up.
-
-    While a CUDA graph is captured that surfaces as a RuntimeError of the capture, which arose while
-    the first was dealt with.
-    """
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 @contextmanager
@@ -165,83 +158,6 @@ def samples_at_once(
     return math.ceil(settings.samples / chunks)  # chunks of like size take a like time
 
 
-def draw_in_chunks(
-    denoiser_of: Callable[[int], Denoise],
-    tasks: Sequence[SamplingTask],
-    chunk_of: Callable[[int], int],
-    check: Callable[[], None],
-    at_once: int = 1,
-) -> tuple[Samples, tuple[str, ...]]:
-    """Draw the samples of tasks, one task after the other; they come back on the CPU.
-
-    When CUDA runs out of memory the chunk is halved, and the notes say so.
-
-    Args:
-        denoiser_of: A denoiser for so many samples.
-        tasks: What to draw, at least one.
-        chunk_of: Samples drawn together, of so many.
-        check: Called before every evaluation; may raise to stop.
-        at_once: Chunks drawn side by side, each on a CPU thread of its own.
-
-    Returns:
-        The samples, and notes for the run record.
-    """
-    parts: list[Samples] = []
-    notes: list[str] = []
-    for task in tasks:
-        done, samples = 0, task.noise.samples
-        chunk = chunk_of(samples)
-        if at_once > 1:
-            parts += _side_by_side(denoiser_of, task, chunk, check, at_once)
-            continue
-        while done < samples:
-            rows = slice(done, min(done + chunk, samples))
-            try:
-                drawn = sample(denoiser_of(rows.stop - rows.start), task, rows, check)
-            except RuntimeError as error:
-                if chunk == 1 or not is_out_of_memory(error):
-                    raise
-                chunk //= 2
-                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
-                continue
-            parts.append(drawn.cpu())
-            done = rows.stop
-    return Samples.join(parts), tuple(notes)
-
-
-def _side_by_side(
-    denoiser_of: Callable[[int], Denoise],
-    task: SamplingTask,
-    chunk: int,
-    check: Callable[[], None],
-    at_once: int,
-) -> list[Samples]:
-    """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
-
-    Two threads on one product took longer than one; on two chunks they take half the time.
-    """
-    stopped = threading.Event()
-
-    def check_all() -> None:
-        if stopped.is_set():
-            raise CancelledError
-        check()
-
-    def draw_alone(start: int) -> Samples:
-        torch.set_num_threads(1)  # holds for the products of this Python thread
-        rows = slice(start, min(start + chunk, task.noise.samples))
-        with torch.inference_mode():
-            return sample(denoiser_of(rows.stop - start), task, rows, check_all)
-
-    with ThreadPoolExecutor(at_once, "draw") as pool:
-        drawn = [pool.submit(draw_alone, n) for n in range(0, task.noise.samples, chunk)]
-        try:
-            return [part.result() for part in drawn]
-        finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
-            stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
 @dataclass(frozen=True, eq=False)
 class ModelGenerator:
     """Draws bond matrices with a network.
@@ -268,6 +184,7 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
+        require_core(settings.core, annotated.hypothesis.formula)
         formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
             with stages.stage(stages.ENCODE):
@@ -348,6 +265,8 @@ class ModelGenerator:
         """Samples from pure noise, and those from templates, by the noise that they start with."""
         n_atoms = formula.n_heavy
         whole = self._task(n_atoms * (n_atoms - 1) // 2, settings, seed)
+        if settings.core is not None:
+            return self._held_tasks(whole, settings, formula, fingerprint, seed)
         levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
@@ -362,6 +281,28 @@ class ModelGenerator:
             own = own.to(self.runtime.device)
             tasks.append(replace(whole, plan=plan, noise=noise, start=own))
         return tasks
+
+    def _held_tasks(
+        self,
+        whole: SamplingTask,
+        settings: SamplingSettings,
+        formula: Formula,
+        fingerprint: Tensor,
+        seed: int,
+    ) -> list[SamplingTask]:
+        """Half of the samples hold the core; the others are drawn freely, and may have it too.
+
+        Where the core's atoms stand among the formula's is a guess, so held samples are the poorer
+        ones where the network would find the core by itself.
+        """
+        held = read_core(settings.core or "").held(formula, (settings.samples + 1) // 2, seed)
+        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=len(held))
+        known = torch.from_numpy(held).long().to(self.runtime.device)
+        tasks = [replace(whole, noise=noise, held=known)]
+        if len(held) == settings.samples:
+            return tasks
+        free = replace(settings, core=None, samples=settings.samples - len(held))
+        return [*self._tasks(formula, fingerprint, free, seed), *tasks]
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.captures:

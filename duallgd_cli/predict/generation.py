@@ -11,8 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import read_core
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import Failure
+from duallgd_cli.errors import Failure, quote
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.reranker import CandidateScorer
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
@@ -118,6 +120,18 @@ class LoadedModel:
     remark: str = ""
     draws_aside: bool = False
     known: tuple[str, ...] = ()
+
+
+def require_core(core: str | None, formula: Formula) -> None:
+    """Refuse a formula that a core does not fit into.
+
+    Raises:
+        RefusedError: It has too few atoms of an element; the row says of which.
+    """
+    missing = "" if core is None else read_core(core).missing(formula)
+    if missing:
+        message = f"{formula} cannot hold the core {quote(core)}: it lacks {missing}"
+        raise RefusedError(Failure("core_mismatch", message, "sample"))
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:

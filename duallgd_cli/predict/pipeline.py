@@ -66,6 +66,7 @@ def results(
     Yields:
         The feature with the outcome of one hypothesis; a feature without any has one failure.
     """
+    settings.guide.check()
     limit_s = settings.sampling.timeout_s
     waiting: deque[Callable[[], Case]] = deque()
     for number, item in features:
@@ -139,7 +140,9 @@ def _draw(
         generated = generator.generate(annotated, sampling, seed)
     with stages.stage(stages.ASSEMBLE):
         chosen, matrix = distinct(generated)
-        results = workers.assemble(hypothesis.formula, generated, chosen, _left(until))
+        results = workers.assemble(
+            hypothesis.formula, generated, chosen, _left(until), settings.guide
+        )
     return generated, matrix, results
 
 

@@ -16,9 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.config import SamplingSettings, parse, require
+from duallgd_cli.config import parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED
 
 logger = logging.getLogger(__name__)
@@ -168,13 +169,14 @@ class SampleStatistics:
         )
 
 
-def for_run(model: RankingModel, sampling: SamplingSettings) -> RankingModel:
+def for_run(model: RankingModel, settings: PredictSettings) -> RankingModel:
     """The model for samples of a run; warns where its confidence was not calibrated.
 
     Args:
         model: As fitted.
-        sampling: Of the run.
+        settings: Of the run.
     """
+    sampling, guided = settings.sampling, settings.guide != type(settings.guide)()
     steps, samples = sampling.steps, sampling.samples
     others = (
         f"schedule {sampling.schedule}" if sampling.schedule is not None else "",
@@ -187,6 +189,11 @@ def for_run(model: RankingModel, sampling: SamplingSettings) -> RankingModel:
             "confidence was calibrated for 1 to %d samples and %d to %d steps, not for %d samples "
             "and %d steps: take it as a rough guide",
             *(model.most_samples, model.least_steps, model.most_steps, samples, steps),
+        )
+    elif guided:
+        logger.warning(
+            "confidence was calibrated without a core or parts that are known: with them it is too "
+            "low where they are right, and means nothing where they are wrong"
         )
     elif any(others):
         logger.warning(

@@ -72,12 +72,13 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
+    request.settings.guide.check()
     output_format = resolve_format(request.output, request.format)
     check_writable(request.output)
     if request.parts:
         parts_path(request.output)
     _refuse_to_overwrite(request)
-    model = replace(model, ranking=for_run(model.ranking, request.settings.sampling))
+    model = replace(model, ranking=for_run(model.ranking, request.settings))
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()

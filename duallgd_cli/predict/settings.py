@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from duallgd_cli.config import SamplingSettings, require
 from duallgd_cli.errors import UsageError
@@ -11,6 +11,9 @@ from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.cleaning import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
+
+if TYPE_CHECKING:
+    from duallgd_cli.chem.guide import Guide
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 STANDARD_STREAM: Final = "-"
@@ -33,6 +36,8 @@ class PredictSettings:
             a spectrum without one; ``predict`` predicts all.
         formula_candidates: Most predicted formulas that structures are drawn for, 1 to 20.
         formula_search: Which formulas are looked for where they are predicted.
+        require: Parts, as SMARTS or names of the catalogue, that every candidate must have.
+        forbid: Parts that none may have.
         limits: What a formula must satisfy.
         sampling: How molecules are drawn.
         cleaning: Which peaks are kept.
@@ -46,6 +51,8 @@ class PredictSettings:
     formula: str | None = None
     formula_candidates: int = 5
     formula_search: FormulaSettings = field(default_factory=FormulaSettings)
+    require: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
     limits: FormulaLimits = field(default_factory=FormulaLimits)
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     cleaning: CleaningSettings = field(default_factory=CleaningSettings)
@@ -57,6 +64,13 @@ class PredictSettings:
             1 <= self.formula_candidates <= _MOST_FORMULAS,
             f"formula_candidates must be 1 to {_MOST_FORMULAS}, not {self.formula_candidates}",
         )
+
+    @property
+    def guide(self) -> "Guide":
+        """What is known of the molecules."""
+        from duallgd_cli.chem.guide import Guide  # rdkit loads only where molecules are made
+
+        return Guide(self.sampling.core, self.require, self.forbid)
 
 
 @dataclass(frozen=True, slots=True)

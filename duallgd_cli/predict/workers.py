@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
 from duallgd_cli.predict.generation import Generated, OutOfTimeError, RefusedError
@@ -68,6 +69,7 @@ class Workers:
         generated: Generated,
         chosen: NDArray[np.int64],
         timeout_s: float | None = None,
+        guide: Guide | None = None,
     ) -> Callable[[], list[AssemblyResult]]:
         """Begin to turn bond matrices into molecules.
 
@@ -76,6 +78,7 @@ class Workers:
             generated: What was drawn.
             chosen: A sample of each distinct matrix, (U,).
             timeout_s: Seconds each process may take, or None.
+            guide: What the molecules must be like, or None.
 
         Returns:
             A function that waits for what each became. It raises `OutOfTimeError` where the time is
@@ -90,6 +93,7 @@ class Workers:
                 None if log_prob is None else log_prob[rows],
                 generated.scorer,
                 timeout_s,
+                guide,
             )
             for rows in np.array_split(chosen, self.count)
             if rows.size

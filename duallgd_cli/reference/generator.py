@@ -16,13 +16,12 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import Denoise, Samples
+from duallgd_cli.diffusion.sampler import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generate import (
     deadline,
-    draw_in_chunks,
     on_one_thread,
     samples_at_once,
     sampling_task,
@@ -70,6 +69,9 @@ class ReferenceGenerator:
         self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
+        if settings.core is not None:
+            message = "the authors' networks hold no core; take the weights of duallgd"
+            raise RefusedError(Failure("core_mismatch", message, "sample"))
         check = deadline(settings.timeout_s, self.runtime.synchronise)
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)

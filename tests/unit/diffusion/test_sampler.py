@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -101,3 +103,43 @@ def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
     assert one == 1
     torch.testing.assert_close(almost, start[1:])
     torch.testing.assert_close(noised, noise)  # nothing is left of them
+
+
+HELD = torch.tensor([[2, -1], [0, -1], [-1, 3]])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_known_bonds_are_there_at_the_end_and_a_repair_would_leave_them(steps):
+    drawn = sample(constant, task(evenly_spaced(100, steps), held=HELD), slice(0, 3))
+
+    known = HELD >= 0
+    assert (drawn.bond_class[known] == HELD[known]).all()
+    assert (drawn.bond_class[~known] == 1).all()
+    assert (drawn.bond_log_prob.argmax(-1)[known] == HELD[known]).all()
+    assert (drawn.bond_log_prob[known].amax(-1) == 0).all()
+    expected = torch.log_softmax(constant(HELD, 0), -1)
+    torch.testing.assert_close(drawn.bond_log_prob[~known], expected[~known])
+
+
+def test_the_network_sees_known_bonds_as_noisy_as_the_step_says():
+    seen = {}
+    held = torch.full((2000, 2), 3)
+    plan = JumpPlan((100, 50, 1, 0))
+
+    def watched(bond_class, t):
+        seen[t] = float((bond_class == 3).float().mean())
+        return constant(bond_class, t)
+
+    noise = Noise(4, len(held), 2)
+    sample(watched, replace(task(plan, held=held), noise=noise), slice(0, len(held)))
+
+    share = alpha_bar(100)
+    for t in (100, 50, 1):
+        assert seen[t] == pytest.approx(float(share[t] + (1 - share[t]) * MARGINAL[3]), abs=0.03)
+
+
+def test_known_bonds_do_not_depend_on_chunks():
+    whole = sample(constant, task(evenly_spaced(100, 4), held=HELD), slice(0, 3))
+    part = sample(constant, task(evenly_spaced(100, 4), held=HELD), slice(2, 3))
+
+    assert (part.bond_class == whole.bond_class[2:]).all()

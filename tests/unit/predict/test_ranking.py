@@ -14,6 +14,7 @@ from duallgd_cli.predict.ranking import (
     rank,
     recorded,
 )
+from duallgd_cli.predict.settings import PredictSettings
 
 
 def structure(name, samples=1, **values):
@@ -242,15 +243,16 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
         (CALIBRATED, {"steps": 51}, "not for 100 samples and 51 steps"),
         (CALIBRATED, {"schedule": "500,0"}, "not with schedule 500,0"),
         (CALIBRATED, {"schedule": "uniform", "temperature": 0.5}, "uniform and temperature 0.5"),
+        (CALIBRATED, {"core": "CCO"}, "without a core or parts that are known"),
         (RankingModel(), {}, "never fitted"),
     ],
 )
 def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, word, caplog):
-    settings = SamplingSettings(**sampling)
+    settings = PredictSettings(sampling=SamplingSettings(**sampling))
 
     ranking = for_run(model, settings)
 
-    assert ranking.steps == settings.steps
+    assert ranking.steps == settings.sampling.steps
     assert len(caplog.records) == bool(word)
     assert word in caplog.text
 

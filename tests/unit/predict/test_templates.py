@@ -103,8 +103,8 @@ def test_a_molecule_is_put_on_the_atoms_of_a_formula(seed):
     got = bonds_of(bond_class, len(atoms))
     # Bonds are bonds of the molecule between the same elements, none of them twice.
     left = [
-        (*sorted(graph.element[pair]), kind)
-        for pair, kind in zip(graph.pair, graph.kind, strict=True)
+        (*sorted(graph.element[pair]), bond)
+        for pair, bond in zip(graph.pair, graph.bond_class, strict=True)
     ]
     for low, high, kind in got:
         left.remove((*sorted((atoms[low], atoms[high])), kind))
@@ -179,7 +179,7 @@ def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypat
             tasks.append(task)
             return plain(denoise, task, *rest)
 
-        monkeypatch.setattr("duallgd_cli.predict.generate.sample", noted)
+        monkeypatch.setattr("duallgd_cli.diffusion.sampler.sample", noted)
     chance = torch.from_numpy(predicted(BUTANOL))
     samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
     return samples, tasks
