@@ -17,6 +17,7 @@ from duallgd_cli.formulas.model import formula_model
 from duallgd_cli.formulas.scoring import (
     Candidates,
     candidates,
+    coverage,
     evidence,
     log_probabilities,
     scorer_features,
@@ -120,7 +121,8 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     peaks = peaks_of(feature.spectra, mz)
     seen = evidence(best, peaks, model)
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
-    log_probability = log_probabilities(model.scorer(features), model)
+    covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
+    log_probability = log_probabilities(model.scorer(features), model, covered)
     share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
     return [
         RankedFormula(

@@ -3,6 +3,7 @@
 Letters: K candidates, P peaks, M explanations (see `fragments`).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -233,10 +234,22 @@ def _squared_error(ppm: NDArray[np.float64], instrument: str) -> NDArray[np.floa
     return (ppm / PRECURSOR_SD_PPM[instrument]) ** 2 / 2
 
 
-def log_probabilities(scores: NDArray[np.float64], model: FormulaModel) -> NDArray[np.float64]:
+def coverage(tolerance_ppm: float, instrument: str) -> float:
+    """Probability that a precursor's error is within the tolerance."""
+    return math.erf(tolerance_ppm / PRECURSOR_SD_PPM[instrument] / math.sqrt(2))
+
+
+def log_probabilities(
+    scores: NDArray[np.float64], model: FormulaModel, covered: float = 1.0
+) -> NDArray[np.float64]:
     """Calibrated log-probabilities of candidates with these scores, shape (K,).
 
-    They add up to less than 1: the formula may be none of the candidates.
+    They add up to less than `covered`: the formula may be none of the candidates.
+
+    Args:
+        scores: Of the candidates, (K,).
+        model: As fitted.
+        covered: See `coverage`.
     """
     lead = model.sharpness * (scores - scores.max(initial=-np.inf))
-    return np.asarray(lead - np.log(np.exp(lead).sum() + model.unlisted))
+    return np.asarray(lead - np.log(np.exp(lead).sum() + model.unlisted) + math.log(covered))

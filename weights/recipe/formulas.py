@@ -555,6 +555,44 @@ def evaluate(data: Path, _: Path) -> None:
     ):
         settings = FormulaSettings(precursor_ppm=ppm)
         print_track(name, [judged(r, s, is_adduct_known, settings) for r, s in picked if s])
+    print_measured(data)
+
+
+def print_measured(data: Path) -> None:
+    """Print mass errors and accuracy on spectra whose precursor m/z was measured."""
+    found, errors = [], []
+    for row, mz in measured_rows(data):
+        spectrum = clean(replace(row.spectrum, precursor_mz=mz), CleaningSettings())
+        if isinstance(spectrum, Failure):
+            continue
+        errors.append((mz / _mz_of(row) - 1) * 1e6)
+        found.append(judged(row, spectrum, True, FormulaSettings()))
+    error = np.array(errors)
+    spread = 1.4826 * np.median(np.abs(error - np.median(error)))
+    print(f"\n### measured precursors: {error.size} spectra of maXis QTOF, 10 ppm\n")
+    print(
+        f"Error: median {np.median(error):.2f} ppm, median absolute {np.median(np.abs(error)):.2f},"
+    )
+    print(f"robust SD {spread:.2f}; above 5 ppm {(np.abs(error) > 5).mean():.3f},")
+    print(f"above 10 ppm {(np.abs(error) > 10).mean():.3f}.")
+    for label, part in (
+        ("all", found),
+        ("formula of a known structure", [one for one in found if one.is_known]),
+    ):
+        rank = np.array([one.rank for one in part])
+        shares = ", ".join(f"{100 * (rank < k).mean():.1f}" for k in (1, 5, 10))
+        print(f"{label}: {rank.size} spectra, top-1 / 5 / 10: {shares}")
+
+
+def measured_rows(data: Path) -> Iterator[tuple[Row, float]]:
+    """One spectrum of each molecule and adduct of the CBIO standards, with its measured m/z."""
+    seen = set()
+    with lzma.open(data / "extra/extra.tsv.xz", "rt") as stream:
+        for record in csv.DictReader(stream, delimiter="\t"):
+            key = record["inchikey"], record["adduct"]
+            if "inhouse-mass-spectral-library" in record["source"] and key not in seen:
+                seen.add(key)
+                yield _row(record), float(record["precursor_mz"])
 
 
 def judged(
@@ -569,7 +607,9 @@ def judged(
         return Judged(row, is_known, 10**6, 0.0, 0.0)
     score = fitted.scorer(found.features)
     rank = int((score > score[found.truth]).sum()) if found.truth >= 0 else 10**6
-    stated = float(np.exp(scoring.log_probabilities(score, fitted).max()))
+    instrument = spectrum.instrument
+    covered = scoring.coverage(settings.tolerance_ppm(instrument), instrument)
+    stated = float(np.exp(scoring.log_probabilities(score, fitted, covered).max()))
     return Judged(row, is_known, rank, stated, found.seconds)
 
 
@@ -583,14 +623,14 @@ PARTS: Final[dict[str, Callable[[Judged], bool]]] = {
     "negative": lambda j: j.row.adduct.polarity < 0,
     "[M+H]+ and [M-H]-": lambda j: j.row.adduct.name in ("[M+H]+", "[M-H]-"),
     "other adducts": lambda j: j.row.adduct.name not in ("[M+H]+", "[M-H]-"),
-    "m/z below 300": lambda j: _mz(j) < 300,
-    "m/z 300 to 500": lambda j: 300 <= _mz(j) < 500,
-    "m/z from 500": lambda j: _mz(j) >= 500,
+    "m/z below 300": lambda j: _mz_of(j.row) < 300,
+    "m/z 300 to 500": lambda j: 300 <= _mz_of(j.row) < 500,
+    "m/z from 500": lambda j: _mz_of(j.row) >= 500,
 }
 
 
-def _mz(one: Judged) -> float:
-    return one.row.spectrum.precursor_mz or 0.0
+def _mz_of(row: Row) -> float:
+    return row.spectrum.precursor_mz or 0.0
 
 
 def print_track(name: str, found: Sequence[Judged]) -> None:

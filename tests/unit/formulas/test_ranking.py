@@ -1,5 +1,7 @@
 """Formulas of spectra that were made from chemistry, ranked."""
 
+import time
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -126,6 +128,34 @@ def test_the_tolerance_follows_the_instrument_or_the_user():
     assert "C9H8O4" not in {str(one.formula) for one in ranked(off)}
     assert "C9H8O4" in {str(one.formula) for one in ranked(replace(off, instrument="qtof"))}
     assert "C9H8O4" in {str(one.formula) for one in ranked(off, precursor_ppm=8.0)}
+
+
+def test_a_tolerance_that_cuts_errors_off_leaves_room_for_the_right_formula():
+    of_qtof = replace(spectrum_of(ASPIRIN), instrument="qtof")
+
+    total = [
+        sum(one.probability for one in ranked(of_qtof, precursor_ppm=ppm)) for ppm in (3.0, 10.0)
+    ]
+
+    assert total[0] < 0.70  # one standard deviation holds 68 %
+    assert total[1] > 0.95
+
+
+@pytest.mark.parametrize("adduct", ["[M+H]+", ""])
+def test_a_thousand_dalton_take_seconds_and_little_memory(adduct):
+    heavy = ("C50H78O20", "[M+H]+", "C44H66O15 C38H56O10 C12H20O9 C6H10O4 C8H8O")
+    spectrum = replace(spectrum_of(heavy, instrument=""), adduct_text=adduct)
+    rank_formulas(Feature((spectrum,)), FormulaSettings())  # the tables are built once
+    began = time.process_time()
+    tracemalloc.start()
+
+    found = ranked(spectrum)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert time.process_time() - began < 3
+    assert peak < 300e6
+    assert "C50H78O20" in {str(one.formula) for one in found[:5]}
 
 
 def test_explanations_of_many_formulas_are_those_of_each_alone():
