@@ -7,8 +7,7 @@ Letters: B graphs, N atoms, M pairs, E channels of a pair.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 import torch
@@ -21,7 +20,6 @@ from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS, N_HEAVY
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import draw_classes
-from duallgd_cli.files import sha256
 from duallgd_cli.model.denoiser import Condition, Denoiser, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
@@ -58,14 +56,16 @@ class Network:
             return self._loop(cell, runtime, model)
         run = self._attention if cell.part == "attention" else self._forward
         work, measured = run(cell, runtime, model)
-        return Job(captured_at_first(work, runtime), measured, cell.samples)
+        captured = cache(partial(runtime.capture, work))  # at the first run
+        return Job(lambda: captured()(), measured, cell.samples)
 
     def _attention(
         self, cell: Cell, runtime: Runtime, model: DualLGD
     ) -> tuple[Callable[[], Tensor], nn.Module]:
         """Self-attention of all layers' bond streams, one after the other."""
         denoiser, device = self.rebuilt(model.denoiser), runtime.device
-        parts = [layer.pair_attention for layer in layers_of(denoiser)]
+        layers = [part for part in denoiser.modules() if isinstance(part, DualStreamLayer)]
+        parts = [layer.pair_attention for layer in layers]
         atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=device)
         masks = Masks.of(atoms, line_graph(cell.atoms, device))
         start = pair_states(cell, model.settings.denoiser.pair_width).to(device)
@@ -135,22 +135,10 @@ def network_of(subject: Subject, kernel: str) -> Network:
     return Network(model, about(path.name, model, top1))
 
 
-def weights_digest(subject: Subject) -> str:
-    """What tells the weights of two studies apart."""
-    if subject.weights == RANDOM:
-        return f"{RANDOM} {subject.seed}"
-    return sha256(Path(resolve_weights(subject.weights)))
-
-
 def about(name: str, module: nn.Module, val_top1: float | None = None) -> dict[str, Any]:
     """What stands beside every figure of a network; see `measure.Reading`."""
     count = sum(parameter.numel() for parameter in module.parameters())
     return {"weights": name, "parameters": count, "val_top1": val_top1}
-
-
-def layers_of(denoiser: nn.Module) -> list[DualStreamLayer]:
-    """The dual-stream layers of a denoiser, in their order."""
-    return [layer for layer in denoiser.modules() if isinstance(layer, DualStreamLayer)]
 
 
 def fill_at_random(module: nn.Module, readout: nn.Linear, seed: int) -> None:
@@ -178,18 +166,6 @@ def _with_kernel(settings: ModelSettings, kernel: str) -> ModelSettings:
     drawn = settings.denoiser.pair_features or ModelSettings().denoiser.pair_features
     features = drawn if kernel == "favor" else 0
     return replace(settings, denoiser=replace(settings.denoiser, pair_features=features))
-
-
-def captured_at_first(run: Callable[[], Tensor], runtime: Runtime) -> Callable[[], Tensor]:
-    """A function that is captured at its first call, where a runtime captures at all."""
-    made: list[Callable[[], Tensor]] = []
-
-    def replay() -> Tensor:
-        if not made:
-            made.append(runtime.capture(run))
-        return made[0]()
-
-    return replay if runtime.captures else run
 
 
 def atom_counts(n_atoms: int) -> Tensor:

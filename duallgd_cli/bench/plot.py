@@ -84,22 +84,27 @@ def figure_of(found: Mapping[str, Any]) -> "Figure":
 def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
     for kernel, colour in _COLOURS.items():
         for path, line in _LINES.items():
-            chosen = [r for r in rows if (r["kernel"], r["path"]) == (kernel, path)]
+            chosen = [row for row in rows if (row["kernel"], row["path"]) == (kernel, path)]
+            x = [row["atoms"] for row in chosen]
+            y = [max(_LEAST_MIB, row["memory_mib"]) for row in chosen]
+            if quantity == "time":
+                y = [row[f"{row['clock']}_s"] for row in chosen]
+                known = [row for row in chosen if path == "fast" and row["floor_s"] is not None]
+                floor = [row["atoms"] for row in known], [row["floor_s"] for row in known]
+                if known:
+                    label = f"{_NAMES[kernel]}, floor"
+                    axis.plot(*floor, ":", lw=1, color=colour, label=label)
             if chosen:
                 label = f"{_NAMES[kernel]}, {path}"
-                x = [row["atoms"] for row in chosen]
-                axis.plot(
-                    x, _values(chosen, quantity), line, marker="o", ms=3, color=colour, label=label
-                )
-        if quantity == "time":
-            _floor(axis, [r for r in rows if (r["kernel"], r["path"]) == (kernel, "fast")], colour)
-    if rows:
-        for part, kernel, seconds, mib in POINTS:
-            if part == rows[0]["part"]:
-                # The paper's loop takes 500 steps; its time is scaled to as many as were run here.
-                share = rows[0]["steps"] / _PAPER_STEPS if part == "loop" else 1.0
-                value = mib if quantity == "memory" else seconds * share
-                _paper(axis, kernel, value)
+                axis.plot(x, y, line, marker="o", ms=3, color=colour, label=label)
+    for part, kernel, seconds, mib in POINTS:
+        if rows and part == rows[0]["part"]:
+            # The paper's loop takes 500 steps; its time is scaled to as many as were run here.
+            share = rows[0]["steps"] / _PAPER_STEPS if part == "loop" else 1.0
+            value = mib if quantity == "memory" else seconds * share
+            style: dict[str, Any] = {"marker": "*", "ms": 11, "ls": "", "mec": "black"}
+            label = f"{_NAMES[kernel]}, {CITATION}"
+            axis.plot([_PAPER_ATOMS], [value], color=_COLOURS[kernel], label=label, **style)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("heavy atoms N")
@@ -108,26 +113,6 @@ def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> No
     axis.set_xticks(sizes, [str(n) for n in sizes], fontsize=7)
     axis.minorticks_off()
     axis.grid(alpha=0.3)
-
-
-def _values(rows: Sequence[Mapping[str, Any]], quantity: str) -> list[float]:
-    if quantity == "memory":
-        return [max(_LEAST_MIB, row["memory_mib"]) for row in rows]
-    return [row[f"{row['clock']}_s"] for row in rows]
-
-
-def _floor(axis: "Axes", rows: Sequence[Mapping[str, Any]], colour: str) -> None:
-    known = [row for row in rows if row["floor_s"] is not None]
-    if known:
-        x, y = [row["atoms"] for row in known], [row["floor_s"] for row in known]
-        label = f"{_NAMES[known[0]['kernel']]}, floor"
-        axis.plot(x, y, ":", lw=1, color=colour, label=label)
-
-
-def _paper(axis: "Axes", kernel: str, value: float) -> None:
-    style: dict[str, Any] = {"marker": "*", "ms": 11, "ls": "", "markeredgecolor": "black"}
-    label = f"{_NAMES[kernel]}, {CITATION}"
-    axis.plot([_PAPER_ATOMS], [value], color=_COLOURS[kernel], label=label, **style)
 
 
 def _heading(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

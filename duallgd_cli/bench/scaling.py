@@ -30,10 +30,11 @@ from duallgd_cli.bench.growth import (
     time_s,
 )
 from duallgd_cli.bench.measure import Cell, Reading, Subject, count_cell, read_cells
-from duallgd_cli.bench.network import weights_digest
+from duallgd_cli.bench.network import RANDOM
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
+from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.errors import InterruptedRunError, UsageError
-from duallgd_cli.files import write_atomically
+from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime
 
 TABLE, RESULTS, UNFINISHED = "scaling.csv", "results.json", "unfinished.jsonl"
@@ -342,7 +343,9 @@ def _begun(
     machine = describe(runtime)
     identity = json.loads(json.dumps(asdict(request)))
     identity |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
-    identity["digest"] = weights_digest(request.subject)
+    weights = request.subject.weights
+    digest = RANDOM if weights == RANDOM else sha256(Path(resolve_weights(weights)))
+    identity["digest"] = digest
     lines = _lines(log)
     if not lines or lines[0]["identity"] != identity:
         precisions = sorted({"float32", request.subject.precision})

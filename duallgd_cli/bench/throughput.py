@@ -9,7 +9,7 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from duallgd_cli.bench import made, work
-from duallgd_cli.bench.measure import peak_memory
+from duallgd_cli.bench.measure import peak_memory, timed
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generate import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
@@ -75,16 +75,16 @@ def measure_throughput(
     clock = time.perf_counter()
     model = load_model(weights, runtime)
     load_s = time.perf_counter() - clock
-    warm_up_s = _timed(lambda: _draw_made(model, replace(request, spectra=1), _Sizes()))
+    warm_up = partial(_draw_made, model, replace(request, spectra=1), _Sizes())
+    (warm_up_s,), _ = timed(warm_up, 1, 0.0, runtime.device)
     sizes = _Sizes()
     assembles = importlib.util.find_spec(_NEEDED_TO_ASSEMBLE) is not None
     run = _predict if assembles else _draw_made
-    times: list[float] = []
+    whole = partial(timed, partial(run, model, request, sizes), 1, 0.0, runtime.device)
+    times: list[list[float]] = []
     with stages.watched() as stage_seconds:
-        memory_mib, memory_how = peak_memory(
-            lambda: times.append(_timed(lambda: run(model, request, sizes))), runtime.device
-        )
-    (seconds,), spectra = times, sum(sizes.atoms.values())
+        memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
+    (seconds,), spectra = times[0], sum(sizes.atoms.values())
     precision = "float32" if runtime.autocast_dtype is None else "bfloat16"
     ceiling = work.measure_ceilings(runtime.device, (precision,)).flop_s[precision] / 1e9
     sampling = request.settings.sampling
@@ -163,7 +163,7 @@ class _Sizes:
     def finished(self, case: "Case", n_spectra: int) -> None:
         """Note the spectra of a case that was drawn."""
         drawn = [outcome.n_heavy for outcome in case.outcomes if outcome.tallies.sampled]
-        if drawn:
+        if drawn and n_spectra:  # none for further hypotheses of a spectrum
             self.note(drawn[0], n_spectra)
 
     def note(self, n_atoms: int, n_spectra: int = 1) -> None:
@@ -177,12 +177,6 @@ class _Sizes:
         if len(self._finished) < 2:
             return None
         return (self._finished[-1] - self._finished[0]) / (len(self._finished) - 1)
-
-
-def _timed(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:

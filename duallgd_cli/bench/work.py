@@ -237,21 +237,12 @@ def _tensors(tree: object) -> list[Tensor]:
 
 
 def _attention_flop(
-    query: Sequence[int],
-    key: Sequence[int],
-    value: Sequence[int],
-    *_: object,
-    out_shape: object = None,
-    **__: object,
+    query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: object, **__: object
 ) -> int:
     """Two products of matrices for each head: queries with keys, weights with values."""
-    del out_shape
-    pairs = math.prod(query[:-1]) * key[-2]
-    return 2 * pairs * (query[-1] + value[-1])
+    return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def _linear_flop(
-    x: Sequence[int], weight: Sequence[int], *_: object, out_shape: object = None, **__: object
-) -> int:
-    del out_shape
+def _linear_flop(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+    """A multiplication and an addition for each weight and row."""
     return 2 * math.prod(x) * weight[0]

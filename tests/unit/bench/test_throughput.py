@@ -62,7 +62,7 @@ def test_matrix_products_are_those_of_the_layers(weights):
 def test_files_of_the_user_are_taken_and_skipped_spectra_are_not_counted(weights, tmp_path):
     path = tmp_path / "own.mgf"
     text = made.mgf(made.formulas(6, 1) + made.formulas(8, 2), seed=4)
-    path.write_text(text + text.split("\n\n")[0].replace("FORMULA", "NOTE"), encoding="utf-8")
+    path.write_text(text + text.split("\n\n")[0].replace("C5H6O", "C5H6OFe"), encoding="utf-8")
 
     found, _ = measure_throughput(
         weights, cpu(), ThroughputRequest((str(path),), settings=SETTINGS, atoms=7)
