@@ -43,7 +43,7 @@ class BatchPlan:
     Attributes:
         pairs_per_batch: Budget of atom pairs, padding included.
         bucket: Sizes are padded up to a multiple of this; 1 keeps every batch free of padding.
-        seed: Of the order.
+        seed: Random seed of the order.
     """
 
     pairs_per_batch: int

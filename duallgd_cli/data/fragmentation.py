@@ -68,7 +68,7 @@ class Fragments:
     """Rows by ascending cost; the first is the whole molecule.
 
     Attributes:
-        counts: Of elements, as they stood in the molecule, float32 (C, N_ELEMENTS).
+        counts: Element counts, as they stood in the molecule, float32 (C, N_ELEMENTS).
         cost: Summed over the bonds that were cut, float32 (C,).
         cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
             ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
@@ -314,8 +314,8 @@ def measured_intensity(
     Args:
         found: Fragments of a structure.
         ion: As measured.
-        subformula: Of the peak rows, (K, N_ELEMENTS).
-        intensity: Likewise, (K,).
+        subformula: Element counts of the peak rows, (K, N_ELEMENTS).
+        intensity: Intensities of the peak rows, (K,).
     """
     k, c, shift = explaining_fragments(found, CARRIED[ion.adduct], subformula)
     result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)
@@ -334,7 +334,7 @@ def explaining_fragments(
     Args:
         found: Fragments of a structure.
         carried: Hydrogens that carry the ion's charge, see `CARRIED`.
-        subformula: Of the peak rows, (K, N_ELEMENTS).
+        subformula: Element counts of the peak rows, (K, N_ELEMENTS).
 
     Returns:
         Rows of sub-formulas, of fragments, and hydrogens beyond those expected; all (E,), E at most

@@ -33,10 +33,10 @@ class LabelledSpectrum:
 
     Attributes:
         feature: Spectra as read, not yet cleaned.
-        smiles: Of the molecule.
+        smiles: SMILES of the molecule.
         adduct_text: As written.
         fold: train, val, test or dev.
-        number: Of the record in its source, from 1.
+        number: Position of the record in its source, from 1.
     """
 
     feature: Feature
@@ -51,7 +51,7 @@ class RejectedSpectrum:
     """A record that did not become training data.
 
     Attributes:
-        number: Of the record in its source, from 1.
+        number: Position of the record in its source, from 1.
         spectrum_id: Identifier as written, else "".
         reason: A short phrase, the same for all records with this trouble.
         detail: What was found in this one.
@@ -118,8 +118,8 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
     """Compare what a record says of its ion.
 
     Args:
-        formula: Of the molecule.
-        adduct: Of the ion.
+        formula: Formula of the molecule.
+        adduct: Adduct of the ion.
         measured: Precursor m/z, or None if the record has none.
 
     Raises:

@@ -49,10 +49,10 @@ class MolecularGraph:
     """Heavy atoms, their bonds and the number of hydrogens.
 
     Attributes:
-        element: Of each atom, int64 (N,).
+        element: Element index of each atom, int64 (N,).
         pair: Atoms of each bond, int64 (b, 2).
         bond_class: Class of each bond, 1 to 4, int64 (b,).
-        hydrogens: Of the whole molecule.
+        hydrogens: Number of hydrogens in the whole molecule.
     """
 
     element: NDArray[np.int64]
@@ -90,7 +90,7 @@ def neighbours(pair: NDArray[np.int64], values: NDArray[np.floating]) -> NDArray
 
     Args:
         pair: Atoms of the bonds to look along, (b, 2).
-        values: Of each atom, (N, ...).
+        values: Values of each atom, (N, ...).
     """
     total = np.zeros(values.shape, np.float32)
     np.add.at(total, pair[:, 0], values[pair[:, 1]])

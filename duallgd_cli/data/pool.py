@@ -26,7 +26,7 @@ def in_order(
 
     Args:
         work: A function of a module, so that other processes find it.
-        chunks: Of the work.
+        chunks: The work, cut into what a process takes at a time.
         workers: Processes; with one, the work is done here.
         begin: What each process does first.
         own: What that is given.

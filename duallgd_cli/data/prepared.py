@@ -154,7 +154,7 @@ def spectrum_row(
             theoretical one where none was measured.
         spectrum_id: To store.
         fold: One of `FOLDS`.
-        rows: Of its peaks, those to keep.
+        rows: The peak rows to keep.
     """
     hypothesis = found.hypothesis
     first = hypothesis.feature.first
@@ -254,7 +254,7 @@ def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[st
     """Some molecules.
 
     Args:
-        arrays: Of all molecules, by the names of `MOLECULE_ARRAYS`.
+        arrays: Arrays of all molecules, by the names of `MOLECULE_ARRAYS`.
         rows: Those to keep, ascending.
     """
     kept: dict[str, NDArray[Any]] = {}

@@ -96,7 +96,7 @@ class Simulator:
     Args:
         model: Fitted.
         ions: Ions and energies to draw from, one for each measured spectrum.
-        weight: Of each.
+        weight: Relative frequency of each ion.
     """
 
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
@@ -225,7 +225,8 @@ class Selection:
     Attributes:
         limit: So many at random, or None for all.
         max_atoms: Larger ones are left out.
-        seed: Of the choice and of the spectra: a spectrum depends on it and its structure's row.
+        seed: Random seed of the choice and of the spectra; a spectrum depends on the seed and on
+            its structure's row.
     """
 
     limit: int | None = None
@@ -249,8 +250,8 @@ def prepare_simulated(
         structures: Folder made by `duallgd data structures`.
         simulator: Draws the spectra.
         out: Folder for the arrays.
-        record: Of the fragment model, kept in the manifest.
-        selection: Of structures.
+        record: What is known of the fragment model, kept in the manifest.
+        selection: Which structures to simulate.
         workers: Processes.
         advance: Told how many spectra were drawn.
 

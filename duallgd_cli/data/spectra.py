@@ -56,7 +56,7 @@ class PreparedSpectrum:
     """One spectrum of training data, still apart from the others.
 
     Attributes:
-        number: Of its record.
+        number: Position of its record in the source, from 1.
         spectrum_id: As read.
         molecule: Its structure.
         row: Peaks and values by the names of `data.prepared.SPECTRUM_ARRAYS`.

@@ -57,7 +57,7 @@ class DecoderStage:
 
     Args:
         molecules: Prepared molecules; fold train is trained on, fold dev (or val) looked at.
-        settings: Of the run.
+        settings: Settings of the run.
         rank: This process.
         world_size: Number of processes.
     """
@@ -145,7 +145,7 @@ def held_out_batches(
 
     Args:
         molecules: Prepared.
-        rows: Of those to judge.
+        rows: Rows of the molecules to judge.
         plan: Size of batches.
 
     Yields:
@@ -199,7 +199,7 @@ def bond_loss(
     Args:
         model: Its denoiser guesses, its settings hold the noise process.
         graph: Clean graphs, on the device of t.
-        condition: Likewise.
+        condition: What is known of each graph, on the same device.
         t: Noise steps, int64 (B,).
         uniform: Uniform numbers for the noise, (B, M).
 

@@ -30,7 +30,7 @@ class SpectrumBatch:
     """What an encoder step needs, on one device.
 
     Attributes:
-        peaks: Of B spectra.
+        peaks: Peaks of B spectra.
         fingerprint: True bits, bool (B, F).
     """
 
@@ -77,9 +77,9 @@ class SpectrumSampler:
         """Augmented peaks of a draw, and the true bits.
 
         Args:
-            settings: Of the run.
+            settings: Settings of the run.
             generator: Source of randomness.
-            index: Of the molecule in `molecules`, or None for any.
+            index: Index of the molecule in `molecules`, or None to draw one.
         """
         chosen = int(generator.integers(len(self.molecules))) if index is None else index
         molecule, numbers = self.draw_from(chosen, generator)
@@ -94,7 +94,7 @@ class EncoderStage:
     Args:
         spectra: Prepared spectra; fold train is trained on, fold val looked at.
         simulated: Prepared simulated spectra to train on beside them, or None.
-        settings: Of the run.
+        settings: Settings of the run.
         rank: This process.
         world_size: Number of processes.
     """

@@ -70,7 +70,7 @@ class _LabelledSpectra:
 
     Args:
         spectra: Measured or simulated; fold train is drawn from.
-        settings: Of the run.
+        settings: Settings of the run.
         rank: This process.
         world_size: Number of processes.
     """
@@ -114,7 +114,7 @@ class _HeldOutSpectra:
 
     Args:
         spectra: Measured.
-        settings: Of the run.
+        settings: Settings of the run.
     """
 
     def __init__(self, spectra: PreparedSpectra, settings: TrainingSettings) -> None:
@@ -153,7 +153,7 @@ class JointStage:
         structures: Collections of molecules without spectra, each with a turn of its own, so that a
             small one is trained on as much as a large one; none for spectra alone.
         simulated: Prepared simulated spectra, or None for measured ones alone.
-        settings: Of the run.
+        settings: Settings of the run.
         rank: This process.
         world_size: Number of processes.
 

@@ -50,8 +50,8 @@ class Limit:
     """When to stop although the schedule goes on; None never.
 
     Attributes:
-        step: At this step.
-        minutes: After so many minutes of this command, looked at whenever figures are logged.
+        step: Stop at this step.
+        minutes: Stop after so many minutes of this command, checked whenever figures are logged.
     """
 
     step: int | None = None
@@ -93,7 +93,7 @@ def train(
     Args:
         model: On its device; changed in place.
         stage: Batches and losses.
-        settings: Of the run.
+        settings: Settings of the run.
         out: Folder for ``metrics.jsonl``, ``state.safetensors`` and ``model.safetensors``.
         group: Processes that train together.
         hooks: Callbacks.

@@ -46,7 +46,7 @@ class TrainingRequest:
     """What `duallgd train` was asked for.
 
     Attributes:
-        settings: Of network and run.
+        settings: Settings of network and run.
         out: Folder of the run.
         data: Prepared spectra (encoder, joint) or molecules (decoder).
         structures: Folders of prepared structures beside spectra, for the joint stage.
@@ -123,7 +123,7 @@ def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
 
     Args:
         model: Changed in place.
-        backend: Of `torch.compile`.
+        backend: Backend of `torch.compile`.
     """
     for layer in (*model.denoiser.layers, *model.encoder.layers):
         layer.compile(backend=backend)

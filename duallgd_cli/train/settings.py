@@ -12,7 +12,7 @@ class OptimiserSettings:
 
     Attributes:
         matrices: What updates the matrices of linear maps; AdamW updates all else.
-        learning_rate: At its peak.
+        learning_rate: Learning rate at its peak.
         warmup_share: Share of the steps in which the rate rises.
         final_share: Rate at the end, as a share of the peak.
         weight_decay: On matrices; biases, norms and embeddings have none.
@@ -32,6 +32,10 @@ class OptimiserSettings:
 
     def __post_init__(self) -> None:
         require(self.learning_rate > 0, "learning_rate must be above 0")
+        require(self.clip > 0, "clip must be above 0")
+        require(self.weight_decay >= 0, "weight_decay must be 0 or more")
+        require(0 <= self.final_share <= 1, "final_share must be 0 to 1")
+        require(0 <= self.beta2 < 1, "beta2 must be 0 to below 1")
         require(0 <= self.warmup_share < 1, "warmup_share must be 0 to below 1")
         require(0 <= self.ema < 1, "ema must be 0 to below 1")
 
@@ -67,6 +71,11 @@ class TrainingData:
 
     def __post_init__(self) -> None:
         require(self.workers is None or self.workers >= 0, "workers must be at least 0")
+        require(self.false_bits >= 0, "false_bits must be 0 or more")
+        for name in ("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name in ("clean_share", "shuffle_share", "simulated_share", "peak_dropout"):
+            require(0 <= getattr(self, name) <= 1, f"{name} must be 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class TrainingSettings:
 
     Attributes:
         stage: Which part is trained.
-        seed: Of everything random.
+        seed: Random seed.
         steps: Optimiser steps of the whole run.
         optimiser: Learning rate and friends.
         data: Batches.
@@ -97,6 +106,7 @@ class TrainingSettings:
     log_every: int = 20
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, "steps must be at least 1")
+        for name in ("steps", "checkpoint_every", "validate_every", "log_every"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1")
         joint = self.stage == "joint"
         require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")

@@ -51,10 +51,10 @@ class MeasuredSpectrum:
     """One measured spectrum over the fragments of its molecule.
 
     Attributes:
-        found: Of the true structure.
+        found: Fragments of the true structure.
         ion: As measured.
-        intensity: Of each fragment and hydrogen shift, (C, len(SHIFTS)).
-        weight: Of the spectrum among those of its molecule.
+        intensity: Intensity of each fragment and hydrogen shift, (C, len(SHIFTS)).
+        weight: Share of the spectrum among those of its molecule.
     """
 
     found: Fragments
@@ -108,7 +108,7 @@ def fit_simulator(
         steps: Optimiser steps.
         seed: Random seed.
         advance: Told each step, for a progress display.
-        width: Of the fragment model.
+        width: Channels of the fragment model.
 
     Returns:
         A simulator that draws the ions and energies of fold train, molecules alike, and what to

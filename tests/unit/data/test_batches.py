@@ -172,7 +172,7 @@ def test_an_uncorrupted_fingerprint_is_certain_of_its_bits():
         assert not known.bit_log_prob[row][own].any()
 
 
-def test_a_spoilt_fingerprint_holds_probabilities_of_distinct_bits():
+def test_a_corrupted_fingerprint_holds_probabilities_of_distinct_bits():
     molecules = made_molecules(200)
 
     known = corrupted(molecules, ConditionNoise(clean_share=0.0, false_bits=80))
@@ -205,7 +205,7 @@ def true_and_false(molecules, known):
         yield (known.bit_log_prob[row][part].exp() for part in (true, own & ~true))
 
 
-def test_a_spoilt_fingerprint_loses_true_bits_and_doubts_false_ones_more():
+def test_a_corrupted_fingerprint_loses_true_bits_and_is_less_sure_of_false_ones():
     molecules = made_molecules(1000)
     known = corrupted(molecules, ConditionNoise(clean_share=0.0))
 
