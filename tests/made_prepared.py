@@ -38,7 +38,7 @@ SPECTRA = (
     ("Oc1ccccc1O", "[M+H]+", "C6H5O C5H5", "20", "val"),
     ("CN1CCCC1c1cccnc1", "[M+H]+", "C9H10N C8H8N C5H8N", "20", "test"),
 )
-_COLUMNS = (
+COLUMNS = (
     "identifier", "mzs", "intensities", "smiles", "adduct", "precursor_mz", "instrument_type",
     "collision_energy", "fold",
 )  # fmt: skip
@@ -61,7 +61,7 @@ def spectra_folder(path, *rows):
     table = path.with_name(path.name + ".tsv")
     with table.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(COLUMNS)
         writer.writerows(cells_of(n, *row) for n, row in enumerate(rows or SPECTRA))
     prepare_spectra(table, path)
     return path

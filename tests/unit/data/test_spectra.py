@@ -21,12 +21,8 @@ from duallgd_cli.data.spectra import (
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from tests.made_prepared import verify
+from tests.made_prepared import COLUMNS, cells_of, verify
 
-COLUMNS = (
-    "identifier", "mzs", "intensities", "smiles", "adduct", "precursor_mz", "instrument_type",
-    "collision_energy", "fold",
-)  # fmt: skip
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 KEYS = {ASPIRIN: b"BSYNRYMUTXBXSQ", CATECHOL: b"YCIMNLLNPGFGHC", CAFFEINE: b"RYYVLZVUVIJVGH"}
@@ -37,22 +33,9 @@ def ion_mz(atoms, charge=1):
 
 
 def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):
-    formula = {ASPIRIN: "C9H8O4", CATECHOL: "C6H6O2", CAFFEINE: "C8H10N4O2"}.get(smiles, "C9H8O4")
-    charge = 1 if adduct.endswith("+") else -1
-    cells = {
-        "identifier": name,
-        "mzs": ",".join(f"{ion_mz(atoms, charge):.5f}" for atoms in fragments),
-        "intensities": ",".join(f"{1 / (i + 1):.4f}" for i in range(len(fragments))),
-        "smiles": smiles,
-        "adduct": adduct,
-        "precursor_mz": f"{precursor_mz(Formula.parse(formula), BY_NAME['[M+H]+']):.5f}"
-        if adduct == "[M+H]+"
-        else "",
-        "instrument_type": "Orbitrap",
-        "collision_energy": "20",
-        "fold": fold,
-    }
-    return cells | changes
+    """Cells of a spectrum by column."""
+    cells = cells_of(0, smiles, adduct, " ".join(fragments), "20", fold)
+    return dict(zip(COLUMNS, cells, strict=True)) | {"identifier": name} | changes
 
 
 def table(path, *rows):
@@ -66,7 +49,7 @@ def table(path, *rows):
 GOOD = (
     row("A1", ASPIRIN, ["C7H5O2", "C9H7O3", "C6H7O"]),
     row("A2", ASPIRIN, ["C9H7O3"], collision_energy="", instrument_type="QTOF"),
-    row("C1", CATECHOL, ["C6H5O"], adduct="[M-H]-", fold="val"),
+    row("C1", CATECHOL, ["C6H5O"], adduct="[M-H]-", fold="val", precursor_mz=""),
     row("K1", CAFFEINE, ["C6H8N3O", "C5H8N3"], fold="test"),
 )
 
@@ -208,7 +191,7 @@ def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_pa
 
 
 def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
-    source = table(tmp_path / "set.tsv", row("B1", "nothing", ["C7H5O2"]))
+    source = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
 
     with pytest.raises(UnreadableError, match="no spectrum that can be used"):
         prepare_spectra(source, tmp_path / "out")
