@@ -1,16 +1,18 @@
-"""Which molecules a model has seen: a list of hashes that ships with the weights.
+"""Whether, and how nearly, test molecules were in a model's training data.
 
-Each molecule is a 34-bit BLAKE2b hash of the first block of its InChIKey (14 ASCII letters): the
-last 34 bits of a digest of 5 bytes, highest bits first. The file is a compressed ``.npz`` archive,
-whatever its name, with one array ``hashes``: sorted, distinct, uint64. numpy alone reads it:
-``numpy.load("duallgd.train.hashes")["hashes"]``. A molecule that was not seen is mistaken for one
-that was with a probability of n / 2^34: 4 in 100,000 for 700,000 molecules.
+The list of training molecules that ships with weights has a 34-bit BLAKE2b hash of the first block
+of each one's InChIKey (14 ASCII letters): the last 34 bits of a digest of 5 bytes, highest bits
+first. The file is a compressed ``.npz`` archive, whatever its name, with one array ``hashes``:
+sorted, distinct, uint64. numpy alone reads it: ``numpy.load("duallgd.train.hashes")["hashes"]``. A
+molecule that was not seen is mistaken for one that was with a probability of n / 2^34: 4 in 100,000
+for 700,000 molecules.
 """
 
 import hashlib
+import logging
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile
@@ -19,8 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import Truth, read_rows
 from duallgd_cli.files import replaced
+
+logger = logging.getLogger(__name__)
 
 _HASH_BYTES: Final = 5
 _HASH_BITS: Final = 34
@@ -30,6 +37,8 @@ _DAMAGED: Final = (
 )  # fmt: skip
 _BLOCK_LETTERS: Final = 14
 _CHUNK: Final = 4096
+NEAR: Final = 0.7
+_LEAKAGE: Final = "LEAKAGE: "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,44 +102,172 @@ class TrainingHashes:
         return np.isin(_hashed(blocks), self.hashes)
 
 
-def nearest_training(
-    queries: Sequence[NDArray[np.uint16]],
-    training: Sequence[NDArray[np.uint16]],
-    n_bits: int,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Tanimoto similarity of each molecule to the most similar training molecule.
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked:
+    """Spectra after the check.
+
+    Attributes:
+        truths: Those to score.
+        remarks: Sentences for the report.
+        left_out: Molecules that were dropped, by the first block of the InChIKey.
+        nearest: Similarity to the nearest training molecule by spectrum; empty without tables.
+    """
+
+    truths: tuple[Truth, ...]
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    nearest: Mapping[str, float] = field(default_factory=dict)
+
+
+def check_leakage(
+    truths: Sequence[Truth],
+    lists: Mapping[str, TrainingHashes | None],
+    settings: EvaluateSettings,
+) -> Checked:
+    """Look for test molecules among those that weights were trained on, exactly and nearly.
 
     Args:
-        queries: Set bits of B molecules.
-        training: Set bits of at least one molecule.
-        n_bits: Length of the fingerprints.
+        truths: Spectra of the test molecules.
+        lists: Training molecules of each model, by what it is called in sentences; None where no
+            list came with it.
+        settings: What to do where there are some, and tables for similarities.
+
+    Raises:
+        UsageError: There are some and that is not allowed, nothing is left without them, or they
+            are to be left out and a list of them is missing.
+    """
+    unlisted = [name for name, hashes in lists.items() if hashes is None]
+    if settings.drop_leaked and unlisted:
+        raise UsageError(
+            f"--drop-leaked needs a list of the training molecules of {' and '.join(unlisted)}; "
+            "make one beside them with 'duallgd weights hashes', or leave the option out"
+        )
+    molecules = sorted({truth.molecule for truth in truths})
+    seen: set[str] = set()
+    remarks = []
+    for name, hashes in lists.items():
+        found = _among(molecules, hashes)
+        seen |= found
+        remarks.append(_sentence(name, len(found), len(molecules), hashes))
+        if found and not (settings.allow_leakage or settings.drop_leaked):
+            raise UsageError(
+                f"{remarks[-1].removeprefix(_LEAKAGE)[:-1]}; the numbers would mean nothing. "
+                "Choose other weights or another fold, give --drop-leaked to leave them out, or "
+                "--allow-leakage to have it stamped on the result"
+            )
+    kept: tuple[Truth, ...] = tuple(truths)
+    left_out: tuple[str, ...] = ()
+    if seen and settings.drop_leaked:
+        kept = tuple(truth for truth in truths if truth.molecule not in seen)
+        left_out = tuple(sorted(seen))
+        remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
+        remarks.append(_left_out(left_out, len(truths) - len(kept)))
+    if not kept:
+        raise UsageError("every test molecule was trained on; choose other weights or another fold")
+    nearest = similarities(kept, settings.train_data) if settings.train_data else {}
+    if nearest:
+        remarks.append(_near(kept, nearest, settings.train_data))
+    for sentence in remarks:
+        logger.info("%s", sentence)
+    return Checked(kept, tuple(remarks), left_out, nearest)
+
+
+def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:
+    """Tanimoto similarity of each test molecule to the nearest training molecule.
+
+    Args:
+        truths: Spectra of the test molecules.
+        tables: Each with a column ``smiles``; of one with folds only ``train`` counts.
 
     Returns:
-        Similarity, float64 (B,), and the place of that molecule, int64 (B,).
+        By spectrum.
+
+    Raises:
+        UsageError: A table holds no training molecules.
     """
-    best = np.full(len(queries), -1.0)
-    place = np.zeros(len(queries), dtype=np.int64)
-    asked = _dense(queries, n_bits)
+    asked: dict[str, NDArray[np.uint16]] = {}
+    for truth in truths:
+        described = molecule(truth.smiles)
+        if described is not None:
+            asked.setdefault(truth.molecule, described.bits)
+    queries = list(asked.values())
+    best = np.zeros(len(queries))
+    for table in tables:
+        rows = read_rows(table, required=("smiles",))
+        trained = (row["smiles"] for row in rows if row.get("fold", "train") == "train")
+        found = (metric_fingerprint(smiles) for smiles in dict.fromkeys(trained))
+        training = [bits for bits in found if bits is not None]
+        if not training:
+            raise UsageError(f"{table} holds no training molecules (column smiles, fold train)")
+        best = np.maximum(best, nearest_training(queries, training))
+    by_molecule = dict(zip(asked, best.tolist(), strict=True))
+    return {truth.spectrum_id: by_molecule[truth.molecule] for truth in truths}
+
+
+def nearest_training(
+    queries: Sequence[NDArray[np.uint16]], training: Sequence[NDArray[np.uint16]]
+) -> NDArray[np.float64]:
+    """Tanimoto similarity of each molecule to the most similar training molecule, float64 (B,).
+
+    Args:
+        queries: Set bits of B molecules, of `METRIC_BITS`.
+        training: Set bits of at least one molecule.
+    """
+    best = np.zeros(len(queries))
+    asked = _dense(queries)
     sizes = asked.sum(axis=1)
     for start in range(0, len(training), _CHUNK):
-        part = _dense(training[start : start + _CHUNK], n_bits)
-        shared = asked @ part.T  # (B, chunk)
-        union = sizes[:, None] + part.sum(axis=1)[None, :] - shared
+        part = training[start : start + _CHUNK]
+        dense = _dense(part)
+        shared = asked @ dense.T  # (B, chunk)
+        union = sizes[:, None] + dense.sum(axis=1)[None, :] - shared
         similarity = np.divide(shared, union, out=np.ones_like(shared), where=union > 0)
-        top = similarity.argmax(axis=1)
-        found = similarity[np.arange(len(queries)), top]
-        better = found > best
-        best[better], place[better] = found[better], top[better] + start
-    # float32 products of whole numbers are exact, their quotient is not: once more, exactly.
-    exact = [tanimoto(bits, training[i]) for bits, i in zip(queries, place.tolist(), strict=True)]
-    return np.array(exact, dtype=np.float64), place
+        top = similarity.argmax(axis=1).tolist()
+        # float32 products of whole numbers are exact, their quotient is not: once more, exactly.
+        exact = [tanimoto(bits, part[i]) for bits, i in zip(queries, top, strict=True)]
+        best = np.maximum(best, exact)
+    return best
 
 
-def _dense(bits: Sequence[NDArray[np.uint16]], n_bits: int) -> NDArray[np.float32]:
-    dense = np.zeros((len(bits), n_bits), dtype=np.float32)
+def _dense(bits: Sequence[NDArray[np.uint16]]) -> NDArray[np.float32]:
+    dense = np.zeros((len(bits), METRIC_BITS), dtype=np.float32)
     for row, on in zip(dense, bits, strict=True):
         row[on] = 1.0
     return dense
+
+
+def _among(molecules: Sequence[str], hashes: TrainingHashes | None) -> set[str]:
+    if hashes is None:
+        return set()
+    seen = hashes.contains(molecules)
+    return {molecule for molecule, is_seen in zip(molecules, seen, strict=True) if is_seen}
+
+
+def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> str:
+    if hashes is None:
+        return f"Overlap with the training molecules of {name} was not checked: no list of them."
+    if found:
+        return f"{_LEAKAGE}{found} of the {of} test molecules were in the training data of {name}."
+    return (
+        f"None of the {of} test molecules is among the {len(hashes)} training molecules of {name} "
+        "(InChIKey first block)."
+    )
+
+
+def _left_out(blocks: Sequence[str], spectra: int) -> str:
+    return (
+        f"LEFT OUT: {len(blocks)} molecules that were trained on, with {spectra} spectra: "
+        f"{', '.join(blocks)}."
+    )
+
+
+def _near(truths: Sequence[Truth], nearest: Mapping[str, float], tables: Sequence[Path]) -> str:
+    by_molecule = {truth.molecule: nearest[truth.spectrum_id] for truth in truths}
+    near = sum(value > NEAR for value in by_molecule.values())
+    return (
+        f"{near} of the {len(by_molecule)} test molecules have a training molecule above Tanimoto "
+        f"{NEAR} in {', '.join(table.name for table in tables)} (Morgan radius 2, 2048 bits)."
+    )
 
 
 def _hashed(blocks: Iterable[str]) -> NDArray[np.uint64]:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError
 
@@ -17,7 +16,6 @@ _log = logging.getLogger(__name__)
 
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
-NETWORK_BITS: Final = FINGERPRINT_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,12 +101,3 @@ def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
     """
     canonical = identity.canonical_smiles(identity.parse_smiles(smiles))
     return tuple(atom.GetSymbol() for atom in identity.parse_smiles(canonical).GetAtoms())
-
-
-def network_fingerprint(smiles: str) -> NDArray[np.uint16]:
-    """Set bits of the fingerprint that the networks work with, ascending, uint16 (n_on,).
-
-    Raises:
-        MoleculeError: The text is not a SMILES.
-    """
-    return identity.fingerprint(identity.parse_smiles(smiles), NETWORK_BITS)

@@ -6,50 +6,24 @@ It knows the answer, so its candidates are a bound and never a result.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.molecules import NETWORK_BITS, network_fingerprint
 from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions
 from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 OUTPUT: Final = "true_fingerprint.csv"
-
-
-class _HasIdentifier(Protocol):
-    @property
-    def spectrum_id(self) -> str: ...
-
-
-class _HasFirst(Protocol):
-    @property
-    def first(self) -> _HasIdentifier: ...
-
-
-class HasFeature(Protocol):
-    """What a spectrum may be of, as far as the spectrum's name goes."""
-
-    @property
-    def feature(self) -> _HasFirst:
-        """The spectrum, by name."""
-        ...
-
-
-class HasHypothesis(Protocol):
-    """An annotated spectrum, as far as its identifier goes."""
-
-    @property
-    def hypothesis(self) -> HasFeature:
-        """What it may be of."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +36,9 @@ class TrueFingerprints(ModelGenerator):
 
     bits: Mapping[str, NDArray[np.uint16]] = field(kw_only=True)
 
-    def fingerprint(self, annotated: HasHypothesis) -> Tensor:
+    def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
         """Zeros and ones of the true molecule, float32 (4096,)."""
-        dense = torch.zeros(NETWORK_BITS)
+        dense = torch.zeros(FINGERPRINT_BITS)
         on = self.bits[annotated.hypothesis.feature.first.spectrum_id]
         dense[torch.from_numpy(on.astype(np.int64))] = 1.0
         return dense
@@ -96,7 +70,10 @@ def true_fingerprint_predictions(
         UsageError: The model has no encoder that could be replaced.
     """
     generator = decoder_of(model)
-    bits = {truth.spectrum_id: network_fingerprint(truth.smiles) for truth in truths}
+    bits = {
+        truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
+        for truth in truths
+    }
     knowing = replace(
         model,
         generator=TrueFingerprints(

@@ -23,8 +23,7 @@ from duallgd_cli.evaluate.baselines import (
     model_predictions,
     random_predictions,
 )
-from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.evaluate.overlap import Checked, check_leakage
+from duallgd_cli.evaluate.leakage import Checked, TrainingHashes, check_leakage
 from duallgd_cli.evaluate.report import (
     EvaluationInputs,
     make_folder,

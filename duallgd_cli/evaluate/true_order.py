@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.errors import Failure, UsageError
+from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
-from duallgd_cli.evaluate.overlap import Checked
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import read_rows
 from duallgd_cli.predict.generation import LoadedModel, RefusedError

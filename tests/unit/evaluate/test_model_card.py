@@ -2,7 +2,7 @@ import math
 
 import yaml
 
-from duallgd_cli.evaluate.model_card import write_model_card
+from duallgd_cli.evaluate.report import write_model_card
 
 ESTIMATE = {"mean": 0.123456, "low": 0.1, "high": 0.2}
 FOUND = {

@@ -9,8 +9,8 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
-from duallgd_cli.evaluate.overlap import Checked
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.evaluate.true_order import (
     RELEASED_ELEMENTS,
