@@ -9,8 +9,8 @@ test molecules are kept apart; their similarity is what memory alone is worth. L
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -193,65 +193,38 @@ def analogue_predictions(
         name = name or id_column([row], suite.title)
         if row[name] in wanted or row.get("fold") == LIBRARY_FOLD:
             kept.append(row)
-    known = library(kept)
-    if known is None:
+    training = [row for row in kept if row.get("fold") == LIBRARY_FOLD]
+    if not training:
         return {}
-    return nearest([row for row in kept if row[name] in wanted], known, n_candidates)
+    logger.info("%d training spectra to compare with", len(training))
+    return nearest([row for row in kept if row[name] in wanted], training, n_candidates)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Library:
-    """Training spectra as unit vectors over binned peaks and neutral losses.
-
-    Attributes:
-        vectors: Of L spectra, float32 (L, 2 x bins), sparse.
-        smiles: Of each spectrum, L.
-        positive: Whether it was measured in positive mode, bool (L,).
-    """
-
-    vectors: "csr_array"
-    smiles: tuple[str, ...]
-    positive: NDArray[np.bool_]
-
-
-def library(rows: Iterable[Row], fold: str = LIBRARY_FOLD) -> Library | None:
-    """Build the library of one fold; None if the fold holds no spectrum.
-
-    Args:
-        rows: In the MassSpecGym layout.
-        fold: Value of the column ``fold``.
-    """
-    kept = [row for row in rows if row.get("fold") == fold]
-    if not kept:
-        return None
-    logger.info("%d training spectra to compare with", len(kept))
-    return Library(
-        vectors=_vectors(kept),
-        smiles=tuple(row["smiles"] for row in kept),
-        positive=np.array([_is_positive(row) for row in kept]),
-    )
-
-
-def nearest(queries: Sequence[Row], known: Library, n_candidates: int) -> dict[str, Predicted]:
+def nearest(
+    queries: Sequence[Row], training: Sequence[Row], n_candidates: int
+) -> dict[str, Predicted]:
     """Distinct training molecules by falling cosine of their best spectrum of the same polarity.
 
     Args:
-        queries: Spectra; only what a lab measures is used.
-        known: Training spectra.
+        queries: Spectra in the MassSpecGym layout; only what a lab measures is used.
+        training: L training spectra.
         n_candidates: Molecules for each query, at most.
     """
     found = {}
     name = id_column(queries, "the benchmark")
-    blocks = [_block(smiles) for smiles in known.smiles]
+    known = [molecule(row["smiles"]) for row in training]
+    blocks = [one.block if one else row["smiles"] for one, row in zip(known, training, strict=True)]
+    positive = np.array([_is_positive(row) for row in training])
+    vectors = _vectors(training)
     for start in range(0, len(queries), _CHUNK):
         part = queries[start : start + _CHUNK]
-        cosine = (_vectors(part) @ known.vectors.T).toarray()
+        cosine = (_vectors(part) @ vectors.T).toarray()
         for query, values in zip(part, cosine, strict=True):
-            values[known.positive != _is_positive(query)] = -1.0
+            values[positive != _is_positive(query)] = -1.0
             order = np.argsort(-values, kind="stable")
             chosen: dict[str, str] = {}
-            for place in order[values[order] > 0].tolist():
-                chosen.setdefault(blocks[place], known.smiles[place])
+            for index in order[values[order] > 0].tolist():
+                chosen.setdefault(blocks[index], training[index]["smiles"])
                 if len(chosen) == n_candidates:
                     break
             ranked = tuple(chosen.values())
@@ -260,6 +233,7 @@ def nearest(queries: Sequence[Row], known: Library, n_candidates: int) -> dict[s
 
 
 def _vectors(rows: Sequence[Row]) -> "csr_array":
+    """Unit vectors over binned peaks and neutral losses, float32 (L, 2 x bins), sparse."""
     from scipy.sparse import csr_array  # only the `evaluate` extra brings scipy
 
     n_bins = int(_LARGEST_MZ / _BIN_MZ)
@@ -300,8 +274,3 @@ def _numbers(text: str) -> NDArray[np.float64]:
 
 def _is_positive(row: Row) -> bool:
     return not row.get("adduct", "").endswith("-")
-
-
-def _block(smiles: str) -> str:
-    found = molecule(smiles)
-    return found.block if found else smiles

@@ -2,16 +2,18 @@
 
 import csv
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
+
+import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.files import DAMAGED, open_text
-
-T = TypeVar("T")
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 _LONGEST_CELL: Final = 2**31 - 1
@@ -50,42 +52,43 @@ class Predicted:
     status: str = "ok"
 
 
-def read_truth(path: Path, fold: str = "") -> list[Truth]:
-    """Read a table in the MassSpecGym layout: one spectrum a row, ``identifier`` and ``smiles``.
+def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:
+    """The truth in a table of the MassSpecGym layout: a spectrum a row, an identifier and smiles.
 
     Args:
-        path: TSV or CSV, plain, .gz or .xz.
+        rows: As `read_rows` gives them.
         fold: Value of the column ``fold`` to keep; "" keeps all.
+        source: What the table is called in messages.
 
     Raises:
-        MissingInputError: There is no such file.
         UnreadableError: A column is missing, an identifier stands twice, a structure is no
             molecule, or no row is left.
         UsageError: A fold is asked for that the table does not have.
     """
-    return truths_of(read_rows(path, required=("smiles",)), fold, str(path))
-
-
-def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:
-    """The truth that rows of such a table hold.
-
-    Args:
-        rows: With lower-case column names.
-        fold: Value of the column ``fold`` to keep; "" keeps all.
-        source: What the rows are called in messages.
-
-    Raises:
-        UnreadableError: As `read_truth`.
-        UsageError: As `read_truth`.
-    """
     bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
-    kept = of_fold(bare, fold, source)
+    if not bare:
+        raise UnreadableError(f"{source} holds no rows")
+    kept = [row for row in bare if not fold or row.get("fold") == fold]
+    if not kept:
+        folds = sorted({row["fold"] for row in bare if row.get("fold")})
+        has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
+        raise UsageError(f"{source} has no fold {fold!r}; {has}")
     name = id_column(kept, source)
-    found = [_truth(row, name, source) for row in kept]
-    twice = _first_repeated(truth.spectrum_id for truth in found)
-    if twice is not None:
-        raise UnreadableError(f"{source} holds {twice!r} twice in column {name}; make them unique")
-    return found
+    found: dict[str, Truth] = {}
+    for row in kept:
+        described = molecule(row["smiles"])
+        if described is None:
+            raise UnreadableError(
+                f"{source} has {row['smiles']!r} as the structure of {row[name]}, which is no "
+                "molecule; correct it or leave the row out"
+            )
+        if row[name] in found:
+            raise UnreadableError(
+                f"{source} holds {row[name]!r} twice in column {name}; make them unique"
+            )
+        block = described.block or described.smiles
+        found[row[name]] = Truth(row[name], row["smiles"], block, row)
+    return list(found.values())
 
 
 def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, str]]:
@@ -115,25 +118,6 @@ def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, st
                 yield {name: (cell or "").strip() for name, cell in row.items() if name}
         except (UnicodeDecodeError, csv.Error, OSError, *DAMAGED) as error:
             raise UnreadableError(f"{path} is no readable table: {error}") from error
-
-
-def of_fold(rows: list[dict[str, str]], fold: str, source: str) -> list[dict[str, str]]:
-    """The rows of one fold; all of them for "".
-
-    Raises:
-        UsageError: There is no such fold.
-        UnreadableError: There are no rows at all.
-    """
-    if not rows:
-        raise UnreadableError(f"{source} holds no rows")
-    if not fold:
-        return rows
-    kept = [row for row in rows if row.get("fold") == fold]
-    if not kept:
-        folds = sorted({row["fold"] for row in rows if row.get("fold")})
-        has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
-        raise UsageError(f"{source} has no fold {fold!r}; {has}")
-    return kept
 
 
 def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
@@ -187,17 +171,22 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
 
 def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Predicted:
     rows = _one_block(spectrum_id, rows, path)
-    with_structure = [row for row in rows if row["smiles"]]
-    ranks = [_rank(row, spectrum_id, path) for row in with_structure]
-    repeated = _first_repeated(rank for rank in ranks if rank is not None)
-    if repeated is not None:
-        raise UnreadableError(f"{path} has rank {repeated:g} twice for {spectrum_id!r}")
-    if None not in ranks:
-        order = sorted(range(len(ranks)), key=lambda place: ranks[place] or 0.0)
-        with_structure = [with_structure[place] for place in order]
+    best = [row for row in rows if row["smiles"]]
+    try:
+        ranks = [float(row.get("rank") or "nan") for row in best]
+    except ValueError as error:
+        wrong = str(error).partition(": ")[2]
+        raise UnreadableError(
+            f"{path} has the rank {wrong} for {spectrum_id!r}; ranks are numbers"
+        ) from None
+    twice = next((rank for rank, times in Counter(ranks).items() if times > 1), None)
+    if twice is not None:
+        raise UnreadableError(f"{path} has rank {twice:g} twice for {spectrum_id!r}")
+    if all(map(isfinite, ranks)):
+        best = [best[place] for place in np.argsort(ranks)]
     return Predicted(
-        smiles=tuple(row["smiles"] for row in with_structure),
-        confidence=tuple(_number(row.get("confidence", "")) for row in with_structure),
+        smiles=tuple(row["smiles"] for row in best),
+        confidence=tuple(_number(row.get("confidence", "")) for row in best),
         status=rows[0].get("status") or "ok",
     )
 
@@ -223,28 +212,6 @@ def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list
     return found[0]
 
 
-def _rank(row: Mapping[str, str], spectrum_id: str, path: Path) -> float | None:
-    text = row.get("rank", "")
-    if not text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise UnreadableError(
-            f"{path} has the rank {text!r} for {spectrum_id!r}; ranks are numbers"
-        ) from None
-
-
-def _truth(row: dict[str, str], name: str, source: str) -> Truth:
-    found = molecule(row["smiles"])
-    if found is None:
-        raise UnreadableError(
-            f"{source} has {row['smiles']!r} as the structure of {row[name]}, which is no "
-            "molecule; correct it or leave the row out"
-        )
-    return Truth(row[name], row["smiles"], found.block or found.smiles, row)
-
-
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -254,15 +221,6 @@ def _number(text: str) -> float:
 
 def _hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
-
-
-def _first_repeated(values: Iterable[T]) -> T | None:
-    seen: set[T] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
 
 
 def _few(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from tests import labelled_table
 from tests.stub_model import stub_model
 
 FEW = ("--no-mces", "--workers", "1", "--samples", "4")
+TEST = ("evaluate", "--benchmark", "labelled.tsv", "--fold", "test", *FEW)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def without_the_shipped_list(monkeypatch):
     )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def table(tmp_path):
     return labelled_table.write(tmp_path / "labelled.tsv")
 
@@ -39,8 +40,8 @@ def results(folder):
     return json.loads((folder / "results.json").read_text())
 
 
-def test_a_benchmark_is_predicted_and_scored(duallgd, table, tmp_path):
-    done = duallgd("evaluate", "--benchmark", table, "--fold", "test", "-o", "report", *FEW)
+def test_a_benchmark_is_predicted_and_scored(duallgd, tmp_path):
+    done = duallgd(*TEST, "-o", "report")
 
     found = results(tmp_path / "report")
     assert done.code == 0, done.err
@@ -91,41 +92,8 @@ def test_predicted_formulas_are_a_track_of_their_own(duallgd, table, tmp_path):
     assert found["statuses"] == {"ok": 6}  # what the table lacks is predicted
 
 
-def test_scoring_the_written_predictions_gives_the_same_numbers(duallgd, table, tmp_path):
-    duallgd("evaluate", "--benchmark", table, "--fold", "test", "-o", "one", *FEW)
-    again = ("evaluate", "--predictions", "one/predictions.csv", "--no-mces", "--workers", "1")
-
-    by_truth = duallgd(*again, "--truth", "one/truth.tsv", "-o", "two")
-    by_benchmark = duallgd(*again, "--benchmark", table, "--fold", "test", "-o", "three")
-
-    assert by_truth.code == by_benchmark.code == 0
-    first = results(tmp_path / "one")["metrics"]
-    assert results(tmp_path / "two")["metrics"] == first
-    assert results(tmp_path / "three")["metrics"] == first
-
-
-def test_a_permuted_truth_gives_zero_accuracy(duallgd, tmp_path):
-    rows = labelled_table.rows(1)
-    smiles = [row["smiles"] for row in rows]
-    right, wrong = tmp_path / "right.csv", tmp_path / "wrong.tsv"
-    right.write_text(
-        "identifier,smiles\n" + "".join(f"{row['identifier']},{row['smiles']}\n" for row in rows)
-    )
-    wrong.write_text(
-        "identifier\tsmiles\n"
-        + "".join(
-            f"{row['identifier']}\t{other}\n"
-            for row, other in zip(rows, smiles[1:] + smiles[:1], strict=True)
-        )
-    )
-
-    duallgd("evaluate", "--predictions", right, "--truth", wrong, "-o", "r", "--no-mces")
-
-    assert results(tmp_path / "r")["metrics"]["accuracy@10"]["per_spectrum"]["mean"] == 0.0
-
-
-def test_shards_joined_give_what_one_run_gives(duallgd, table, tmp_path):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals")
+def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
+    base = (*TEST, "--no-rivals")
     duallgd(*base, "-o", "whole")
 
     for shard in ("1/2", "2/2"):
@@ -147,7 +115,7 @@ def test_shards_joined_give_what_one_run_gives(duallgd, table, tmp_path):
 def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
     duallgd, table, tmp_path
 ):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals")
+    base = (*TEST, "--no-rivals")
     for shard in ("1/2", "2/2"):
         duallgd(*base, "-o", "parts", "--shard", shard)
     duallgd("merge", "parts/predictions.csv", "-o", "parts/predictions.csv")
@@ -163,8 +131,8 @@ def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
     assert "explained_peaks" in {group["by"] for group in found["groups"]}
 
 
-def test_shards_of_other_settings_are_not_joined(duallgd, table):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "parts")
+def test_shards_of_other_settings_are_not_joined(duallgd):
+    base = (*TEST, "--no-rivals", "-o", "parts")
     for shard in ("1/2", "2/2"):
         duallgd(*base, "--shard", shard)
 
@@ -174,25 +142,14 @@ def test_shards_of_other_settings_are_not_joined(duallgd, table):
     assert "different run: settings.sampling.steps" in refused.err
 
 
-def test_a_missing_shard_is_named(duallgd, table):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "parts")
+def test_a_missing_shard_is_named(duallgd):
+    base = (*TEST, "--no-rivals", "-o", "parts")
     duallgd(*base, "--shard", "1/2")
 
     refused = duallgd(*base, "--resume")
 
     assert refused.code == 2
     assert "shard 2/2 is absent" in refused.err
-
-
-def test_a_run_is_resumed(duallgd, table, tmp_path):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
-    duallgd(*base)
-    before = (tmp_path / "r" / "predictions.csv").read_bytes()
-
-    done = duallgd(*base, "--resume")
-
-    assert done.code == 0
-    assert (tmp_path / "r" / "predictions.csv").read_bytes() == before
 
 
 @pytest.fixture
@@ -203,10 +160,8 @@ def seen(tmp_path):
     return path
 
 
-def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(
-    duallgd, table, seen, tmp_path
-):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(duallgd, seen, tmp_path):
+    base = (*TEST, "--no-rivals", "-o", "r")
 
     refused = duallgd(*base, "--train-hashes", seen)
     stamped = duallgd(*base, "--train-hashes", seen, "--allow-leakage")
@@ -218,13 +173,11 @@ def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(
     assert results(tmp_path / "r")["spectra"] == 6
 
 
-def test_a_test_molecule_among_those_that_samples_start_from_is_refused(
-    duallgd, table, monkeypatch
-):
+def test_a_test_molecule_among_those_that_samples_start_from_is_refused(duallgd, monkeypatch):
     holding = replace(stub_model(), known=("BSYNRYMUTXBXSQ",))
     monkeypatch.setattr(api, "load", lambda *_, **__: holding)
 
-    done = duallgd("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r")
+    done = duallgd(*TEST, "-o", "r")
 
     assert done.code == 2
     assert (
@@ -265,9 +218,9 @@ def test_predictions_of_unknown_weights_are_said_to_be_unchecked(duallgd, table,
     assert "was not checked: no journal beside the predictions" in " ".join(done.out.split())
 
 
-def test_what_would_be_said_twice_is_said_once(duallgd, table, tmp_path):
+def test_what_would_be_said_twice_is_said_once(duallgd, tmp_path):
     done = duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *(*TEST, "--no-rivals", "-o", "r"),
         *("--spectra-per-molecule", "1"),
     )
 
@@ -302,10 +255,8 @@ def test_what_predict_writes_of_features_is_scored_as_it_is(duallgd, tmp_path):
     assert found[0]["statuses"] == {"ok": 2}
 
 
-def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(
-    duallgd, table, seen, tmp_path
-):
-    base = ("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, seen, tmp_path):
+    base = (*TEST, "--no-rivals", "-o", "r")
 
     done = duallgd(*base, "--train-hashes", seen, "--drop-leaked")
 
@@ -317,29 +268,21 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(
     assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
 
 
-def test_nearly_seen_molecules_are_counted(duallgd, table, tmp_path):
+def test_nearly_seen_molecules_are_counted_and_grouped(duallgd, table, tmp_path):
     done = duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *(*TEST, "--no-rivals", "-o", "r"),
         *("--train-data", table, "--train-data", table),
     )
 
-    assert "0 of the 3 test molecules have a training molecule above Tanimoto 0.7" in done.out
-
-
-def test_similarity_to_training_molecules_is_a_group(duallgd, table, tmp_path):
-    duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
-        *("--train-data", table),
-    )
-
     groups = [g for g in results(tmp_path / "r")["groups"] if g["by"] == "nearest_training"]
+    assert "0 of the 3 test molecules have a training molecule above Tanimoto 0.7" in done.out
     assert sum(group["spectra"] for group in groups) == 6
     assert "missing" not in {group["label"] for group in groups}
 
 
-def test_a_sweep_compares_values_of_one_setting(duallgd, table, tmp_path):
+def test_a_sweep_compares_values_of_one_setting(duallgd, tmp_path):
     done = duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r"),
+        *(*TEST, "-o", "r"),
         *("--spectra-per-molecule", "1", "--sweep", "samples=2,6"),
     )
 
@@ -360,7 +303,7 @@ def test_each_public_benchmark_is_a_part_with_numbers_of_its_own(duallgd, table,
     table.write_text("\n".join([f"{header}\tbenchmark", *rows]) + "\n")
 
     done = duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "-o", "r"),
+        *(*TEST, "-o", "r"),
         *("--train-data", table),
     )
 
@@ -378,9 +321,9 @@ def test_each_public_benchmark_is_a_part_with_numbers_of_its_own(duallgd, table,
     assert "\nnplib1\t4\t2\taccuracy@1\t" in (tmp_path / "r" / "metrics.tsv").read_text()
 
 
-def test_other_weights_are_scored_beside_these(duallgd, table, tmp_path):
+def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     done = duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r"),
+        *(*TEST, "--no-rivals", "-o", "r"),
         *("--rival", "single stream=single.safetensors"),
     )
 
@@ -392,8 +335,8 @@ def test_other_weights_are_scored_beside_these(duallgd, table, tmp_path):
     assert "single stream\tall\taccuracy@1" in (tmp_path / "r" / "rivals.tsv").read_text()
 
 
-def test_every_spectrum_has_its_row_with_time_and_status(duallgd, table, tmp_path):
-    duallgd("evaluate", "--benchmark", table, "--fold", "test", *FEW, "--no-rivals", "-o", "r")
+def test_every_spectrum_has_its_row_with_time_and_status(duallgd, tmp_path):
+    duallgd(*TEST, "--no-rivals", "-o", "r")
 
     lines = (tmp_path / "r" / "per_spectrum.tsv").read_text().splitlines()
     rows = list(csv.DictReader(lines, delimiter="\t"))
@@ -431,7 +374,7 @@ def test_every_spectrum_has_its_row_with_time_and_status(duallgd, table, tmp_pat
         ),
     ],
 )
-def test_impossible_requests_end_with_one_sentence(duallgd, table, arguments, code, message):
+def test_impossible_requests_end_with_one_sentence(duallgd, arguments, code, message):
     done = duallgd("evaluate", *arguments)
 
     assert done.code == code

@@ -3,7 +3,9 @@ import pytest
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Assembled, assemble
-from duallgd_cli.evaluate.baselines import library, nearest, random_graph
+from duallgd_cli.evaluate.baselines import analogue_predictions, nearest, random_graph
+from duallgd_cli.evaluate.suites import Suite
+from duallgd_cli.evaluate.tables import Truth
 from tests import labelled_table
 
 FORMULAS = ("C9H8O4", "C20H25ClN4O2S", "C10H17N3O6S", "C5H14NO+", "H3O4P", "C6H6Br2", "CH4")
@@ -52,62 +54,52 @@ def row(identifier, mzs, smiles, fold="train", adduct="[M+H]+", precursor=200.0)
 
 
 def test_the_molecule_with_the_most_similar_spectrum_comes_first():
-    known = library(
-        [
-            row("far", [60.0, 70.0], "CCO"),
-            row("near", [100.01, 120.01, 70.0], "CCN"),
-            row("test", [100.01, 120.01], "CCC", fold="test"),
-        ]
-    )
+    training = [row("far", [60.0, 70.0], "CCO"), row("near", [100.01, 120.01, 70.0], "CCN")]
 
-    found = nearest([row("q", [100.01, 120.01], "CC", fold="test")], known, 10)
-
-    assert found["q"].smiles == ("CCN",)
+    assert nearest([row("q", [100.01, 120.01], "CC")], training, 10)["q"].smiles == ("CCN",)
 
 
 def test_neutral_losses_count_where_masses_are_shifted():
-    known = library(
-        [
-            row("shifted", [114.0, 134.0], "CCN", precursor=214.0),
-            row("unlike", [50.0, 61.0], "CCO", precursor=214.0),
-        ]
-    )
+    training = [
+        row("shifted", [114.0, 134.0], "CCN", precursor=214.0),
+        row("unlike", [50.0, 61.0], "CCO", precursor=214.0),
+    ]
 
-    found = nearest([row("q", [100.0, 120.0], "CC", precursor=200.0)], known, 10)
-
-    assert found["q"].smiles == ("CCN",)
+    assert nearest([row("q", [100.0, 120.0], "CC")], training, 10)["q"].smiles == ("CCN",)
 
 
 def test_the_other_polarity_is_not_compared():
-    known = library([row("a", [100.0], "CCN", adduct="[M-H]-")])
+    training = [row("a", [100.0], "CCN", adduct="[M-H]-")]
 
-    assert nearest([row("q", [100.0], "CC")], known, 10)["q"].smiles == ()
+    assert nearest([row("q", [100.0], "CC")], training, 10)["q"].smiles == ()
 
 
 def test_a_molecule_is_named_once_however_many_spectra_it_has():
-    known = library(
-        [row("a", [100.0], "CCN"), row("b", [100.0], "NCC"), row("c", [100.0, 60.0], "CCO")]
-    )
+    training = [
+        row("a", [100.0], "CCN"),
+        row("b", [100.0], "NCC"),
+        row("c", [100.0, 60.0], "CCO"),
+    ]
 
-    assert nearest([row("q", [100.0], "CC")], known, 10)["q"].smiles == ("CCN", "CCO")
-    assert nearest([row("q", [100.0], "CC")], known, 1)["q"].smiles == ("CCN",)
+    assert nearest([row("q", [100.0], "CC")], training, 10)["q"].smiles == ("CCN", "CCO")
+    assert nearest([row("q", [100.0], "CC")], training, 1)["q"].smiles == ("CCN",)
 
 
 def test_the_precursor_and_empty_spectra_say_nothing():
-    known = library([row("a", [200.0], "CCN"), row("b", [], "CCO")])
+    training = [row("a", [200.0], "CCN"), row("b", [], "CCO")]
 
-    assert nearest([row("q", [200.0], "CC"), row("r", [], "CC")], known, 5)["q"].smiles == ()
-
-
-def test_without_training_spectra_there_is_no_library():
-    assert library([row("a", [100.0], "CCN", fold="test")]) is None
+    assert nearest([row("q", [200.0], "CC"), row("r", [], "CC")], training, 5)["q"].smiles == ()
 
 
-def test_relatives_are_found_in_made_spectra():
+def test_relatives_are_found_in_made_spectra_of_the_fold_train():
     rows = labelled_table.rows(1)
-    known = library(rows)
+    suite = Suite("made", (), lambda: iter(rows))
+    truths = [Truth(r["identifier"], r["smiles"], r["smiles"]) for r in rows if r["fold"] == "test"]
 
-    found = nearest([r for r in rows if r["fold"] == "test"], known, 1)
+    found = analogue_predictions(suite, truths, 1)
 
-    assert found["S00"].smiles == ("COC(=O)c1ccccc1O",)
-    assert found["S10"].smiles == ("Cn1c(=O)[nH]c2ncn(C)c2c1=O",)
+    assert {name: one.smiles for name, one in found.items() if name != "S20"} == {
+        "S00": ("COC(=O)c1ccccc1O",),
+        "S10": ("Cn1c(=O)[nH]c2ncn(C)c2c1=O",),
+    }
+    assert analogue_predictions(Suite("made", (), lambda: iter(rows[:3])), truths, 1) == {}

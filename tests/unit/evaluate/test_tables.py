@@ -5,7 +5,7 @@ import math
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import choose, read_predictions, read_truth
+from duallgd_cli.evaluate.tables import choose, read_predictions, read_rows, truths_of
 
 HEADER = "identifier\tmzs\tintensities\tsmiles\tfold\tadduct\n"
 ROWS = (
@@ -19,6 +19,10 @@ ROWS = (
 def write(path, text):
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def read_truth(path, fold=""):
+    return truths_of(read_rows(path, required=("smiles",)), fold, str(path))
 
 
 def test_spectra_of_one_molecule_share_its_name_however_it_is_written(tmp_path):
