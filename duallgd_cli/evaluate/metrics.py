@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import UnreadableError, clip, quote
 from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import (
     Estimate,
@@ -204,52 +204,52 @@ def _score_one(entry: Entry, settings: EvaluateSettings) -> _Result:
     truth = molecule(entry.truth)
     if truth is None:
         raise UnreadableError(
-            f"the true structure of {entry.spectrum_id} is {entry.truth!r}, which is no molecule; "
-            "correct it or leave the spectrum out"
+            f"the true structure of {clip(entry.spectrum_id)} is {quote(entry.truth)}, which is no "
+            "molecule; correct it or leave the spectrum out"
         )
+    top_k = settings.top_k
     candidates = [molecule(smiles) for smiles in entry.candidates]
-    row = _plain(truth, candidates, settings.top_k) | _counts(truth, candidates)
+    hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]
+    similar = [tanimoto(truth.bits, found.bits) if found else 0.0 for found in candidates]
+    row = _at_ranks("accuracy", hits, top_k) | _at_ranks("tanimoto", similar, top_k)
+    row["oracle_accuracy"] = max(hits, default=0.0)
+    row["oracle_tanimoto"] = max(similar, default=0.0)
+    row |= _counts(truth, candidates)
     searches: dict[str, Search] = {}
     distances: dict[str, float] = {}
     if settings.mces:
         searches["mces"] = search = _search(settings, truth, candidates, {})
         smiles = [found.smiles if found else None for found in candidates]
-        distances = _ranked("mces", search.minima(truth.smiles, smiles, settings.top_k), settings)
+        minima = search.minima(truth.smiles, smiles, top_k)
+        distances = {f"mces@{k}": value for k, value in zip(top_k, minima, strict=True)}
     if settings.by_reference:
+        # Reference: the match is the whole InChI; similarity is that of canonical tautomers.
         kept = _reference_order(candidates)
         canonical = canonical_tautomer(truth.smiles) or truth
         tautomers = [canonical_tautomer(found.smiles) or found for found in kept]
-        row |= _reference(truth, kept, canonical, tautomers, settings.top_k)
+        hits = [_same(truth.inchi, found.inchi) for found in kept]
+        similar = [tanimoto(canonical.bits, found.bits) for found in tautomers]
+        row |= _at_ranks("reference_accuracy", hits, top_k)
+        row |= _at_ranks("reference_tanimoto", similar, top_k)
         if settings.mces:
             known = searches["mces"].known | searches["mces"].solved
-            search = _search(settings, canonical, tautomers, known)
-            searches["reference_mces"] = search
+            searches["reference_mces"] = search = _search(settings, canonical, tautomers, known)
             minima = search.minima(
                 canonical.smiles,
                 [found.smiles for found in tautomers],
-                settings.top_k,
+                top_k,
                 threshold=_REFERENCE_THRESHOLD,
                 # Reference: the search starts from twice the number of bonds of the truth.
                 ceiling=2.0 * truth.n_bonds,
             )
-            distances |= _ranked("reference_mces", minima, settings)
+            for k, value in zip(top_k, minima, strict=True):
+                distances[f"reference_mces@{k}"] = value
     return row | distances, searches
 
 
-def _ranked(name: str, values: Iterable[float], settings: EvaluateSettings) -> dict[str, float]:
-    return {f"{name}@{k}": value for k, value in zip(settings.top_k, values, strict=True)}
-
-
-def _plain(
-    truth: Molecule, candidates: Sequence[Molecule | None], top_k: Sequence[int]
-) -> dict[str, float]:
-    hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]
-    similar = [tanimoto(truth.bits, found.bits) if found else 0.0 for found in candidates]
-    row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in top_k}
-    row |= {f"tanimoto@{k}": max(similar[:k], default=0.0) for k in top_k}
-    row["oracle_accuracy"] = max(hits, default=0.0)
-    row["oracle_tanimoto"] = max(similar, default=0.0)
-    return row
+def _at_ranks(name: str, values: Sequence[float], top_k: Sequence[int]) -> dict[str, float]:
+    """The best of the first k, for each k."""
+    return {f"{name}@{k}": max(values[:k], default=0.0) for k in top_k}
 
 
 def _counts(truth: Molecule, candidates: Sequence[Molecule | None]) -> dict[str, float]:
@@ -270,20 +270,6 @@ def _reference_order(candidates: Sequence[Molecule | None]) -> list[Molecule]:
     for found in valid:
         first.setdefault(found.inchi, found)
     return list(first.values())
-
-
-def _reference(
-    truth: Molecule,
-    candidates: Sequence[Molecule],
-    canonical: Molecule,
-    tautomers: Sequence[Molecule],
-    top_k: Sequence[int],
-) -> dict[str, float]:
-    """Reference: the match is the whole InChI; similarity is that of canonical tautomers."""
-    hits = [_same(truth.inchi, found.inchi) for found in candidates]
-    similar = [tanimoto(canonical.bits, found.bits) for found in tautomers]
-    row = {f"reference_accuracy@{k}": max(hits[:k], default=0.0) for k in top_k}
-    return row | {f"reference_tanimoto@{k}": max(similar[:k], default=0.0) for k in top_k}
 
 
 def _search(
