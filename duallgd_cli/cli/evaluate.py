@@ -22,7 +22,7 @@ EPILOG = """
 
 - `duallgd evaluate --benchmark massbank.tsv --fold val --limit 50 --sweep steps=1,2,5,10,20,50`
 
-- `duallgd evaluate --predictions out.csv --truth truth.tsv` (anybody's predictions)
+- `duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)
 
 - `duallgd evaluate --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors --preset
 reference --atom-order truth` (the authors' weights by the authors' rules)
@@ -47,13 +47,16 @@ def evaluate(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Folder with the benchmark's files.", rich_help_panel=_WHAT),
+        typer.Option(
+            help="Folder with the benchmark's files, where they are not downloaded.",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     predictions: Annotated[
         Path | None,
         typer.Option(
-            help="CSV or TSV of anybody's predictions: an identifier, smiles and, unless the rows "
-            "are in order, rank.",
+            help="CSV or TSV of predictions, predict's output or anybody's: an identifier, smiles "
+            "and, unless the rows are in order, rank.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -128,7 +131,10 @@ def evaluate(
         ),
     ] = "formula",
     seed: Annotated[
-        int, typer.Option(help="Of sampling and of the bootstrap.", rich_help_panel=_SCORING)
+        int,
+        typer.Option(
+            help="Random seed of sampling and of the bootstrap.", rich_help_panel=_SCORING
+        ),
     ] = 0,
     rivals: Annotated[
         bool,
@@ -187,7 +193,7 @@ def evaluate(
         Path | None,
         typer.Option(
             help="List of the weights' training molecules; by default the file .train.hashes "
-            "beside the weights.",
+            "beside the weights that predict, or made the predictions.",
             rich_help_panel=_LEAKAGE,
         ),
     ] = None,

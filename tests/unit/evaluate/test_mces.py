@@ -104,17 +104,18 @@ def test_a_pair_that_no_mapping_brings_below_the_threshold_scores_the_threshold(
     assert distance(*HARD, threshold=below) == below
 
 
-@pytest.mark.parametrize("candidates", [[], [None], [None, None]])
-def test_without_a_molecule_the_ceiling_stands(candidates):
-    assert Search().minima("CCO", candidates, [1, 10]) == [100.0, 100.0]
-
-
-def test_the_ceiling_is_never_exceeded():
-    assert Search().minima("CCO", ["CC(C)(C)C(C)(C)C"], [1], ceiling=4.0) == [4.0]
-
-
-def test_fewer_candidates_than_k_count_as_they_are():
-    assert Search().minima("CCO", ["COC"], [1, 10]) == [2.0, 2.0]
+@pytest.mark.parametrize(
+    ("candidates", "ceiling", "expected"),
+    [
+        ([], 100.0, [100.0, 100.0]),
+        ([None, None], 100.0, [100.0, 100.0]),
+        (["CC(C)(C)C(C)(C)C"], 4.0, [4.0, 4.0]),
+        (["COC"], 100.0, [2.0, 2.0]),
+    ],
+    ids=["no candidate", "no molecule", "never above the ceiling", "fewer candidates than k"],
+)
+def test_what_there_is_counts_up_to_the_ceiling(candidates, ceiling, expected):
+    assert Search().minima("CCO", candidates, [1, 10], ceiling=ceiling) == expected
 
 
 def test_a_hit_at_rank_one_leaves_nothing_to_solve():
@@ -125,34 +126,22 @@ def test_a_hit_at_rank_one_leaves_nothing_to_solve():
     assert not search.needed
 
 
-def test_a_known_pair_is_not_solved_again():
-    search = Search(known={("CCO", "COC"): Interval(2.0, 2.0)})
+@pytest.mark.parametrize(
+    ("known", "distance", "out_of_time"),
+    [
+        (Interval(2.0, 2.0), 2.0, False),
+        (Interval(15.5, math.inf), 15.0, False),
+        (Interval(1.0, math.inf, limit_s=10.0), 15.0, True),
+        (Interval(1.0, 3.0, limit_s=10.0), 3.0, True),
+    ],
+    ids=["proven", "above the cutoff", "out of time: the worst it can be", "a mapping was found"],
+)
+def test_what_is_known_of_a_pair_is_not_solved_again(known, distance, out_of_time):
+    search = Search(limit_s=10.0, known={("CCO", "COC"): known})
 
-    assert search.minima("COC", ["CCO"], [1]) == [2.0]
+    assert search.minima("COC", ["CCO"], [1]) == [distance]
     assert not search.solved
-
-
-def test_a_pair_known_to_lie_above_the_cutoff_is_not_solved_again():
-    search = Search(known={("CCO", "COC"): Interval(15.5, float("inf"))})
-
-    assert search.minima("COC", ["CCO"], [1]) == [15.0]
-    assert not search.solved
-
-
-def test_a_pair_out_of_time_scores_the_worst_it_can_and_is_counted():
-    known = {("CCO", "COC"): Interval(1.0, float("inf"), limit_s=10.0)}
-    search = Search(limit_s=10.0, known=known)
-
-    assert search.minima("COC", ["CCO"], [1]) == [15.0]
-    assert search.timeouts == {("CCO", "COC")}
-
-
-def test_a_mapping_found_before_the_time_ran_out_counts_and_is_counted():
-    known = {("CCO", "COC"): Interval(1.0, 3.0, limit_s=10.0)}
-    search = Search(limit_s=10.0, known=known)
-
-    assert search.minima("COC", ["CCO"], [1]) == [3.0]
-    assert search.timeouts == {("CCO", "COC")}
+    assert search.timeouts == ({("CCO", "COC")} if out_of_time else set())
 
 
 def test_a_search_that_ran_out_takes_nothing_from_what_an_earlier_one_proved():
