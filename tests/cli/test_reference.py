@@ -225,7 +225,7 @@ def test_the_reference_preset_scores_by_the_authors_rules(scored, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--atom-order", "truth", "--formulas", "f.csv"), "--formulas exclude each other"),
+        (("--atom-order", "truth", "--formulas", "f.csv"), "predicted formulas exclude each other"),
         (("--decompose",), "has no fingerprint encoder; leave out --decompose"),
         (("--atom-order", "random"), "--atom-order is formula or truth, not 'random'"),
         (("--preset", "theirs"), "--preset is duallgd or reference, not 'theirs'"),
