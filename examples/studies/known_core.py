@@ -3,9 +3,8 @@
     duallgd evaluate --benchmark massbank.tsv.xz --fold val --spectra-per-molecule 1 -o val
     python examples/studies/known_core.py val --limit 60 --samples 50
 
-Each spectrum is predicted with its formula alone, with the Murcko scaffold of its true structure as
-`--core`, and with the largest ring system of it. Molecules without a ring are left out. The table
-stands in docs/guide.md.
+Each spectrum is predicted with its formula alone, and with the Murcko scaffold of its truth
+as `--core`. Molecules without a ring are left out. The table stands in docs/guide.md.
 """
 
 import csv
@@ -18,7 +17,6 @@ from rdkit import Chem
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from duallgd_cli import load, predict_spectra
-from duallgd_cli.chem.parts import ring_systems
 from duallgd_cli.predict.prediction import Prediction
 
 _SPECTRUM: Final = ("precursor_mz", "adduct", "formula", "collision_energy", "instrument_type")
@@ -28,11 +26,8 @@ def cores(smiles: str) -> dict[str, str | None]:
     """What is told of a molecule, by name of the row; {} without a ring."""
     mol = Chem.MolFromSmiles(smiles)
     Chem.RemoveStereochemistry(mol)
-    systems = [part.smarts for part in ring_systems(mol)]
-    if not systems:
-        return {}
     scaffold = Chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(mol))
-    return {"nothing": None, "scaffold": scaffold, "largest ring system": max(systems, key=len)}
+    return {"nothing": None, "scaffold": scaffold} if scaffold else {}
 
 
 def place_of(prediction: Prediction, block: str) -> int | None:
