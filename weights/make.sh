@@ -290,3 +290,6 @@ done
 duallgd calibrate "$runs/ranked.safetensors" "${draws[@]}" --truth "$runs/val16/truth.tsv" --keep-ranking -o weights/duallgd.safetensors
 python3 weights/recipe/recorded_draws.py weights/duallgd.safetensors --run "$runs/val16-300-10/predictions.csv" \
   --truth "$runs/val16/truth.tsv" -o tests/unit/evaluate/recorded_draws.npz
+
+# What --parts rests on. It was fitted on draws of 110 molecules with 300 samples and of the others with 100.
+python3 weights/recipe/parts.py "$data" "${draws[@]}" --truth "$runs/val16/truth.tsv"

@@ -238,6 +238,8 @@ def report(asked: list[Asked], probability: list[Array], title: str) -> None:
     molecules = len({one.molecule for one in asked})
     typer.echo(f"\n{title}: {molecules} molecules, {has.size} questions, {has.sum()} parts")
     for kind, kept in (("all parts", np.full(ring.shape, True)), ("ring systems", ring)):
+        if not has[kept].any():
+            continue
         for name, value in (("parts", ours), ("samples", share), ("formula", prior)):
             p, y = np.clip(value[kept], 0.001, 0.999), has[kept]
             loss = -np.log(np.where(y, p, 1 - p)).mean()
@@ -248,6 +250,8 @@ def report(asked: list[Asked], probability: list[Array], title: str) -> None:
             )
         for least in (0.95, 0.9, 0.8, 0.7, 0.5):
             stated = kept & (ours >= least)
+            if not stated.any():
+                continue
             typer.echo(
                 f"    from {least}: {has[stated].mean():.3f} of {stated.sum()} right, "
                 f"{has[stated].sum() / has[kept].sum():.3f} of the true ones"
@@ -297,7 +301,8 @@ def main(
         ("the same, novel molecules", [pair for pair in pairs if pair[0].whole and pair[0].novel]),
         ("fold val, fewer samples", [pair for pair in pairs if not pair[0].whole]),
     ):
-        report([one for one, _ in chosen], [probability for _, probability in chosen], title)
+        if chosen:
+            report([one for one, _ in chosen], [probability for _, probability in chosen], title)
     np.savez_compressed(output, **{**values, "weights": fit(asked)})
 
 
