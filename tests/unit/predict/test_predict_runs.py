@@ -51,8 +51,8 @@ def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, mon
     written = writers._pieces
     monkeypatch.setattr(os, "getpid", lambda: 1)
 
-    def slowly(predictions, name):
-        pieces = list(written(predictions, name))
+    def slowly(*given):
+        pieces = list(written(*given))
         yield from pieces[:3]
         monkeypatch.setattr(writers, "_pieces", written)
         monkeypatch.setattr(os, "getpid", lambda: 2)
