@@ -32,7 +32,7 @@ from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack
 from duallgd_cli.errors import Failure, UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
 _CHUNK: Final = 500  # records a process takes at a time

@@ -12,8 +12,14 @@ from duallgd_cli.model.attention import (
     projection,
     softmax_attention,
 )
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
-from duallgd_cli.model.line_graph import LineGraph, incident_mask, pair_mask, to_square
+from duallgd_cli.model.line_graph import (
+    AtomsFromPairs,
+    LineGraph,
+    PairsFromAtoms,
+    incident_mask,
+    pair_mask,
+    to_square,
+)
 from duallgd_cli.model.linear import Linear, cast_once, linear
 from duallgd_cli.model.settings import DenoiserSettings
 

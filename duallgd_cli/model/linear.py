@@ -31,7 +31,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool 
     Returns:
         (..., L), in the precision of autocast where that is on.
     """
-    if _onednn_takes(x, weight):
+    types: tuple[torch.dtype, ...] = (torch.float32, x.dtype)
+    if torch.is_autocast_enabled("cpu"):
+        types = (torch.bfloat16, torch.get_autocast_dtype("cpu"))
+    is_for_onednn = x.device.type == "cpu" and x.numel() and not torch.is_grad_enabled()
+    if _ONEDNN and is_for_onednn and types == (weight.dtype, weight.dtype):
         if x.dtype != weight.dtype:
             x = x.to(weight.dtype)
         after = "relu" if relu else "none"
@@ -62,11 +66,3 @@ def cast_once(x: Tensor) -> Tensor:
     if torch.is_grad_enabled() or not torch.is_autocast_enabled(device):
         return x
     return x.to(torch.get_autocast_dtype(device))
-
-
-def _onednn_takes(x: Tensor, weight: Tensor) -> bool:
-    if not _ONEDNN or x.device.type != "cpu" or torch.is_grad_enabled() or not x.numel():
-        return False
-    if torch.is_autocast_enabled("cpu"):
-        return weight.dtype == torch.bfloat16 == torch.get_autocast_dtype("cpu")
-    return x.dtype == weight.dtype == torch.float32

@@ -22,7 +22,7 @@ from duallgd_cli.predict.writers import (
     table,
     write_pieces,
 )
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature, Spectrum
 

@@ -30,7 +30,7 @@ from duallgd_cli.predict.prediction import OK, Case, ExplainedPeak, Member, Outc
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.cleaning import clean
+from duallgd_cli.spectra.features import clean
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum

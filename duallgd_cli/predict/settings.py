@@ -9,7 +9,7 @@ from duallgd_cli.config import SamplingSettings, require
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.cleaning import CleaningSettings
+from duallgd_cli.spectra.features import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
 
 if TYPE_CHECKING:

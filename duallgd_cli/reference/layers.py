@@ -14,8 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
-from duallgd_cli.model.line_graph import LineGraph, incident_mask, incident_pairs, pair_mask
+from duallgd_cli.model.line_graph import (
+    AtomsFromPairs,
+    LineGraph,
+    PairsFromAtoms,
+    incident_mask,
+    incident_pairs,
+    pair_mask,
+)
 from duallgd_cli.model.linear import Linear, linear
 from duallgd_cli.reference.kernels import kernel_of
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings

@@ -23,7 +23,7 @@ from duallgd_cli.predict.prediction import OK, Candidate, Case, LikelyPart, Outc
 from duallgd_cli.predict.ranking import recorded
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
 

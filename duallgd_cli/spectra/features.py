@@ -1,15 +1,100 @@
-"""Features: spectra of one ion read together as one case."""
+"""From spectra as read to features: each spectrum cleaned, those of one ion read together."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import ConfigError, Failure, counted
 from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, Feature, Spectrum
 
+FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 SAME_PRECURSOR_PPM = 10.0
 
 GroupBy = Literal["feature", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningSettings:
+    """Which peaks are kept.
+
+    Attributes:
+        max_peaks: The most intense peaks that are kept, at least 1.
+        isotope_margin_da: Peaks above the precursor m/z plus this many Da are dropped: nothing of
+            a singly charged ion lies there but its isotopes.
+    """
+
+    max_peaks: int = 512
+    isotope_margin_da: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.max_peaks < 1:
+            raise ConfigError(f"max_peaks must be at least 1, not {self.max_peaks}")
+        if not self.isotope_margin_da >= 0:
+            raise ConfigError(f"isotope_margin_da must be 0 or more, not {self.isotope_margin_da}")
+
+
+def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
+    """A spectrum ready to be explained, or a `no_peaks` failure where nothing is left.
+
+    Drops peaks without a positive, possible m/z and intensity and those above the precursor;
+    adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
+    cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
+    formula; one without any peak is not, since it was not measured.)
+    """
+    mz, intensity = spectrum.mz, spectrum.intensity
+    measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
+    measured &= mz < HIGHEST_MZ
+    limit = np.inf
+    if spectrum.precursor_mz is not None:
+        limit = spectrum.precursor_mz + settings.isotope_margin_da
+    kept = measured & (mz <= limit)
+    if not kept.any():
+        return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
+    # Scaled first, so that sums of huge intensities stay finite.
+    mz, intensity = _merge_equal(mz[kept], intensity[kept] / intensity[kept].max())
+    intensity = intensity / intensity.max()
+    real = intensity >= FAINTEST
+    mz, intensity = _most_intense(mz[real], intensity[real], settings.max_peaks)
+    return replace(spectrum, mz=mz, intensity=intensity)
+
+
+def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
+    if n_read == 0:
+        return "the spectrum has no peaks; export MS2 spectra together with their peaks"
+    if n_measured == 0:
+        return (
+            f"no possible m/z and intensity above 0 in {counted(n_read, 'peak')}; restore the file"
+        )
+    return (
+        f"all peaks ({n_measured}) lie above the precursor (m/z {limit:.4f} with isotopes); "
+        "check the precursor m/z"
+    )
+
+
+def _merge_equal(
+    mz: NDArray[np.float64], intensity: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ascending m/z, intensities of equal ones added up."""
+    if (mz[1:] > mz[:-1]).all():
+        return mz, intensity
+    unique, inverse = np.unique(mz, return_inverse=True)
+    total = np.bincount(inverse, weights=intensity, minlength=unique.size)
+    return unique, total.astype(np.float64, copy=False)
+
+
+def _most_intense(
+    mz: NDArray[np.float64], intensity: NDArray[np.float64], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The n most intense peaks in m/z order; of equal intensities the lower m/z goes first."""
+    if mz.size <= n:
+        return mz, intensity
+    chosen = np.sort(np.argsort(-intensity, kind="stable")[:n])
+    return mz[chosen], intensity[chosen]
 
 
 def group(

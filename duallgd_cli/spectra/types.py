@@ -17,6 +17,7 @@ from duallgd_cli.chem.formula import Formula
 GIVEN: Final = "file"
 TABLE: Final = "table"
 PREDICTED: Final = "predicted"
+HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 

@@ -47,8 +47,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.denoiser import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.incidence import PairsFromAtoms
-from duallgd_cli.model.line_graph import LineGraph
+from duallgd_cli.model.line_graph import LineGraph, PairsFromAtoms
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.features import atoms_of

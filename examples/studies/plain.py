@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from duallgd_cli.model.denoiser import Condition, Denoiser
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
-from duallgd_cli.model.line_graph import LineGraph
+from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms
 from duallgd_cli.model.linear import Linear
 
 

@@ -11,8 +11,7 @@ from hypothesis.extra import numpy as arrays
 from duallgd_cli.chem.adduct import ADDUCTS, fits, infer_adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import DuallgdError, Failure
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.features import CleaningSettings, clean, group
 from duallgd_cli.spectra.formulas import FixedFormula
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.incidence import PairsFromAtoms
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.line_graph import PairsFromAtoms, line_graph
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings

@@ -9,9 +9,8 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
 from duallgd_cli.model.layers import Masks, PairAttention
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, line_graph
 from tests.made_graphs import condition, noisy_bonds, pad_bonds, real_pairs, rows_of, small_settings
 
 OURS = [name for name in VARIANTS if name != "published"]

@@ -34,7 +34,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import fragments, known, model, scoring
 from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.formula_candidates import FormulaSpace, are_possible, codes, decoded
 from duallgd_cli.spectra.types import Source, Spectrum
 

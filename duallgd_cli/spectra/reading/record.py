@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure, counted, printable, quote
-from duallgd_cli.spectra.cleaning import HIGHEST_MZ
 from duallgd_cli.spectra.reading import fields as of
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
 LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record

@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from duallgd_cli.model.incidence import AtomsFromPairs, PairsFromAtoms
-from duallgd_cli.model.line_graph import incident_mask, line_graph
+from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, incident_mask, line_graph
 
 CPU = torch.device("cpu")
 ATOM, PAIR, INNER, HEADS, BATCH = 6, 10, 8, 2, 3

@@ -10,8 +10,7 @@ from torch.nn.functional import pad
 from torch.testing import assert_close
 
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.model.incidence import AtomsFromPairs
-from duallgd_cli.model.line_graph import incident_mask, line_graph, to_square
+from duallgd_cli.model.line_graph import AtomsFromPairs, incident_mask, line_graph, to_square
 from duallgd_cli.reference import kernels, layers
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser, hops
 from duallgd_cli.reference.encoder import CountEmbedding, FormulaPeaks, ReferenceEncoder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import ConfigError, Failure
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import Source, Spectrum
 
 DEFAULT = CleaningSettings()
