@@ -121,14 +121,10 @@ def _sweep(sweep: Mapping[str, Any]) -> Table:
     for row in sweep["rows"]:
         means = [_number(name, row["metrics"][name]["mean"]) for name in names]
         speed = (f"{row['seconds_per_spectrum']:.3f}", f"{row['speed_up']:.1f}")
-        on_front = "*" if any(name in row["on_front"] for name in _front_metrics(names)) else ""
+        # Speed is weighed against similarity, the least noisy.
+        on_front = "*" if any(name.startswith("tanimoto") for name in row["on_front"]) else ""
         table.add_row(str(row["value"]), *speed, on_front, *means)
     return table
-
-
-def _front_metrics(names: Sequence[str]) -> list[str]:
-    """What speed is weighed against in the table: similarity, the least noisy."""
-    return [name for name in names if name.startswith("tanimoto")]
 
 
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:

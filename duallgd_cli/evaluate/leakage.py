@@ -13,6 +13,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile
@@ -20,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.identity import tanimoto
+from duallgd_cli.chem.identity import tanimoto, unfold_bits
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -146,7 +147,8 @@ def check_leakage(
     seen: set[str] = set()
     remarks = []
     for name, hashes in lists.items():
-        found = _among(molecules, hashes)
+        known = [] if hashes is None else hashes.contains(molecules).tolist()
+        found = set(compress(molecules, known))
         seen |= found
         remarks.append(_sentence(name, len(found), len(molecules), hashes))
         if found and not (settings.allow_leakage or settings.drop_leaked):
@@ -161,7 +163,10 @@ def check_leakage(
         kept = tuple(truth for truth in truths if truth.molecule not in seen)
         left_out = tuple(sorted(seen))
         remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
-        remarks.append(_left_out(left_out, len(truths) - len(kept)))
+        remarks.append(
+            f"LEFT OUT: {len(left_out)} molecules that were trained on, with "
+            f"{len(truths) - len(kept)} spectra: {', '.join(left_out)}."
+        )
     if not kept:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")
     nearest = similarities(kept, settings.train_data) if settings.train_data else {}
@@ -214,11 +219,11 @@ def nearest_training(
         training: Set bits of at least one molecule.
     """
     best = np.zeros(len(queries))
-    asked = _dense(queries)
+    asked = unfold_bits(queries, METRIC_BITS).astype(np.float32)
     sizes = asked.sum(axis=1)
     for start in range(0, len(training), _CHUNK):
         part = training[start : start + _CHUNK]
-        dense = _dense(part)
+        dense = unfold_bits(part, METRIC_BITS).astype(np.float32)
         shared = asked @ dense.T  # (B, chunk)
         union = sizes[:, None] + dense.sum(axis=1)[None, :] - shared
         similarity = np.divide(shared, union, out=np.ones_like(shared), where=union > 0)
@@ -229,20 +234,6 @@ def nearest_training(
     return best
 
 
-def _dense(bits: Sequence[NDArray[np.uint16]]) -> NDArray[np.float32]:
-    dense = np.zeros((len(bits), METRIC_BITS), dtype=np.float32)
-    for row, on in zip(dense, bits, strict=True):
-        row[on] = 1.0
-    return dense
-
-
-def _among(molecules: Sequence[str], hashes: TrainingHashes | None) -> set[str]:
-    if hashes is None:
-        return set()
-    seen = hashes.contains(molecules)
-    return {molecule for molecule, is_seen in zip(molecules, seen, strict=True) if is_seen}
-
-
 def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> str:
     if hashes is None:
         return f"Overlap with the training molecules of {name} was not checked: no list of them."
@@ -251,13 +242,6 @@ def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> 
     return (
         f"None of the {of} test molecules is among the {len(hashes)} training molecules of {name} "
         "(InChIKey first block)."
-    )
-
-
-def _left_out(blocks: Sequence[str], spectra: int) -> str:
-    return (
-        f"LEFT OUT: {len(blocks)} molecules that were trained on, with {spectra} spectra: "
-        f"{', '.join(blocks)}."
     )
 
 

@@ -50,9 +50,11 @@ def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
     for by in dict.fromkeys(group["by"] for group in found["groups"]):
         groups = [group for group in found["groups"] if group["by"] == by]
         drawings[f"by_{by}"] = partial(_groups, by, groups)
+    parts = {"all": found} | {part["title"]: part for part in found.get("parts", ())}
+    methods = {"this run": found} | found.get("rivals", {})
     kinds: dict[str, Callable[[], Figure]] = {
-        "parts": lambda: _groups("parts of the test set", _compared(found)),
-        "rivals": lambda: _groups("rivals", _against(found)),
+        "parts": lambda: _groups("parts of the test set", _as_groups(found, parts)),
+        "rivals": lambda: _groups("rivals", _as_groups(found, methods)),
         "decomposition": lambda: _decomposition(found["decomposition"]),
         "calibration": lambda: _calibration(found["calibration"]),
         "sweep": lambda: _sweep(found["sweep"]),
@@ -96,33 +98,23 @@ def _figure(columns: int, title: str) -> "Figure":
     return figure
 
 
-def _compared(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All spectra and the parts of the test set, as groups."""
+def _as_groups(
+    found: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Parts of the test set, or methods on the same spectra, by name, as groups to draw."""
+    shown = [n for n in found["metrics"] if n.startswith(("accuracy@", "mces@", "tanimoto@"))]
     return [
-        _as_group(part["title"], found, part["metrics"], part["spectra"])
-        for part in ({**found, "title": "all"}, *found["parts"])
+        {
+            "label": label,
+            "spectra": method.get("spectra", found["spectra"]),
+            "estimates": {
+                name: method["metrics"][name]["per_spectrum"]
+                for name in shown
+                if name in method["metrics"]
+            },
+        }
+        for label, method in methods.items()
     ]
-
-
-def _against(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """This run and its rivals, as groups."""
-    methods = {"this run": found, **found["rivals"]}
-    return [
-        _as_group(name, found, method["metrics"], found["spectra"])
-        for name, method in methods.items()
-    ]
-
-
-def _as_group(
-    label: str, found: Mapping[str, Any], metrics: Mapping[str, Any], spectra: int
-) -> dict[str, Any]:
-    names = [
-        name
-        for name in found["metrics"]
-        if name.startswith(("accuracy@", "mces@", "tanimoto@")) and name in metrics
-    ]
-    estimates = {name: metrics[name]["per_spectrum"] for name in names}
-    return {"label": label, "spectra": spectra, "estimates": estimates}
 
 
 def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":

@@ -170,7 +170,7 @@ def _results(
     if inputs.oracle is not None:
         plain = replace(settings, reference=False, preset="duallgd", mces=False)
         oracle = assess(assessment.truths, inputs.oracle, plain).scores
-    numbers = dict(assessment.numbers)
+    numbers, names = dict(assessment.numbers), sorted(assessment.scores.spectrum_id)
     calibration = numbers.pop("calibration")
     return {
         "format": _FORMAT,
@@ -185,7 +185,8 @@ def _results(
             "spectra_per_molecule": settings.spectra_per_molecule,
             "limit": settings.limit,
             "left_out_as_trained_on": list(checked.left_out),
-            "split_sha256": _split_hash(assessment.scores.spectrum_id),
+            # Two results with the same one scored the same spectra.
+            "split_sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
         },
         "prediction": {
             "file": inputs.predictions.name,
@@ -213,11 +214,6 @@ def _results(
             name: asdict(share) for name, share in decompose(assessment, oracle).items()
         },
     }
-
-
-def _split_hash(spectrum_ids: Iterable[str]) -> str:
-    """SHA-256 of the sorted identifiers: two results with the same one scored the same spectra."""
-    return hashlib.sha256("\n".join(sorted(spectrum_ids)).encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:
