@@ -25,7 +25,6 @@ from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.guide import read_core
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.jumps import alpha_bar, parse_schedule
@@ -295,6 +294,8 @@ class ModelGenerator:
         Where the core's atoms stand among the formula's is a guess, so held samples are the poorer
         ones where the network would find the core by itself.
         """
+        from duallgd_cli.chem.guide import read_core  # rdkit loads only here
+
         held = read_core(settings.core or "").held(formula, (settings.samples + 1) // 2, seed)
         noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=len(held))
         known = torch.from_numpy(held).long().to(self.runtime.device)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.guide import read_core
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, quote
 from duallgd_cli.predict.ranking import RankingModel
@@ -128,8 +127,11 @@ def require_core(core: str | None, formula: Formula) -> None:
     Raises:
         RefusedError: It has too few atoms of an element; the row says of which.
     """
-    missing = "" if core is None else read_core(core).missing(formula)
-    if missing:
+    if core is None:
+        return
+    from duallgd_cli.chem.guide import read_core  # rdkit loads only here
+
+    if missing := read_core(core).missing(formula):
         message = f"{formula} cannot hold the core {quote(core)}: it lacks {missing}"
         raise RefusedError(Failure("core_mismatch", message, "sample"))
 
