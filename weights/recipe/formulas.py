@@ -3,6 +3,7 @@
     python weights/recipe/formulas.py known DATA RUNS        # duallgd_cli/formulas/known.npz
     python weights/recipe/formulas.py fit DATA RUNS          # duallgd_cli/formulas/model.npz
     python weights/recipe/formulas.py evaluate DATA RUNS     # prints the table of docs/formulas.md
+    python weights/recipe/formulas.py unlabelled DATA RUNS   # RUNS/val.mgf, formulas.csv, truth.tsv
 
 DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, RUNS is a folder for what lies
 between. Fitted on fold train, sharpened on fold val; fold test is never read. Library spectra have
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, Adduct, parse_adduct
+from duallgd_cli.chem.adduct import ADDUCTS, PERMANENT_CATION, Adduct, parse_adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
@@ -558,6 +559,30 @@ def evaluate(data: Path, _: Path) -> None:
     print_measured(data)
 
 
+def write_unlabelled(data: Path, runs: Path, most: int = 60, largest: int = 30) -> None:
+    """Write spectra of fold val with drawn errors and without formulas, for `duallgd predict`.
+
+    RUNS/val.mgf holds one spectrum of each of some molecules with few heavy atoms, formulas.csv
+    their formulas as ``--formulas`` takes them, truth.tsv their keys.
+    """
+    spectra, rng = rows(data, "val"), np.random.default_rng(3)
+    drawn = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
+    random.Random(5).shuffle(drawn)
+    small = [(r, s) for r, s in drawn if s is not None and r.formula[:-1].sum() <= largest][:most]
+    blocks, formulas, truth = [], ["id,formula"], ["id\tinchikey"]
+    for number, (row, spectrum) in enumerate(small):
+        head = f"TITLE=v{number}\nPEPMASS={spectrum.precursor_mz:.6f}\nADDUCT={row.adduct.name}"
+        head += f"\nSOURCE_INSTRUMENT={spectrum.instrument}"
+        peaks = zip(spectrum.mz, spectrum.intensity, strict=True)
+        body = "\n".join(f"{mz:.6f} {intensity:.6f}" for mz, intensity in peaks)
+        blocks.append(f"BEGIN IONS\n{head}\n{body}\nEND IONS\n")
+        charge = int(row.adduct is PERMANENT_CATION)
+        formulas.append(f"v{number},{Formula(tuple(map(int, row.formula)), charge)}")
+        truth.append(f"v{number}\t{row.molecule}")
+    for name, lines in (("val.mgf", blocks), ("formulas.csv", formulas), ("truth.tsv", truth)):
+        (runs / name).write_text("\n".join(lines) + "\n")
+
+
 def print_measured(data: Path) -> None:
     """Print mass errors and accuracy on spectra whose precursor m/z was measured."""
     found, errors = [], []
@@ -664,11 +689,18 @@ def _interval(share: float, n: int) -> tuple[float, float]:
     return 100 * (middle - spread) / (1 + z * z / n), 100 * (middle + spread) / (1 + z * z / n)
 
 
+STAGES: Final = {
+    "known": make_known,
+    "fit": fit,
+    "evaluate": evaluate,
+    "unlabelled": write_unlabelled,
+}
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fit and judge the ranking of formulas.")
-    parser.add_argument("stage", choices=["known", "fit", "evaluate"])
+    parser.add_argument("stage", choices=list(STAGES))
     parser.add_argument("data", type=Path)
     parser.add_argument("runs", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    {"known": make_known, "fit": fit, "evaluate": evaluate}[asked.stage](asked.data, asked.runs)
+    STAGES[asked.stage](asked.data, asked.runs)
