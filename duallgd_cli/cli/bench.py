@@ -170,9 +170,9 @@ def show(found: Mapping[str, Any]) -> None:
     """Print machine, ceilings, figures, growth and crossings on standard output."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        console = Console(highlight=False, markup=False, width=_WIDTH_WITHOUT_TERMINAL)
     for sentence in _setting(found):
         console.print(sentence, markup=False)
     console.print(_figures(found["rows"]))

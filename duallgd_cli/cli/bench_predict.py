@@ -100,7 +100,7 @@ def _show(found: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     for sentence in _sentences(found):
         console.print(sentence, markup=False, soft_wrap=True)
     table = Table("stage", title="Time by stage", title_justify="left")

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 _PERCENT: Final = frozenset({"accuracy", "reference_accuracy", "oracle_accuracy"})
@@ -19,9 +18,10 @@ def show(found: Mapping[str, Any]) -> None:
 
     Rows of one kind that are identical share a line, as do groups that hold all spectra.
     """
-    console = Console(highlight=False)
+    # Names of files and groups may hold brackets, which are no markup.
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        console = Console(highlight=False, markup=False, width=_WIDTH_WITHOUT_TERMINAL)
     console.print(_metrics(found))
     for sentence in _remarks(found):
         console.print(sentence, markup=False)
@@ -100,7 +100,7 @@ def _rivals(found: Mapping[str, Any]) -> Table:
             mean = _number(name, rival["metrics"][name]["per_spectrum"]["mean"])
             cells.append(f"{mean} [{_with_interval(name, rival['ours_minus_theirs'][name])}]")
         ours = _number(name, found["metrics"][name]["per_spectrum"]["mean"])
-        table.add_row(name, ours, *(escape(cell) for cell in cells))
+        table.add_row(name, ours, *cells)
     return table
 
 
@@ -158,17 +158,17 @@ def _groups(found: Mapping[str, Any]) -> Table:
     whole = [group for group in found["groups"] if group["spectra"] == found["spectra"]]
     if whole:
         alike = (f"{group['by'].replace('_', ' ')} {group['label']}" for group in whole)
-        table.caption = escape(f"All spectra are of one group of {', '.join(alike)}.")
+        table.caption = f"All spectra are of one group of {', '.join(alike)}."
     previous = ""
     for group in found["groups"]:
         if group in whole:
             continue
         if group["by"] != previous:
             table.add_section()
-            table.add_row(f"[bold]{group['by'].replace('_', ' ')}[/]")
+            table.add_row(group["by"].replace("_", " "), style="bold")
             previous = group["by"]
         means = [_number(name, group["estimates"][name]["mean"]) for name in names]
-        table.add_row(f"  {escape(group['label'])}", str(group["spectra"]), *means)
+        table.add_row(f"  {group['label']}", str(group["spectra"]), *means)
     return table
 
 

@@ -21,6 +21,7 @@ from duallgd_cli.errors import (
     MoleculeError,
     UnreadableError,
     UsageError,
+    quote,
 )
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
@@ -196,7 +197,7 @@ def _nplib1_record(
 ) -> Labelled:
     name, fold = label["spec"], folds.get(label["spec"], "")
     if fold not in FOLDS:
-        return RejectedSpectrum(number, name, "in no fold", f"split table says {fold!r}")
+        return RejectedSpectrum(number, name, "in no fold", f"split table says {quote(fold)}")
     try:
         items = list(read(str(folder / "spec_files" / f"{name}.ms")))
     except DuallgdError as error:

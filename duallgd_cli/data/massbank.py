@@ -28,7 +28,11 @@ from duallgd_cli.data.labelled_spectra import (
 )
 from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.data.structures import PreparedMolecule
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import (
+    MissingInputError,
+    UnreadableError,
+    quote,
+)
 from duallgd_cli.files import open_text, replaced_text
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
@@ -305,13 +309,15 @@ def read_folds(path: Path) -> dict[str, str]:
     with open_text(path, errors="replace") as stream:
         names = [name.strip().lower() for name in next(stream, "").rstrip("\r\n").split("\t")]
         if not {"inchikey", "fold"} <= set(names):
-            raise UnreadableError(f"{path} must have columns inchikey and fold; found {names}")
+            raise UnreadableError(
+                f"{path} must have columns inchikey and fold; found {quote(names)}"
+            )
         key_column, fold_column = names.index("inchikey"), names.index("fold")
         for line in stream:
             cells = line.rstrip("\r\n").split("\t")
             key, fold = cells[key_column][:14], cells[fold_column].strip().lower()
             if fold not in FOLDS or folds.setdefault(key, fold) != fold:
-                raise UnreadableError(f"{path} puts {key} into fold {fold!r} and elsewhere")
+                raise UnreadableError(f"{path} puts {key} into fold {quote(fold)} and elsewhere")
     return folds
 
 

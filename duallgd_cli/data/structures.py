@@ -27,6 +27,8 @@ from duallgd_cli.errors import (
     MissingInputError,
     MoleculeError,
     UnreadableError,
+    clip,
+    quote,
 )
 from duallgd_cli.files import DAMAGED, open_text, sha256
 
@@ -133,7 +135,7 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
             key = line.partition("#")[0].strip()
             block = key[:_BLOCK_LETTERS]
             if key and not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
-                raise UnreadableError(f"{path}:{number} is not an InChIKey: {key!r}")
+                raise UnreadableError(f"{path}:{number} is not an InChIKey: {quote(key)}")
             if key:
                 keys.add(block)
     return frozenset(keys)
@@ -212,7 +214,7 @@ def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[Struc
     reader = csv.DictReader(stream, delimiter=delimiter)
     names = {(name or "").strip().lower(): name for name in reader.fieldnames or ()}
     if "smiles" not in names:
-        raise UnreadableError(f"{source} has no column 'smiles'; found {', '.join(names)}")
+        raise UnreadableError(f"{source} has no column 'smiles'; found {clip(', '.join(names))}")
     for line, row in enumerate(reader, 2):
         fold = (row.get(names.get("fold", ""), "") or "train").strip().lower()
         yield StructureRow(row[names["smiles"]] or "", fold, line)

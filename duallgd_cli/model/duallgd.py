@@ -6,7 +6,7 @@ from typing import Final
 
 from torch import nn
 
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import WeightsError, quote
 from duallgd_cli.model.denoiser import Denoiser
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import FULL, ModelSettings
@@ -28,7 +28,7 @@ class DualLGD(nn.Module):
         super().__init__()
         if settings.variant != FULL:
             raise WeightsError(
-                f"the network {settings.variant!r} belongs to the studies examples/studies/"
+                f"the network {quote(settings.variant)} belongs to the studies examples/studies/"
                 "ablations.py and leak.py, which alone can run it; use other weights"
             )
         self.settings = settings

@@ -17,7 +17,7 @@ from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import sample
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
 from duallgd_cli.predict.generate import (
     ModelGenerator,
@@ -178,7 +178,9 @@ def _found(
             chosen in (one.spectrum_id, one.feature_id, one.scans) for one in item.spectra
         ):
             return item
-    raise UsageError(f"{spectra} has no spectrum {chosen!r}; give its number, from 1, or its id")
+    raise UsageError(
+        f"{spectra} has no spectrum {quote(chosen)}; give its number, from 1, or its id"
+    )
 
 
 def _small(bond: Tensor) -> NDArray[np.int8]:

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from duallgd_cli.errors import UsageError, printable
+from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict import mztab
 from duallgd_cli.predict.journal import Header
@@ -104,7 +104,7 @@ def resolve_format(output: str, name: str = "") -> str:
     """
     if name:
         if name.lower() not in FORMATS:
-            raise UsageError(f"format {name!r} is not known; choose {', '.join(FORMATS)}")
+            raise UsageError(f"format {quote(name)} is not known; choose {', '.join(FORMATS)}")
         return name.lower()
     if output == STANDARD_STREAM:
         return "csv"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS, SYMBOLS
-from duallgd_cli.errors import ConfigError
+from duallgd_cli.errors import ConfigError, quote
 from duallgd_cli.spectra.annotation import excess, index_ranges
 
 RARER: Final = slice(INDEX["P"], HYDROGEN)  # P S F Cl Br I B Si Se: neither C, H, N nor O
@@ -62,7 +62,7 @@ def parse_elements(text: str) -> tuple[int, ...]:
     if position != len(text.strip()) or not largest[INDEX["C"]]:
         raise ConfigError(
             f"elements must be symbols with C among them, such as CHNOPS or CHNOCl2, not "
-            f"{text[:60]!r}; supported are {' '.join(SYMBOLS)}"
+            f"{quote(text)}; supported are {' '.join(SYMBOLS)}"
         )
     return tuple(largest)
 

@@ -63,6 +63,15 @@ def test_a_benchmark_is_predicted_and_scored(duallgd, tmp_path):
     assert all(int(float(row["explained_peaks"])) > 0 for row in rows)
 
 
+def test_brackets_in_the_name_of_a_table_are_no_markup(duallgd, tmp_path):
+    table = labelled_table.write(tmp_path / "[bold]half[old].tsv")
+
+    done = duallgd("evaluate", "--benchmark", table, "--fold", "test", "-o", "report", *FEW)
+
+    assert done.code == 0, done.err
+    assert "[bold]half[old]" in done.out
+
+
 def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table, tmp_path):
     duallgd("evaluate", "--benchmark", table, "-o", "report", *FEW, "--no-rivals")
 
