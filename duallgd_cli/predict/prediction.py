@@ -81,10 +81,10 @@ class Structure:
         fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
             over bits; None without predicted probabilities.
         fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
-        familiarity: See `predict.evidence.Evidence`; None where the weights hold no evidence
-            model, or it cannot be asked about this molecule.
-        peaks_found: Likewise.
-        peaks_missed: Likewise.
+        familiarity: Substructure prior of `predict.reranker`; None where the weights hold no
+            re-ranker, or it cannot score this molecule.
+        peaks_found: Log-likelihood of matched fragments against chance, or None as above.
+        peaks_missed: Log-likelihood of predicted but absent fragments, or None as above.
     """
 
     smiles: str

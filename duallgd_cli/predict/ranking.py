@@ -65,10 +65,11 @@ class RankingModel:
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
-        familiarity: Weight of `predict.evidence.Evidence.familiarity`.
-        peaks_found: Weight of its log-likelihood of explained peaks, less that of the molecule of
-            the hypothesis which explains most.
-        peaks_missed: Weight of its log-likelihood of absent peaks, less the highest likewise.
+        familiarity: Weight of the substructure prior of `predict.reranker`.
+        peaks_found: Weight of the log-likelihood of matched fragments, less the highest among the
+            molecules of the hypothesis.
+        peaks_missed: Weight of the log-likelihood of predicted but absent fragments, less the
+            highest among the molecules of the hypothesis.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.

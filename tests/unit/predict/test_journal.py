@@ -149,29 +149,20 @@ def test_the_same_weights_under_another_name_are_the_same_run(tmp_path):
         assert journal.contents.end
 
 
-def test_starting_again_keeps_unfinished_work_aside(tmp_path):
-    path = tmp_path / "j"
-    with Journal.create(path, HEADER) as journal:
-        fill(journal, case(0))
-    before = path.read_bytes()
-
-    Journal.create(path, HEADER).close()
-
-    assert (tmp_path / "j.old").read_bytes() == before
-    assert not scan(path).lines
-
-
-def test_starting_again_keeps_a_finished_shard_aside(tmp_path):
-    """It is in no output yet: that comes when all shards are joined."""
-    header, path = replace(HEADER, shard="1/2"), tmp_path / "j"
+@pytest.mark.parametrize(("part", "is_finished"), [("1/1", False), ("1/2", True)])
+def test_starting_again_keeps_work_aside_that_is_in_no_output(tmp_path, part, is_finished):
+    """A finished shard is in none yet: that comes when all shards are joined."""
+    header, path = replace(HEADER, shard=part), tmp_path / "j"
     with Journal.create(path, header) as journal:
         fill(journal, case(0))
-        journal.finish({"cases": 1})
+        if is_finished:
+            journal.finish({"cases": 1})
     before = path.read_bytes()
 
     Journal.create(path, header).close()
 
     assert (tmp_path / "j.old").read_bytes() == before
+    assert not scan(path).lines
 
 
 def test_starting_again_after_a_finished_run_leaves_nothing_behind(tmp_path):
@@ -194,20 +185,18 @@ def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
     assert path.read_text() == text
 
 
-def test_a_journal_of_a_later_format_is_refused(tmp_path):
-    path = tmp_path / "j"
-    path.write_text('{"duallgd_journal":99}\n')
-
-    with pytest.raises(UsageError, match="format 99"):
-        Journal.resume(path, HEADER)
-
-
-def test_a_journal_damaged_in_the_middle_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (lambda whole: [b'{"duallgd_journal":99}\n'], "format 99"),
+        (lambda whole: [whole[0], b"{oops}\n", whole[2]], "damaged after byte"),
+    ],
+)
+def test_a_journal_of_a_later_format_or_damaged_inside_is_refused(tmp_path, lines, said):
     path = finished(tmp_path / "j", case(0), case(1))
-    data = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(data[0] + b"{oops}\n" + data[2])
+    path.write_bytes(b"".join(lines(path.read_bytes().splitlines(keepends=True))))
 
-    with pytest.raises(UsageError, match="damaged after byte"):
+    with pytest.raises(UsageError, match=said):
         Journal.resume(path, HEADER)
 
 
@@ -287,20 +276,14 @@ def test_shards_together_are_the_whole_run(tmp_path):
     assert [one.number for one, place in run.in_input_order() if place == 0] == [0, 1, 2]
 
 
-def test_an_absent_shard_is_named(tmp_path):
-    shard(tmp_path, 1, 2, case(0), case(2))
+@pytest.mark.parametrize(
+    ("numbers", "said"), [([1], "shard 2/2 is absent"), ([1, 1, 2], "shard 1/2 is given twice")]
+)
+def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said):
+    paths = [shard(tmp_path, n, 2, case(n), name=str(i)) for i, n in enumerate(numbers)]
 
-    with pytest.raises(UsageError, match="shard 2/2 is absent"):
-        FinishedRun(journals_of([tmp_path / "out.csv"])).require_whole()
-
-
-def test_a_shard_given_twice_is_named(tmp_path):
-    first = shard(tmp_path, 1, 2, case(0), case(2))
-    again = shard(tmp_path, 1, 2, case(0), case(2), name="copy.csv")
-    second = shard(tmp_path, 2, 2, case(1))
-
-    with pytest.raises(UsageError, match="shard 1/2 is given twice"):
-        FinishedRun([first, again, second]).require_whole()
+    with pytest.raises(UsageError, match=said):
+        FinishedRun(paths).require_whole()
 
 
 def test_an_unfinished_shard_is_named(tmp_path):
