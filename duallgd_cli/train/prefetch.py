@@ -102,8 +102,9 @@ def refuse_if_worker_died(error: RuntimeError) -> None:
 
 def _leave_signals_to_parent(worker: int) -> None:
     del worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # Ctrl-C, and a kill of the whole group, are for the parent to answer, which ends them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _move(batch: object, device: torch.device) -> object:

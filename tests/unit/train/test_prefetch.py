@@ -82,6 +82,22 @@ def test_a_killed_process_is_named(tmp_path):
         run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
 
 
+class Signals(Steps):
+    """Batches that say which signals their maker ignores."""
+
+    def collate(self, planned, step):
+        asked = (signal.SIGINT, signal.SIGTERM)
+        ignored = [n for n in asked if signal.getsignal(n) == signal.SIG_IGN]
+        return Numbers(str(len(ignored)), torch.zeros(1))
+
+
+def test_processes_leave_requests_to_stop_to_the_parent():
+    made = batches(Signals(), 0, CPU, 1)
+
+    assert next(made).name == "2"
+    made.close()
+
+
 def test_processes_end_with_the_iterator():
     made = batches(Steps(), 0, CPU, 2)
     maker = int(next(made).name.split()[-1])
