@@ -20,8 +20,9 @@ def test_every_setting_stands_below_what_it_does(duallgd):
     lines = text.splitlines()
 
     for name in (path.rpartition(".")[2] for path in flatten(yaml.safe_load(text))):
-        (line,) = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
-        assert lines[line - 1].strip().startswith("# "), name
+        found = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
+        assert found
+        assert all(lines[line - 1].strip().startswith("# ") for line in found), name
 
 
 def test_the_settings_of_train_read_back_too(duallgd):
