@@ -150,7 +150,9 @@ def _precursor(known: Mapping[str, str]) -> tuple[float | None, tuple[str, ...]]
     """m/z of the precursor; 0 means missing, and what is no positive number is said to be."""
     wrong = ""
     for name in of.PRECURSOR:
-        value = of.number(known.get(name, ""))
+        text = known.get(name, "").strip()
+        # The first number of 1_95.1 is 1, which nobody means.
+        value = None if "_" in text.partition(" ")[0] else of.number(text)
         if value is not None and 0 < value < HIGHEST_MZ:
             return value, ()
         if name in known and value != 0:

@@ -261,6 +261,14 @@ def test_a_count_of_peaks_that_is_no_number_is_no_traceback(tmp_path):
     assert found.mz.size == 1
 
 
+@pytest.mark.parametrize("mass", ["1_95.08765", "19_5.1", "195.1_2"])
+def test_a_precursor_with_an_underscore_is_none(tmp_path, mass):
+    (spectrum,) = parsed(tmp_path, f"BEGIN IONS\nPEPMASS={mass}\n50 1\nEND IONS\n", "a.mgf")
+
+    assert spectrum.precursor_mz is None
+    assert "is not a positive number" in spectrum.warnings[0]
+
+
 @pytest.mark.parametrize("peak", ["9_1.05 10", "\uff11\uff12 10", "91.05 1_0"])
 def test_peaks_are_numbers_as_instruments_write_them(tmp_path, peak):
     text = f"BEGIN IONS\nPEPMASS=181.05\n121.0284 5\n{peak}\nEND IONS\n"
