@@ -222,6 +222,15 @@ def test_nothing_is_left_for_later():
     assert not found
 
 
+def test_messages_quote_input_by_one_function():
+    """`errors.quote` cuts what it repeats and escapes what a terminal would act on."""
+    quoting = re.compile(r"![rsa]\}")
+
+    found = [n for p, n in zip(FILES, NAMES, strict=True) if quoting.search(p.read_text("utf-8"))]
+
+    assert found == ["__init__.py"]  # the name of an attribute, which no file gives
+
+
 def test_size_rules_are_never_switched_off():
     size = re.compile(r"noqa:.*(C901|PLR09)")
 

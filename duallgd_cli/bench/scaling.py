@@ -33,7 +33,7 @@ from duallgd_cli.bench.measure import Cell, Reading, Subject, count_cell, read_c
 from duallgd_cli.bench.network import RANDOM
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.checkpoint.resolve import resolve_weights
-from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.errors import InterruptedRunError, UsageError, quote
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime
 
@@ -97,12 +97,14 @@ def parse_atoms(text: str) -> tuple[int, ...]:
     for word in text.replace(" ", "").split(","):
         matched = _RANGE.fullmatch(f"{word}..{word}" if word.isdecimal() else word)
         if matched is None:
-            raise UsageError(f"atoms {text!r} are not of the form 10..100, 10..100:5 or 30,60,100")
+            raise UsageError(
+                f"atoms {quote(text)} are not of the form 10..100, 10..100:5 or 30,60,100"
+            )
         first, last = int(matched[1]), int(matched[2])
         stride = int(matched[3] or _DEFAULT_STRIDE)
         if first > last or stride < 1:
             raise UsageError(
-                f"atoms {word!r} hold no number: the first is above the last, or stride 0"
+                f"atoms {quote(word)} hold no number: the first is above the last, or stride 0"
             )
         found.update(range(first, min(last, _MOST + 1) + 1, stride))
     wrong = [n for n in found if not _FEWEST <= n <= _MOST]

@@ -11,7 +11,7 @@ import numpy as np
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble
-from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
+from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.groups import part_records, parts, strata
 from duallgd_cli.evaluate.intervals import CalibrationTable, Estimate, reliability, share
 from duallgd_cli.evaluate.metrics import Entry, Scores, score
@@ -67,8 +67,8 @@ def assess(
     if not names & set(predicted):
         raise UsageError(
             f"none of the {len(names)} spectra of the truth is among the {len(predicted)} "
-            f"predicted ones; identifiers look like {next(iter(names), '')!r} there and "
-            f"{next(iter(predicted), '')!r} here"
+            f"predicted ones; identifiers look like {quote(next(iter(names), ''))} there and "
+            f"{quote(next(iter(predicted), ''))} here"
         )
     nothing = Predicted((), (), NOT_PREDICTED)
     found = [predicted.get(truth.spectrum_id, nothing) for truth in truths]

@@ -142,7 +142,9 @@ def _alike(case: Case, truth: str) -> dict[str, float]:
     try:
         bits = _bits(truth)
     except MoleculeError as error:
-        raise UsageError(f"the truth holds {truth!r} ({error}); mend or empty that cell") from None
+        raise UsageError(
+            f"the truth holds {quote(truth)} ({error}); mend or empty that cell"
+        ) from None
     structures = [one for outcome in case.outcomes for one in outcome.structures]
     return {one.inchikey: tanimoto(_bits(one.smiles), bits) for one in structures}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
 
 _CHOICES: Final = {
@@ -93,13 +93,13 @@ class EvaluateSettings:
             value = getattr(self, name)
             if value not in known:
                 option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {' or '.join(known)}, not {value!r}")
+                raise UsageError(f"--{option} is {' or '.join(known)}, not {quote(value)}")
         if self.allow_leakage and self.drop_leaked:
             raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
         if self.sweep is not None and self.shard.count > 1:
             raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
         if self.prediction.formula not in (None, PREDICT):
-            raise UsageError(f"--formula is {PREDICT}, not {self.prediction.formula!r}")
+            raise UsageError(f"--formula is {PREDICT}, not {quote(self.prediction.formula)}")
         if self.tells_order and not self.gives_formulas:
             raise UsageError(
                 "--atom-order truth and predicted formulas exclude each other: the true order is "
@@ -136,7 +136,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
     """
     ranks = _numbers(text)
     if ranks is None:
-        raise UsageError(f"--top-k {text!r} is not a list of whole numbers such as 1,10")
+        raise UsageError(f"--top-k {quote(text)} is not a list of whole numbers such as 1,10")
     return ranks
 
 
@@ -150,7 +150,7 @@ def parse_rivals(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, path = (part.strip() for part in text.partition("="))
         if not name or not path or name in found:
-            raise UsageError(f"--rival {text!r} is not a new name with weights, NAME=WEIGHTS")
+            raise UsageError(f"--rival {quote(text)} is not a new name with weights, NAME=WEIGHTS")
         found[name] = path
     return found
 
@@ -164,7 +164,7 @@ def parse_sweep(text: str) -> tuple[str, tuple[int, ...]]:
     setting, _, listed = text.partition("=")
     values = _numbers(listed)
     if setting.strip() not in _SWEPT or values is None:
-        raise UsageError(f"--sweep {text!r} is not like steps=1,2,5 or samples=10,100")
+        raise UsageError(f"--sweep {quote(text)} is not like steps=1,2,5 or samples=10,100")
     return setting.strip(), values
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError, quote
 from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.files import DAMAGED, open_text
 
@@ -72,19 +72,19 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
     if not kept:
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
         has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
-        raise UsageError(f"{source} has no fold {fold!r}; {has}")
+        raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept, source)
     found: dict[str, Truth] = {}
     for row in kept:
         described = molecule(row["smiles"])
         if described is None:
             raise UnreadableError(
-                f"{source} has {row['smiles']!r} as the structure of {row[name]}, which is no "
-                "molecule; correct it or leave the row out"
+                f"{source} has {quote(row['smiles'])} as the structure of {quote(row[name])}, "
+                "which is no molecule; correct it or leave the row out"
             )
         if row[name] in found:
             raise UnreadableError(
-                f"{source} holds {row[name]!r} twice in column {name}; make them unique"
+                f"{source} holds {quote(row[name])} twice in column {name}; make them unique"
             )
         block = described.block or described.smiles
         found[row[name]] = Truth(row[name], row["smiles"], block, row)
@@ -177,11 +177,11 @@ def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Pred
     except ValueError as error:
         wrong = str(error).partition(": ")[2]
         raise UnreadableError(
-            f"{path} has the rank {wrong} for {spectrum_id!r}; ranks are numbers"
+            f"{path} has the rank {wrong} for {quote(spectrum_id)}; ranks are numbers"
         ) from None
     twice = next((rank for rank, times in Counter(ranks).items() if times > 1), None)
     if twice is not None:
-        raise UnreadableError(f"{path} has rank {twice:g} twice for {spectrum_id!r}")
+        raise UnreadableError(f"{path} has rank {twice:g} twice for {quote(spectrum_id)}")
     if all(map(isfinite, ranks)):
         best = [best[place] for place in np.argsort(ranks)]
     return Predicted(
@@ -206,7 +206,7 @@ def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list
     of_one_feature = len(features) == 1 and rows[0].get("feature_id") and len(groups) <= 1
     if len(blocks) > 1 and not of_one_feature:
         raise UsageError(
-            f"{path} has {len(blocks)} spectra named {spectrum_id!r}; "
+            f"{path} has {len(blocks)} spectra named {quote(spectrum_id)}; "
             "scoring needs a different identifier for each"
         )
     return found[0]

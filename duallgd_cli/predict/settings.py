@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from duallgd_cli.config import SamplingSettings, require
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings
@@ -98,7 +98,7 @@ class Shard:
         """
         match = _SHARD.fullmatch(text)
         if match is None:
-            raise UsageError(f"shard {text!r} is not of the form 2/8")
+            raise UsageError(f"shard {quote(text)} is not of the form 2/8")
         return cls(int(match[1]), int(match[2]))
 
     def holds(self, case: int) -> bool:

@@ -56,7 +56,7 @@ def test_compressed_tables_are_read(tmp_path, ending, opener):
     [
         ("identifier\tfold\nx\ttest\n", r"no column smiles; it has identifier, fold"),
         ("smiles\tfold\nCCO\ttest\n", r"none of the columns identifier, spectrum_id"),
-        ("identifier\tsmiles\nx\tnope\n", r"'nope' as the structure of x"),
+        ("identifier\tsmiles\nx\tnope\n", r"'nope' as the structure of 'x'"),
         ("identifier\tsmiles\nx\tCCO\nx\tCC\n", r"holds 'x' twice"),
         ("identifier\tsmiles\n", r"holds no rows"),
         ("", r"no column smiles; it has no columns"),
