@@ -15,6 +15,7 @@ from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.writers import (
+    SPECTRUM_COLUMNS,
     check_writable,
     inert,
     json_line,
@@ -27,13 +28,7 @@ from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 COLUMNS: Final = (
-    "spectrum_id",
-    "file",
-    "index",
-    "feature_id",
-    "scans",
-    "precursor_mz",
-    "adduct",
+    *SPECTRUM_COLUMNS,
     "rank",
     "formula",
     "probability",

@@ -33,7 +33,8 @@ from duallgd_cli.predict.settings import STANDARD_STREAM
 Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
 _ENDINGS: Final = {f".{name}": name for name in FORMATS} | {".txt": "tsv"}
-COLUMNS: Final = (
+# Which spectrum or feature a row is about, and the ion that was assumed.
+SPECTRUM_COLUMNS: Final = (
     "spectrum_id",
     "file",
     "index",
@@ -41,6 +42,9 @@ COLUMNS: Final = (
     "scans",
     "precursor_mz",
     "adduct",
+)
+COLUMNS: Final = (
+    *SPECTRUM_COLUMNS,
     "formula",
     "rank",
     "smiles",

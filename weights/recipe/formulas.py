@@ -1,60 +1,40 @@
-"""Makes the two files by which `duallgd formulas` ranks, and the table of its accuracy.
+"""Makes the two files by which `duallgd formulas` ranks.
 
     python weights/recipe/formulas.py known DATA RUNS        # duallgd_cli/formulas/known.npz
     python weights/recipe/formulas.py fit DATA RUNS          # duallgd_cli/formulas/model.npz
-    python weights/recipe/formulas.py evaluate DATA RUNS     # prints the table of docs/formulas.md
-    python weights/recipe/formulas.py unlabelled DATA RUNS   # RUNS/val.mgf, formulas.csv, truth.tsv
 
 DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, RUNS is a folder for what lies
-between. Fitted on fold train, sharpened on fold val; fold test is never read. Library spectra have
-theoretical precursors, so errors are drawn: normal, 1.5 ppm for Orbitrap and 3 ppm for QTOF
-instruments, half of the variance shared by all peaks of a spectrum. The structure of a spectrum is
-taken off the counts of known structures before it is ranked. About 40 minutes on one core.
+between. Fitted on fold train, sharpened on fold val; fold test is never read. The structure of a
+spectrum is taken off the counts of known structures before it is ranked. About 40 minutes on one
+core. `formula_accuracy.py` prints how good the ranking is.
 """
 
 import argparse
-import csv
-import lzma
 import pickle
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from formula_spectra import Row, chosen, measured, rows, structures
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.chem.adduct import ADDUCTS, Adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import fragments, known, model, scoring
 from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
-from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.formula_candidates import FormulaSpace, are_possible, codes, decoded
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.types import Spectrum
 
-SHARED: Final = 0.5  # of the variance of the mass error that all peaks of a spectrum have
 _MASSES: Final = np.array(MASSES_DA)
-_GROUPS: Final = {"unpd": 0, "massspecgym": 1}
 _FOR_EXPLANATIONS: Final = 2000  # molecules of fold train; the scorer is fitted on the others
 _DECOYS: Final = 20
-csv.field_size_limit(1 << 30)
-
-
-class Row(NamedTuple):
-    """A library spectrum with its molecule."""
-
-    spectrum: Spectrum
-    formula: NDArray[np.int16]
-    adduct: Adduct
-    molecule: str
-    smiles: str
 
 
 class Example(NamedTuple):
@@ -63,69 +43,6 @@ class Example(NamedTuple):
     features: NDArray[np.float32]
     truth: int  # row of the right candidate, -1 where it is not there
     seconds: float
-
-
-# --- reading ---------------------------------------------------------------------------------
-
-
-def rows(data: Path, fold: str) -> dict[str, list[Row]]:
-    """Spectra of a fold by molecule."""
-    found: dict[str, list[Row]] = defaultdict(list)
-    with lzma.open(data / "massbank/massbank.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            if record["fold"] == fold:
-                found[record["inchikey"]].append(_row(record))
-    return found
-
-
-def _row(record: dict[str, str]) -> Row:
-    adduct, formula = parse_adduct(record["adduct"]), Formula.parse(record["formula"]).array
-    assert adduct is not None
-    mz, intensity = (np.array(record[k].split(","), dtype=float) for k in ("mzs", "intensities"))
-    spectrum = Spectrum(
-        Source("massbank", 0),
-        record["identifier"],
-        mz,
-        intensity,
-        float(formula @ _MASSES + adduct.mass_shift),
-        polarity=adduct.polarity,
-        instrument={"Orbitrap": "orbitrap", "QTOF": "qtof"}[record["instrument_type"]],
-    )
-    return Row(spectrum, formula, adduct, record["inchikey"], record["smiles"])
-
-
-def structures(data: Path) -> Iterator[tuple[str, int]]:
-    """SMILES and group of each known structure."""
-    with lzma.open(data / "structures/structures.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            yield record["smiles"], _GROUPS.get(record["source"], 2)
-
-
-def measured(row: Row, rng: np.random.Generator) -> Spectrum | None:
-    """The spectrum as an instrument with mass errors gives it, cleaned."""
-    sd = scoring.PRECURSOR_SD_PPM[row.spectrum.instrument] * 1e-6
-    shared = rng.normal(0, sd * np.sqrt(SHARED))
-    own = rng.normal(0, sd * np.sqrt(1 - SHARED))
-    theoretical = row.spectrum.precursor_mz or 0.0
-    noisy = replace(
-        row.spectrum,
-        mz=row.spectrum.mz * (1 + shared),
-        precursor_mz=theoretical * (1 + shared + own),
-    )
-    cleaned = clean(noisy, CleaningSettings())
-    return None if isinstance(cleaned, Failure) else cleaned
-
-
-def chosen(spectra: Sequence[Row], most: int, least_peaks: int = 1) -> list[Row]:
-    """Some spectra of a molecule, of different instruments or adducts."""
-    shuffled = list(spectra)
-    random.Random(spectra[0].molecule).shuffle(shuffled)
-    distinct = {
-        (row.spectrum.instrument, row.adduct.name): row
-        for row in reversed(shuffled)
-        if row.spectrum.mz.size >= least_peaks
-    }
-    return list(reversed(distinct.values()))[:most]
 
 
 # --- known structures ------------------------------------------------------------------------
@@ -453,13 +370,14 @@ def examples(
             if spectrum is None:
                 continue
             own = without(table, row, groups.get(spectra[molecule][0].smiles))
-            tried = [[row.adduct]] + ([_all_of(row.adduct)] if number == 0 else [])
+            tried = [[row.adduct]] + ([all_of(row.adduct)] if number == 0 else [])
             made = [example(row, spectrum, a, own, fitted, settings) for a in tried]
             found += [e for e in made if e is not None]
     return found
 
 
-def _all_of(adduct: Adduct) -> list[Adduct]:
+def all_of(adduct: Adduct) -> list[Adduct]:
+    """Every adduct of its polarity."""
     return [other for other in ADDUCTS if other.polarity == adduct.polarity]
 
 
@@ -531,176 +449,18 @@ def _kept(path: Path, make: Callable[[], Any]) -> Any:  # noqa: ANN401
     return pickle.loads(path.read_bytes())
 
 
-# --- accuracy --------------------------------------------------------------------------------
-
-
-class Judged(NamedTuple):
-    """A ranked spectrum of known formula."""
-
-    row: Row
-    is_known: bool  # its formula is that of a known structure
-    rank: int  # of the truth, from 0; huge where it is not a candidate
-    stated: float  # probability of the first candidate
-    seconds: float
-
-
-def evaluate(data: Path, _: Path) -> None:
-    """Print the accuracy on one spectrum of at least three peaks of each molecule of fold val."""
-    spectra, rng = rows(data, "val"), np.random.default_rng(3)
-    picked = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
-    for name, ppm, is_adduct_known in (
-        ("5 ppm", 5.0, True),
-        ("10 ppm", 10.0, True),
-        ("5 ppm for Orbitraps, 10 ppm for QTOF", None, True),
-        ("5 ppm for Orbitraps, 10 ppm for QTOF, adduct unknown", None, False),
-    ):
-        settings = FormulaSettings(precursor_ppm=ppm)
-        print_track(name, [judged(r, s, is_adduct_known, settings) for r, s in picked if s])
-    print_measured(data)
-
-
-def write_unlabelled(data: Path, runs: Path, most: int = 60, largest: int = 30) -> None:
-    """Write spectra of fold val with drawn errors and without formulas, for `duallgd predict`.
-
-    RUNS/val.mgf holds one spectrum of each of some molecules with few heavy atoms, formulas.csv
-    their formulas as ``--formulas`` takes them, truth.tsv their keys.
-    """
-    spectra, rng = rows(data, "val"), np.random.default_rng(3)
-    drawn = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
-    random.Random(5).shuffle(drawn)
-    small = [(r, s) for r, s in drawn if s is not None and r.formula[:-1].sum() <= largest][:most]
-    blocks, formulas, truth = [], ["id,formula"], ["id\tinchikey"]
-    for number, (row, spectrum) in enumerate(small):
-        head = f"TITLE=v{number}\nPEPMASS={spectrum.precursor_mz:.6f}\nADDUCT={row.adduct.name}"
-        head += f"\nSOURCE_INSTRUMENT={spectrum.instrument}"
-        peaks = zip(spectrum.mz, spectrum.intensity, strict=True)
-        body = "\n".join(f"{mz:.6f} {intensity:.6f}" for mz, intensity in peaks)
-        blocks.append(f"BEGIN IONS\n{head}\n{body}\nEND IONS\n")
-        charge = int(row.adduct is PERMANENT_CATION)
-        formulas.append(f"v{number},{Formula(tuple(map(int, row.formula)), charge)}")
-        truth.append(f"v{number}\t{row.molecule}")
-    for name, lines in (("val.mgf", blocks), ("formulas.csv", formulas), ("truth.tsv", truth)):
-        (runs / name).write_text("\n".join(lines) + "\n")
-
-
-def print_measured(data: Path) -> None:
-    """Print mass errors and accuracy on spectra whose precursor m/z was measured."""
-    found, errors = [], []
-    for row, mz in measured_rows(data):
-        spectrum = clean(replace(row.spectrum, precursor_mz=mz), CleaningSettings())
-        if isinstance(spectrum, Failure):
-            continue
-        errors.append((mz / _mz_of(row) - 1) * 1e6)
-        found.append(judged(row, spectrum, True, FormulaSettings()))
-    error = np.array(errors)
-    spread = 1.4826 * np.median(np.abs(error - np.median(error)))
-    print(f"\n### measured precursors: {error.size} spectra of maXis QTOF, 10 ppm\n")
-    print(
-        f"Error: median {np.median(error):.2f} ppm, median absolute {np.median(np.abs(error)):.2f},"
-    )
-    print(f"robust SD {spread:.2f}; above 5 ppm {(np.abs(error) > 5).mean():.3f},")
-    print(f"above 10 ppm {(np.abs(error) > 10).mean():.3f}.")
-    for label, part in (
-        ("all", found),
-        ("formula of a known structure", [one for one in found if one.is_known]),
-    ):
-        rank = np.array([one.rank for one in part])
-        shares = ", ".join(f"{100 * (rank < k).mean():.1f}" for k in (1, 5, 10))
-        print(f"{label}: {rank.size} spectra, top-1 / 5 / 10: {shares}")
-
-
-def measured_rows(data: Path) -> Iterator[tuple[Row, float]]:
-    """One spectrum of each molecule and adduct of the CBIO standards, with its measured m/z."""
-    seen = set()
-    with lzma.open(data / "extra/extra.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            key = record["inchikey"], record["adduct"]
-            if "inhouse-mass-spectral-library" in record["source"] and key not in seen:
-                seen.add(key)
-                yield _row(record), float(record["precursor_mz"])
-
-
-def judged(
-    row: Row, spectrum: Spectrum, is_adduct_known: bool, settings: FormulaSettings
-) -> Judged:
-    """Rank the formulas of a spectrum and look for the right one."""
-    table, fitted = known.known_formulas(), model.formula_model()
-    adducts = [row.adduct] if is_adduct_known else _all_of(row.adduct)
-    is_known = bool(table.counts(row.formula[None]).sum())
-    found = example(row, spectrum, adducts, table, fitted, settings)
-    if found is None:
-        return Judged(row, is_known, 10**6, 0.0, 0.0)
-    score = fitted.scorer(found.features)
-    rank = int((score > score[found.truth]).sum()) if found.truth >= 0 else 10**6
-    instrument = spectrum.instrument
-    covered = scoring.coverage(settings.tolerance_ppm(instrument), instrument)
-    stated = float(np.exp(scoring.log_probabilities(score, fitted, covered).max()))
-    return Judged(row, is_known, rank, stated, found.seconds)
-
-
-PARTS: Final[dict[str, Callable[[Judged], bool]]] = {
-    "all": lambda _: True,
-    "formula of a known structure": lambda j: j.is_known,
-    "formula of no known structure": lambda j: not j.is_known,
-    "Orbitrap": lambda j: j.row.spectrum.instrument == "orbitrap",
-    "QTOF": lambda j: j.row.spectrum.instrument == "qtof",
-    "positive": lambda j: j.row.adduct.polarity > 0,
-    "negative": lambda j: j.row.adduct.polarity < 0,
-    "[M+H]+ and [M-H]-": lambda j: j.row.adduct.name in ("[M+H]+", "[M-H]-"),
-    "other adducts": lambda j: j.row.adduct.name not in ("[M+H]+", "[M-H]-"),
-    "m/z below 300": lambda j: _mz_of(j.row) < 300,
-    "m/z 300 to 500": lambda j: 300 <= _mz_of(j.row) < 500,
-    "m/z from 500": lambda j: _mz_of(j.row) >= 500,
-}
-
-
-def _mz_of(row: Row) -> float:
-    return row.spectrum.precursor_mz or 0.0
-
-
-def print_track(name: str, found: Sequence[Judged]) -> None:
-    """Accuracy by part, calibration and time."""
-    print(f"\n### {name}\n\n| | molecules | top-1 (95 %) | top-5 | top-10 |\n|---|---|---|---|---|")
-    for label, belongs in PARTS.items():
-        rank = np.array([one.rank for one in found if belongs(one)])
-        top1, top5, top10 = (100 * (rank < k).mean() for k in (1, 5, 10))
-        low, high = _interval((rank < 1).mean(), rank.size)
-        cells = (label, rank.size, f"{top1:.1f} ({low:.0f} to {high:.0f})", f"{top5:.1f}")
-        print(f"| {' | '.join(map(str, cells))} | {top10:.1f} |")
-    stated = np.array([one.stated for one in found])
-    right = np.array([one.rank < 1 for one in found])
-    print("\n| stated probability | molecules | mean stated | right |\n|---|---|---|---|")
-    for low, high in pairwise([0, 0.3, 0.5, 0.7, 0.9, 0.97, 1.0]):
-        part = (stated >= low) & (stated < high)
-        if part.any():
-            print(f"| {low:g} to {high:g} | {part.sum()} |", end=" ")
-            print(f"{stated[part].mean():.3f} | {right[part].mean():.3f} |")
-    brier, constant = ((stated - right) ** 2).mean(), right.mean() * (1 - right.mean())
-    print(f"\nBrier score {brier:.4f}; of a constant probability {constant:.4f}.")
-    seconds = np.array([one.seconds for one in found])
-    print(f"Seconds: mean {seconds.mean():.3f}, 95th percentile {np.quantile(seconds, 0.95):.3f}.")
-
-
-def _interval(share: float, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a proportion, per cent."""
-    z = 1.96
-    middle = share + z * z / (2 * n)
-    spread = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return 100 * (middle - spread) / (1 + z * z / n), 100 * (middle + spread) / (1 + z * z / n)
-
-
-STAGES: Final = {
-    "known": make_known,
-    "fit": fit,
-    "evaluate": evaluate,
-    "unlabelled": write_unlabelled,
-}
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Fit and judge the ranking of formulas.")
-    parser.add_argument("stage", choices=list(STAGES))
+def run_stage(about: str, stages: Mapping[str, Callable[[Path, Path], None]]) -> None:
+    """Run the stage that the command line names, with its two folders."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("stage", choices=list(stages))
     parser.add_argument("data", type=Path)
     parser.add_argument("runs", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    STAGES[asked.stage](asked.data, asked.runs)
+    stages[asked.stage](asked.data, asked.runs)
+
+
+STAGES: Final = {"known": make_known, "fit": fit}
+
+if __name__ == "__main__":
+    run_stage("Fit the ranking of formulas.", STAGES)
