@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
 from itertools import count, islice
@@ -82,20 +84,40 @@ def test_a_killed_process_is_named(tmp_path):
         run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
 
 
-class Signals(Steps):
-    """Batches that say which signals their maker ignores."""
+class Signalled(Steps):
+    """Batches whose maker is asked to stop by another process than its parent, twice."""
 
     def collate(self, planned, step):
-        asked = (signal.SIGINT, signal.SIGTERM)
-        ignored = [n for n in asked if signal.getsignal(n) == signal.SIG_IGN]
-        return Numbers(str(len(ignored)), torch.zeros(1))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        return super().collate(planned, step)
 
 
 def test_processes_leave_requests_to_stop_to_the_parent():
-    made = batches(Signals(), 0, CPU, 1)
+    made = batches(Signalled(), 0, CPU, 1)
 
-    assert next(made).name == "2"
+    assert [int(batch.values[0, 0]) for batch in islice(made, 3)] == [0, 1, 2]
     made.close()
+
+
+LEFT_OPEN = """
+import torch
+from duallgd_cli.train.prefetch import batches
+from tests.unit.train.test_prefetch import Steps
+made = batches(Steps(), 0, torch.device("cpu"), 2)
+print(next(made).name)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_leaves_its_processes_open_ends_all_the_same():
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert ended.stdout.startswith("0 by")
+    assert ended.stderr == ""
+    assert not is_running(int(ended.stdout.split()[-1]))
 
 
 def test_processes_end_with_the_iterator():
