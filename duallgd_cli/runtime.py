@@ -47,6 +47,9 @@ _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
 _MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load libraries into
 
+# What a GPU draws in a second keeps about so many processes busy.
+_MOST_WORKERS: Final = 16
+
 # Lets libraries choose their kernels and allocate before a CUDA graph is captured.
 _WARM_UP_CALLS: Final = 2
 
@@ -124,6 +127,13 @@ class Runtime:
     def chunks_at_once(self) -> int:
         """Chunks of samples drawn side by side: one for each thread of a CPU, one on a GPU."""
         return self.threads if self.device.type == "cpu" else 1
+
+    @property
+    def default_workers(self) -> int:
+        """Assembling processes if nobody says: none beside a network that needs the cores."""
+        if self.device.type == "cpu":
+            return 1
+        return max(1, min(_MOST_WORKERS, available_cores() - 1))
 
     @property
     def captures(self) -> bool:

@@ -63,7 +63,6 @@ def predict(
     """
     from duallgd_cli.bench import throughput
     from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.predict.workers import default_count
     from duallgd_cli.runtime import Runtime
 
     given = {
@@ -80,7 +79,7 @@ def predict(
         atoms=atoms,
         spectra=made,
         settings=settings,
-        workers=default_count(runtime) if workers is None else workers,
+        workers=runtime.default_workers if workers is None else workers,
     )
     found, model = throughput.measure_throughput(weights, runtime, request)
     _show(found)

@@ -200,7 +200,6 @@ def predict(
         from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
-        from duallgd_cli.predict.workers import default_count
 
         given = {
             "top_k": top_k,
@@ -237,7 +236,7 @@ def predict(
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,
             journal=journal,
-            workers=default_count(runtime) if workers is None else workers,
+            workers=runtime.default_workers if workers is None else workers,
             rows=options.rows_of(rows),
             parts=parts,
         )

@@ -46,7 +46,6 @@ from duallgd_cli.predict.output import predictions as predictions_of
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.run import Progress, predict, run_header
 from duallgd_cli.predict.settings import PredictRequest
-from duallgd_cli.predict.workers import default_count
 from duallgd_cli.runtime import Runtime
 
 ORACLE_TOP: Final = 100
@@ -104,7 +103,7 @@ def evaluate(
     models = Models(
         ours=api.load(settings.weights, runtime=runtime),
         rivals={name: api.load(path, runtime=runtime) for name, path in settings.rival.items()},
-        workers=default_count(runtime) if settings.workers is None else settings.workers,
+        workers=runtime.default_workers if settings.workers is None else settings.workers,
     )
     for model in (models.ours, *models.rivals.values()):
         if model.known:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +17,9 @@ from duallgd_cli.chem.guide import Guide
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
 from duallgd_cli.predict.generation import Generated, OutOfTimeError, RefusedError
-from duallgd_cli.runtime import Runtime, available_cores, leave_to_parent
+from duallgd_cli.runtime import leave_to_parent
 
 T = TypeVar("T")
-
-# What a GPU draws in a second keeps about so many processes busy.
-_MOST: Final = 16
-
-
-def default_count(runtime: Runtime) -> int:
-    """Assembling processes if nobody says: none beside a network that needs the cores itself."""
-    if runtime.device.type == "cpu":
-        return 1
-    return max(1, min(_MOST, available_cores() - 1))
 
 
 class Workers:

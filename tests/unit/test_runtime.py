@@ -136,3 +136,13 @@ def test_versions_name_what_results_depend_on():
     assert found["duallgd"] == __version__
     assert found["torch"] == torch.__version__
     assert "absent" not in found.values()
+
+
+@pytest.mark.parametrize(
+    ("device", "cores", "expected"),
+    [("cpu", 8, 1), ("cuda", 1, 1), ("cuda", 8, 7), ("cuda", 64, 16)],
+)
+def test_only_beside_a_gpu_do_several_processes_assemble(device, cores, expected, monkeypatch):
+    monkeypatch.setattr(runtime, "available_cores", lambda: cores)
+
+    assert Runtime(torch.device(device), None, False, 1).default_workers == expected
