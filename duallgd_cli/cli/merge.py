@@ -41,6 +41,7 @@ def merge(
         typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
     ] = None,
     parts: options.Parts = False,
+    summary: options.Summary = None,
     rows: options.Rows = "feature",
     partial: Annotated[
         bool,
@@ -65,5 +66,13 @@ def merge(
         from duallgd_cli.predict.output import merge as join
     shown = options.rows_of(rows)
     with running.interruptible("nothing was written; the same command starts again"):
-        summary = join(runs, output, format or "", shown, parts=parts, partial=partial)
-    running.report(summary, strict)
+        done = join(
+            runs,
+            output,
+            format or "",
+            shown,
+            parts=parts,
+            summaries=summary or (),
+            partial=partial,
+        )
+    running.report(done, strict)

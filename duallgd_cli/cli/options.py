@@ -161,6 +161,16 @@ Parts = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Summary = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FOR",
+        help="Write a table for another program beside the output, too: sirius "
+        "(OUT.structure_identifications.tsv), mzmine (OUT.mzmine.csv) or gnps (OUT.gnps.tsv, nodes "
+        "for Cytoscape). Repeat for several.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Rows = Annotated[
     str,
     typer.Option(

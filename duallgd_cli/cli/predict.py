@@ -23,6 +23,8 @@ EPILOG = """
 
 - `duallgd predict spectra.mgf -o out.csv --parts`, then see out.parts.csv
 
+- `duallgd predict spectra.mgf -o out.csv --summary gnps`, then import out.gnps.tsv in Cytoscape
+
 - `duallgd predict big.mgf -o out.csv --shard 2/8`, then `duallgd merge out.csv`
 
 Exit codes: 0 ran (skipped spectra are rows that say why), 1 with --strict if a spectrum was
@@ -67,6 +69,7 @@ def predict(
         ),
     ] = None,
     parts: options.Parts = False,
+    summary: options.Summary = None,
     rows: options.Rows = "feature",
     force: options.Force = False,
     formula_col: Annotated[
@@ -239,14 +242,15 @@ def predict(
             workers=runtime.default_workers if workers is None else workers,
             rows=options.rows_of(rows),
             parts=parts,
+            summaries=tuple(summary or ()),
         )
         model = api.load(weights, runtime=runtime)
         watched = display.is_interactive(quiet, json_log)
         total = count_spectra(request.inputs) if watched else None
     with display.progress(quiet, json_log, total) as shown:
-        summary = predict_files(request, model, shown)
+        done = predict_files(request, model, shown)
     if watched:
-        running.show_first(summary)
+        running.show_first(done)
     if report is not None:
-        running.write_page(summary, report)
-    running.report(summary, strict)
+        running.write_page(done, report)
+    running.report(done, strict)

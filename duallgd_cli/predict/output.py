@@ -3,7 +3,7 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from duallgd_cli.predict.prediction import (
 )
 from duallgd_cli.predict.ranking import RankingModel, rank, recorded
 from duallgd_cli.predict.settings import STANDARD_STREAM
+from duallgd_cli.predict.summaries import summary_paths, write_summary
 from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write, write_parts
 from duallgd_cli.runtime import versions
 
@@ -173,6 +174,7 @@ def merge(
     rows: Rows = "feature",
     *,
     parts: bool = False,
+    summaries: Collection[str] = (),
     partial: bool = False,
 ) -> RunSummary:
     """Join the shards of a run and write its output.
@@ -183,6 +185,7 @@ def merge(
         format_name: One of `writers.FORMATS`; empty decides by the ending.
         rows: See `writers.write`.
         parts: See `write_all`.
+        summaries: See `write_all`.
         partial: Write what is finished, whatever is missing or still going on.
 
     Raises:
@@ -192,25 +195,33 @@ def merge(
     check_writable(output)
     if parts:
         parts_path(output)
+    summary_paths(summaries, output)
     run = read(names, partial=partial)
     summary = RunSummary(output)
-    write_all(run, summary, kind, rows, parts=parts)
+    write_all(run, summary, kind, rows, parts=parts, summaries=summaries)
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary
 
 
 def write_all(
-    run: FinishedRun, summary: RunSummary, output_format: str, rows: Rows, *, parts: bool = False
+    run: FinishedRun,
+    summary: RunSummary,
+    output_format: str,
+    rows: Rows,
+    *,
+    parts: bool = False,
+    summaries: Collection[str] = (),
 ) -> None:
-    """Write the output of a run and, if asked for, what its structures contain.
+    """Write the output of a run and, if asked for, further tables beside it.
 
     Args:
         run: Finished.
         summary: Knows the output; counts what is written.
         output_format: One of `writers.FORMATS`.
         rows: See `writers.write`.
-        parts: Write the table of parts beside the output; JSON lines hold them too.
+        parts: Write what structures contain beside the output; JSON lines hold that too.
+        summaries: Tables for other programs, see `summaries.SUMMARIES`.
 
     Raises:
         UsageError: A file cannot be written.
@@ -219,6 +230,8 @@ def write_all(
     write(watched, summary.output, output_format, run.header, rows)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))
+    for name, path in summary_paths(summaries, summary.output).items():
+        write_summary(predictions(run), name, path)
 
 
 def parts_path(output: str) -> Path:

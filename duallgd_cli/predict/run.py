@@ -23,6 +23,7 @@ from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
+from duallgd_cli.predict.summaries import summary_paths
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import check_writable, resolve_format
 from duallgd_cli.spectra.formulas import FormulaSource
@@ -77,6 +78,7 @@ def predict(
     check_writable(request.output)
     if request.parts:
         parts_path(request.output)
+    summary_paths(request.summaries, request.output)
     _refuse_to_overwrite(request)
     model = replace(model, ranking=for_run(model.ranking, request.settings))
     is_shard = request.shard.count > 1
@@ -100,7 +102,14 @@ def predict(
                 if is_shard:  # counted: the output is written from all shards
                     deque(summary.watch(finished), maxlen=0)
                 else:
-                    write_all(finished, summary, output_format, request.rows, parts=request.parts)
+                    write_all(
+                        finished,
+                        summary,
+                        output_format,
+                        request.rows,
+                        parts=request.parts,
+                        summaries=request.summaries,
+                    )
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock

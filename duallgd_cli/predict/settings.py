@@ -125,6 +125,7 @@ class PredictRequest:
         workers: Processes that assemble molecules; does not change results.
         rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
+        summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
     """
 
     inputs: tuple[str, ...]
@@ -138,6 +139,7 @@ class PredictRequest:
     workers: int = 1
     rows: Literal["feature", "spectrum"] = "feature"
     parts: bool = False
+    summaries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -145,8 +147,11 @@ class PredictRequest:
         twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
         if twice:
             raise UsageError(f"input {twice[0]} is named twice; name each file once")
-        if self.parts and self.shard.count > 1:
-            raise UsageError("--parts needs a whole run; give it to duallgd merge, which joins it")
+        for option, given in (("--parts", self.parts), ("--summary", self.summaries)):
+            if given and self.shard.count > 1:
+                raise UsageError(
+                    f"{option} needs a whole run; give it to duallgd merge, which joins it"
+                )
         if self.workers < 1:
             raise UsageError(f"workers must be at least 1, not {self.workers}")
         if self.workers > _MOST_WORKERS:

@@ -1,0 +1,160 @@
+"""Tables in the columns that other programs import; they lie beside the output.
+
+SIRIUS's ``structure_identifications.tsv``, which workflows that know SIRIUS read; the compound list
+of mzmine's local compound database search; and a node table for molecular networks of GNPS in
+Cytoscape. A further one is a further entry of `SUMMARIES`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.files import write_atomically
+from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.settings import STANDARD_STREAM
+from duallgd_cli.predict.writers import check_writable, rows, table
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One importer's table.
+
+    Attributes:
+        ending: Of its file, in place of that of the output.
+        columns: The importer's columns in order, each with the column of ours that fills it (see
+            `_cells`), or "" for what is not known here.
+        best: Whether there is one row a feature, its first candidate; else one a candidate.
+        all_features: Whether features without candidates have a row.
+    """
+
+    ending: str
+    columns: Mapping[str, str]
+    best: bool = True
+    all_features: bool = False
+
+
+SUMMARIES: Final = {
+    # The columns of SIRIUS 6; CSI:FingerID, ZODIAC and fragmentation trees scored nothing here.
+    "sirius": Summary(
+        "structure_identifications.tsv",
+        {
+            "structurePerIdRank": "rank",
+            "formulaRank": "formula_rank",
+            "ConfidenceScoreExact": "confidence",
+            "ConfidenceScoreApproximate": "",
+            "CSI:FingerIDScore": "",
+            "ZodiacScore": "",
+            "SiriusScore": "",
+            "molecularFormula": "formula",
+            "adduct": "adduct",
+            "precursorFormula": "",
+            "InChIkey2D": "inchikey14",
+            "InChI": "inchi",
+            "name": "inchikey",
+            "smiles": "smiles",
+            "xlogp": "",
+            "pubchemids": "",
+            "links": "",
+            "dbflags": "",
+            "ionMass": "precursor_mz",
+            "retentionTimeInSeconds": "rt_seconds",
+            "retentionTimeInMinutes": "rt_minutes",
+            "formulaId": "",
+            "alignedFeatureId": "feature",
+            "mappingFeatureId": "feature",
+            "overallFeatureQuality": "",
+        },
+    ),
+    "mzmine": Summary(
+        "mzmine.csv",
+        {
+            "id": "feature",
+            "mz": "precursor_mz",
+            "rt": "rt_minutes",
+            "name": "inchikey",
+            "adduct": "adduct",
+            "formula": "formula",
+            "neutral_mass": "neutral_mass",
+            "smiles": "smiles",
+            "inchi": "inchi",
+            "inchi_key": "inchikey",
+            "score": "confidence",
+            "comment": "remark",
+        },
+        best=False,
+    ),
+    # Named apart from the columns of the network's own library hits, which an import would replace.
+    "gnps": Summary(
+        "gnps.tsv",
+        {
+            "cluster index": "cluster",
+            "duallgd_smiles": "smiles",
+            "duallgd_inchikey": "inchikey",
+            "duallgd_formula": "formula",
+            "duallgd_adduct": "adduct",
+            "duallgd_confidence": "confidence",
+            "duallgd_confidence_top10": "confidence_top10",
+            "duallgd_status": "status",
+        },
+        all_features=True,
+    ),
+}
+
+
+def summary_paths(names: Iterable[str], output: str) -> dict[str, Path]:
+    """Where summaries lie: ``out.mzmine.csv`` for ``out.csv``.
+
+    Raises:
+        UsageError: A name is not one of `SUMMARIES`, or there is no place beside the output.
+    """
+    paths = {}
+    for name in names:
+        if name not in SUMMARIES:
+            raise UsageError(f"summary {quote(name)} is not known; choose {', '.join(SUMMARIES)}")
+        if output == STANDARD_STREAM:
+            raise UsageError("--summary needs an output file to lie beside; name one with -o")
+        paths[name] = Path(output).with_suffix(f".{SUMMARIES[name].ending}")
+        check_writable(str(paths[name]))
+    return paths
+
+
+def write_summary(predictions: Iterable[Prediction], name: str, path: Path) -> None:
+    """Write the table of one importer, whole or not at all.
+
+    Args:
+        predictions: Of whole features, in order.
+        name: One of `SUMMARIES`.
+        path: See `summary_paths`.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    columns = SUMMARIES[name].columns
+    lines = (
+        [cells[ours] if ours else "" for ours in columns.values()]
+        for cells in _cells(predictions, SUMMARIES[name])
+    )
+    write_atomically(path, table(columns, lines, path.suffix.removeprefix(".")))
+
+
+def _cells(predictions: Iterable[Prediction], summary: Summary) -> Iterator[dict[str, str]]:
+    """Rows with the cells of our table and, made from them, what importers ask for."""
+    for prediction in predictions:
+        if prediction.source != prediction.group[0]:
+            continue
+        for cells in rows(prediction):
+            if not (cells["rank"] or summary.all_features):
+                continue
+            seconds, formula = prediction.rt_seconds, cells["formula"] if cells["rank"] else ""
+            yield cells | {
+                "feature": cells["feature_id"] or cells["scans"] or cells["spectrum_id"],
+                "cluster": cells["scans"] or cells["feature_id"] or cells["spectrum_id"],
+                "rt_minutes": "" if seconds is None else f"{seconds / 60:.6g}",
+                "neutral_mass": f"{Formula.parse(formula).mass:.6f}" if formula else "",
+                "remark": f"duallgd: rank {cells['rank']}, confidence {cells['confidence']}",
+            }
+            if summary.best:
+                break
