@@ -6,7 +6,9 @@ share the evidence of their spectra, so more than one is marked as ambiguous. Th
 quantities: their columns are null.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from tempfile import TemporaryFile
 from typing import IO, Any, Final
@@ -14,11 +16,12 @@ from urllib.parse import quote
 
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import printable
+from duallgd_cli.errors import FormulaError, printable
 from duallgd_cli.predict.prediction import Candidate, Prediction
 
 NULL: Final = "null"
 _BLOCK: Final = 1 << 16  # characters copied at a time
+_FORMULA: Final = re.compile(r"([A-Z][a-z]?\d*)+")
 _INDEXED: Final = "[MS, MS:1000774, multiple peak list nativeID format, ]"
 _FORMATS: Final = {
     ".mgf": "[MS, MS:1001062, Mascot MGF format, ]",
@@ -121,8 +124,8 @@ def _metadata(
         ("mzTab-version", "2.0.0-M"),
         ("mzTab-ID", "duallgd"),
         ("description", "Structures proposed for tandem mass spectra; no quantities."),
-        ("quantification_method", "[, , none, ]"),
         ("software[1]", f"[, , duallgd, {version}]"),
+        ("quantification_method", "[, , none, ]"),
     )
     for number, entry in zip(runs, inputs, strict=True):
         yield from _run(f"ms_run[{number}]", entry, polarities[number])
@@ -183,6 +186,22 @@ def _polarity(adduct: str) -> int:
     return {"+": 1, "-": -1}.get(adduct[-1:], 0)
 
 
+def _known(adduct: str) -> str | None:
+    """An adduct by its name; what a file calls one may be anything."""
+    return adduct if adduct in BY_NAME else None
+
+
+def _neutral(text: str) -> str:
+    """A formula in Hill notation, without a charge: that has a column of its own.
+
+    What a file calls a formula may hold an element that is not supported, or be anything.
+    """
+    try:
+        return str(replace(Formula.parse(text), charge=0))
+    except FormulaError:
+        return text if _FORMULA.fullmatch(text) else ""
+
+
 def _molecule(number: int, prediction: Prediction, n_runs: int) -> list[object]:
     """The row of a feature among the small molecules: its candidates, best first."""
     found = prediction.candidates
@@ -194,13 +213,13 @@ def _molecule(number: int, prediction: Prediction, n_runs: int) -> list[object]:
         number,
         number,
         "|".join(f"dn:{one.inchikey}" for one in found),
-        "|".join(one.formula for one in found) or prediction.formula,
+        "|".join(_neutral(one.formula) for one in found) or _neutral(prediction.formula),
         "|".join(one.smiles for one in found),
         "|".join(one.inchi for one in found),
         None,
         None,
         "|".join(masses),
-        "|".join(dict.fromkeys(one.adduct for one in found)) or prediction.adduct,
+        "|".join(dict.fromkeys(one.adduct for one in found)) or _known(prediction.adduct),
         level,
         _CONFIDENCE if first else None,
         f"{first.confidence:.4g}" if first else None,
@@ -221,10 +240,10 @@ def _feature(
         number,
         "|".join(map(str, evidence)),
         "1" if len(evidence) > 1 else None,
-        prediction.adduct if prediction.adduct in BY_NAME else None,
+        _known(prediction.adduct),
         None,
         repr(float(prediction.precursor_mz or 0.0)),
-        1,
+        abs(BY_NAME[prediction.adduct].charge) if prediction.adduct in BY_NAME else 1,
         None if time is None else f"{time:.6g}",
         *[None] * (n_runs + 2),
     ]
@@ -242,7 +261,7 @@ def _evidence(
         number,
         spectra,
         f"dn:{candidate.inchikey}",
-        candidate.formula,
+        _neutral(candidate.formula),
         candidate.smiles,
         candidate.inchi,
         None,
