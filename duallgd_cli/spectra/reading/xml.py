@@ -5,6 +5,7 @@ one record; broken XML ends the file, and that is said.
 """
 
 import io
+import math
 import re
 import warnings
 import zlib
@@ -134,6 +135,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         )
         reader.cv = None
         reader.compression_type_map = _UNPACK
+        reader._param_value = partial(_finite_value, reader._param_value)
     for info in _one_by_one(reader.iterfind("spectrum")):
         yield _mzml_record(info, instrument)
 
@@ -155,6 +157,12 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         scans = pyteomics_xml.XML.iterfind(reader, "scan")
     for info in _one_by_one(scans):
         yield _mzxml_record(info, instrument, reader)
+
+
+def _finite_value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # noqa: ANN401
+    """A parameter; an infinite one as text, since the reader makes integers of some of them."""
+    value = read_value(attributes)
+    return str(value) if value in (math.inf, -math.inf) else value
 
 
 def _leave(info: Mapping[str, Any]) -> None:

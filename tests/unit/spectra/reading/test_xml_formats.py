@@ -57,7 +57,7 @@ def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INT
       {cv(polarity, f"{mode} scan") if mode else ""}{cv(kinds[kind], f"{kind} spectrum")}
       <scanList count="1"><scan>{time}unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"/>
       {cv("MS:1000512", "filter string", filter_string) if filter_string else ""}</scan></scanList>
-      {options.get("precursor", PRECURSOR) if level > 1 else ""}
+      {options.get("precursor", PRECURSOR) if level != 1 else ""}
       <binaryDataArrayList count="2">{arrays}</binaryDataArrayList></spectrum>"""
 
 
@@ -77,6 +77,17 @@ def parsed(tmp_path, text, name="a.mzML"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return list(read(str(path)))
+
+
+@pytest.mark.parametrize("level", ["2e999", "-2e999", "nan"])
+def test_an_ms_level_that_is_no_number_costs_no_other_spectrum(level, tmp_path):
+    text = mzml([scan(1), scan(2), scan(3)])
+
+    spectra = parsed(
+        tmp_path, text.replace('"ms level" value="2"', f'"ms level" value="{level}"', 1)
+    )
+
+    assert [(one.ms_level, one.scans) for one in spectra] == [(2, "1"), (2, "2"), (2, "3")]
 
 
 def test_mzml_keeps_what_the_acquisition_says(tmp_path):
