@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.distributed import Group, process_group
-from duallgd_cli.train.loop import Hooks, Limit, train
+from duallgd_cli.train.loop import Group, Hooks, process_group, train
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings
 
@@ -55,7 +54,8 @@ def run(
 ):  # fmt: skip
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
-    hooks = Hooks(cpu().autocast, on_step or (lambda step, figures: None), {})
+    say = on_step or (lambda step, figures: None)
+    hooks = Hooks(cpu().autocast, say, {}, stop_after=stop_after, minutes=minutes)
     return train(
         model or small_model(),
         stage or decoder_stage(settings),
@@ -63,7 +63,6 @@ def run(
         out,
         group or Group(),
         hooks,
-        Limit(stop_after, minutes),
     )
 
 

@@ -5,9 +5,13 @@ the codes of the fingerprint bits, which training hardly moves, take 8 bit, with
 Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
 ``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records of earlier
 runs, which repeat each other and grow long, as base64 of zlib of JSON.
+
+A file is written whole, with a digest of all of it, and read only if it is sound. Files written
+before there was a digest have none.
 """
 
 import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Callable, Mapping
@@ -16,12 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from duallgd_cli.checkpoint import container
-from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import ConfigError, WeightsError, clip
+from duallgd_cli.errors import ConfigError, WeightsError, clip, quote
+from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 
@@ -33,6 +39,11 @@ _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 _FEATURES: Final = ".pair_attention.features"
 _MOST_UNPACKED_BYTES: Final = 16 << 20
+DIGEST: Final = "sha256"
+# The preset that metadata name where a file holds the authors' network.
+REFERENCE: Final = "reference"
+_READABLE: Final = 0o644
+_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +110,15 @@ def save(
         "ranking": _compact(checkpoint.ranking),
     }
     if ancestors is not None:
-        metadata["ancestors"] = _packed(ancestors)
+        packed = zlib.compress(_compact(ancestors).encode(), 9)
+        metadata["ancestors"] = base64.b64encode(packed).decode("ascii")
     tensors = dict(checkpoint.tensors)
     for part, prefix in _BESIDES.items():
         tensors |= {prefix + name: tensor for name, tensor in getattr(checkpoint, part).items()}
     if short_codes:
         tensors = _with_8_bit(tensors, dtype)
     floats = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
-    container.write(path, floats, metadata)
+    write_tensors(path, floats, metadata)
 
 
 def load(path: Path) -> Checkpoint:
@@ -115,7 +127,7 @@ def load(path: Path) -> Checkpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
-    tensors, metadata = container.read(path)
+    tensors, metadata = read_tensors(path)
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
             f"weights {path} have format version {clip(str(metadata.get('format_version')))}, this "
@@ -128,15 +140,18 @@ def load(path: Path) -> Checkpoint:
             "not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
         )
     try:
-        settings = parse(ModelSettings, container.load_finite(metadata["settings"]))
-        record = container.load_object(metadata["record"])
-        ranking = container.load_finite(metadata["ranking"])
+        settings = parse(ModelSettings, load_finite(metadata["settings"]))
+        record = load_object(metadata["record"])
+        ranking = load_finite(metadata["ranking"])
         if "ancestors" in metadata:
             record["ancestors"] = _unpacked(metadata["ancestors"])
         floats = _from_8_bit(tensors)
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-    besides = [_popped(floats, prefix) for prefix in _BESIDES.values()]
+    besides = [
+        {name.removeprefix(prefix): floats.pop(name) for name in tensors if name.startswith(prefix)}
+        for prefix in _BESIDES.values()
+    ]
     return Checkpoint(settings, floats, record, ranking, *besides)
 
 
@@ -167,18 +182,8 @@ def _with_8_bit(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Ten
     return smaller
 
 
-def _popped(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Taken out of them: those whose names begin so, without that."""
-    named = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors.pop(name) for name in named}
-
-
 def _compact(values: object) -> str:
     return json.dumps(values, separators=(",", ":"))
-
-
-def _packed(values: object) -> str:
-    return base64.b64encode(zlib.compress(_compact(values).encode(), 9)).decode("ascii")
 
 
 def _unpacked(text: str) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def _unpacked(text: str) -> dict[str, Any]:
     if not inflate.eof:
         most = _MOST_UNPACKED_BYTES >> 20
         raise ValueError(f"the records of earlier runs are cut short or longer than {most} MiB")
-    return container.load_object(unpacked.decode())
+    return load_object(unpacked.decode())
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -211,3 +216,143 @@ def _require_fit(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> None
     shapes = shapes_of(lambda: DualLGD(outline))
     features = dict.fromkeys((name for name in shapes if name.endswith(_FEATURES)), drawn)
     require_same_shapes(shapes | features, tensors)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and metadata with their digest; the file appears only when it is complete."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    described = dict(metadata) | {DIGEST: _digest(stored, metadata)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced(path) as temporary:
+        save_file(stored, temporary, described)
+        temporary.chmod(_READABLE)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Metadata alone, its digest included.
+
+    Raises:
+        WeightsError: There is no such file, or it is no safetensors file.
+    """
+    if not path.is_file():
+        raise WeightsError(f"weights {path} do not exist; give a .safetensors file with --weights")
+    try:
+        with safe_open(path, framework="pt") as stream:
+            return dict(stream.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise _broken(path, error) from None
+
+
+def is_reference(path: Path) -> bool:
+    """Whether a file holds the authors' network; `reference.weights_file` reads it then.
+
+    Raises:
+        WeightsError: There is no such file, or it is no safetensors file.
+    """
+    return read_metadata(path).get("preset") == REFERENCE
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors as they are stored, and the metadata without their digest.
+
+    Raises:
+        WeightsError: There is no such file, it is no safetensors file, its digest differs, or a
+            tensor holds what is no number.
+    """
+    metadata = read_metadata(path)
+    try:
+        with safe_open(path, framework="pt") as stream:
+            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _broken(path, error) from None
+    digest = metadata.pop(DIGEST, None)
+    if digest is not None and digest != _digest(tensors, metadata):
+        raise _broken(path, "their content does not match their digest")
+    for name, tensor in tensors.items():
+        if tensor.is_complex() or not torch.isfinite(tensor.float()).all():
+            raise _broken(path, f"{clip(name)} holds values that are no finite numbers")
+    return tensors, metadata
+
+
+def load_object(text: str) -> dict[str, Any]:
+    """A JSON object of the metadata.
+
+    Raises:
+        ValueError: It is none, or nested too deeply.
+    """
+    try:
+        values = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"a mapping was expected, not {type(values).__name__}")  # noqa: TRY004
+    return values
+
+
+def load_finite(text: str) -> dict[str, Any]:
+    """A JSON object all of whose numbers are finite.
+
+    Raises:
+        ValueError: It is none.
+    """
+    values = load_object(text)
+    json.dumps(values, allow_nan=False)
+    return values
+
+
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    total = hashlib.sha256(json.dumps(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        total.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _broken(path: Path, reason: object) -> WeightsError:
+    return WeightsError(
+        f"weights {path} are broken ({clip(str(reason))}); fetch or copy them again"
+    )
+
+
+class _NoMemory(TorchFunctionMode):
+    """New tensors are one number, repeated; filling them does nothing."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
+        """Answer a call of a function of PyTorch."""
+        del types
+        kwargs = kwargs or {}
+        if func is torch.empty:
+            shape = torch.empty(*args, **{**kwargs, "device": "meta"}).shape
+            return torch.zeros(()).expand(shape)
+        if getattr(func, "__module__", None) == nn.init.__name__ or func.__name__ in _FILLING:
+            return args[0] if args else None
+        return func(*args, **kwargs)
+
+
+def shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
+    """Shape of each tensor in the state of the module that `make` would build."""
+    with _NoMemory():
+        return {name: tensor.shape for name, tensor in make().state_dict().items()}
+
+
+def require_same_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, Tensor]) -> None:
+    """Compare tensors with the names and shapes that a network has.
+
+    Raises:
+        WeightsError: Names or shapes differ; the message lists the first of them.
+    """
+    missing = sorted(shapes.keys() - tensors.keys())
+    unused = sorted(tensors.keys() - shapes.keys())
+    other = sorted(n for n in shapes.keys() & tensors.keys() if shapes[n] != tensors[n].shape)
+    if missing or unused or other:
+        raise WeightsError(
+            f"weights do not fit: {len(missing)} missing {quote(missing[:3])}, {len(unused)} "
+            f"unused {quote(unused[:3])}, {len(other)} of another shape {quote(other[:3])}"
+        )

@@ -39,6 +39,6 @@ def config(
 
         typer.echo(commented_yaml(PredictSettings()), nl=False)
     else:
-        from duallgd_cli.train.presets import run_settings
+        from duallgd_cli.train.settings import run_settings
 
         typer.echo(commented_yaml(run_settings(None, [])), nl=False)

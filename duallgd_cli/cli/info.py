@@ -51,7 +51,7 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
-    from duallgd_cli.checkpoint.container import is_reference
+    from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
 
     if preset is not None:
@@ -155,7 +155,7 @@ def _of_preset(name: str) -> dict[str, Any]:
     from duallgd_cli.errors import ConfigError, quote
     from duallgd_cli.model.duallgd import DualLGD, parameter_counts
     from duallgd_cli.reference.weights_file import PAPER_OTHERS, count_beside, count_by_module
-    from duallgd_cli.train.presets import preset_names, run_settings
+    from duallgd_cli.train.settings import preset_names, run_settings
 
     if name == _REFERENCE:
         others = {f"{other}, millions": count for other, count in PAPER_OTHERS.items()}

@@ -76,8 +76,8 @@ def train(
     goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
     """
     from duallgd_cli.runtime import Runtime
-    from duallgd_cli.train.presets import run_settings, said
     from duallgd_cli.train.run import TrainingRequest, run_training
+    from duallgd_cli.train.settings import run_settings, said
 
     chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
     settings = run_settings(config, chosen)

@@ -77,7 +77,7 @@ def verify(
     pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.container import is_reference
+    from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.lineage import require_trained
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
@@ -208,7 +208,7 @@ def narrow(
 ) -> None:
     """Drop the least used hidden channels of a network, to train a faster one on from it."""
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.narrow import narrow_pair_feed
+    from duallgd_cli.checkpoint.derived import narrow_pair_feed
 
     narrowed = narrow_pair_feed(weights_format.load(weights), pair_feed)
     weights_format.save(output, narrowed)
@@ -226,7 +226,7 @@ def average(
     Re-ranker and ranking, which were fitted to one of the networks, are left out.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.average import average as mean_of
+    from duallgd_cli.checkpoint.derived import average as mean_of
 
     loaded = {path: weights_format.load(path) for path in weights}
     weights_format.save(output, mean_of(loaded))

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.checkpoint.container import is_reference
-from duallgd_cli.checkpoint.format import Checkpoint
+from duallgd_cli.checkpoint.format import Checkpoint, is_reference
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.resolve import resolve_weights

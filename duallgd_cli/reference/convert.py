@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from duallgd_cli.errors import WeightsError, clip, quote
 from duallgd_cli.files import sha256
-from duallgd_cli.reference.denoiser import ReferenceDenoiser
-from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
 from duallgd_cli.reference.kernels import draw_projection
 from duallgd_cli.reference.settings import ReferenceSettings
@@ -29,7 +27,7 @@ from duallgd_cli.reference.tensor_names import (
     theirs_of,
 )
 from duallgd_cli.reference.unpickle import Record, read
-from duallgd_cli.reference.weights_file import ReferenceCheckpoint
+from duallgd_cli.reference.weights_file import ReferenceCheckpoint, network_of
 
 DEFAULT_SEED: Final = 20260701
 _RELEASED: Final = ReferenceSettings()
@@ -110,7 +108,7 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
     drawn = _drawn(settings, seed, switches) if "denoiser" in parts else {}
     tensors: dict[str, Tensor] = {}
     for part, given in parts.items():
-        own = _fitted(_network(part, settings), part, given, drawn)
+        own = _fitted(network_of(part, settings), part, given, drawn)
         tensors |= {f"{part}.{name}": tensor for name, tensor in own.items()}
     record = {
         "source": source.name,
@@ -248,14 +246,6 @@ def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
             )
         variant |= meanings[value]
     return variant
-
-
-def _network(part: str, settings: ReferenceSettings) -> nn.Module:
-    if part == "denoiser":
-        return ReferenceDenoiser(settings.denoiser)
-    if part == "encoder":
-        return ReferenceEncoder(settings.encoder)
-    return nn.Linear(settings.encoder.fingerprint_sizes[-1], settings.denoiser.condition_width)
 
 
 def _fitted(

@@ -15,9 +15,17 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.checkpoint import container
-from duallgd_cli.checkpoint.format import FORMAT_VERSION, load_strictly
-from duallgd_cli.checkpoint.outline import require_same_shapes, shapes_of
+from duallgd_cli.checkpoint.format import (
+    FORMAT_VERSION,
+    REFERENCE,
+    load_finite,
+    load_object,
+    load_strictly,
+    read_tensors,
+    require_same_shapes,
+    shapes_of,
+    write_tensors,
+)
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError, clip
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
@@ -25,7 +33,7 @@ from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
 
-Network = TypeVar("Network", bound=nn.Module)
+M = TypeVar("M", bound=nn.Module)
 
 PARTS: Final = ("denoiser", "encoder", "projection")
 # Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
@@ -104,21 +112,17 @@ class ReferenceCheckpoint:
             )
         return _loaded(lambda: ReferenceDualLGD(self.settings), self.tensors)
 
-    def build_denoiser(self) -> ReferenceDenoiser:
-        """The denoiser alone, in evaluation mode.
+    def build_part(self, part: str) -> nn.Module:
+        """One of `PARTS` alone, in evaluation mode.
 
         Raises:
             WeightsError: There is none, or tensors do not fit.
         """
-        return _loaded(lambda: ReferenceDenoiser(self.settings.denoiser), self._part("denoiser"))
-
-    def build_encoder(self) -> ReferenceEncoder:
-        """The spectrum encoder alone, in evaluation mode.
-
-        Raises:
-            WeightsError: There is none, or tensors do not fit.
-        """
-        return _loaded(lambda: ReferenceEncoder(self.settings.encoder), self._part("encoder"))
+        prefix = f"{part}."
+        own = {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
+        if not own:
+            raise WeightsError(f"these weights hold no {part}")
+        return _loaded(lambda: network_of(part, self.settings), own)
 
     def check(self) -> None:
         """Find out whether the parts present fit their settings.
@@ -128,20 +132,21 @@ class ReferenceCheckpoint:
         """
         if self.parts == PARTS:
             self.build()
-            return
-        for part, build in (("denoiser", self.build_denoiser), ("encoder", self.build_encoder)):
-            if part in self.parts:
-                build()
-
-    def _part(self, part: str) -> dict[str, Tensor]:
-        prefix = f"{part}."
-        found = {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
-        if not found:
-            raise WeightsError(f"these weights hold no {part}")
-        return found
+        else:
+            for part in self.parts:
+                self.build_part(part)
 
 
-def _loaded(make: Callable[[], Network], tensors: Mapping[str, Tensor]) -> Network:
+def network_of(part: str, settings: ReferenceSettings) -> nn.Module:
+    """One of `PARTS`, untrained."""
+    if part == "denoiser":
+        return ReferenceDenoiser(settings.denoiser)
+    if part == "encoder":
+        return ReferenceEncoder(settings.encoder)
+    return nn.Linear(settings.encoder.fingerprint_sizes[-1], settings.denoiser.condition_width)
+
+
+def _loaded(make: Callable[[], M], tensors: Mapping[str, Tensor]) -> M:
     require_same_shapes(shapes_of(make), tensors)
     network = make()
     load_strictly(network, dict(tensors))
@@ -157,11 +162,11 @@ def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
     """
     metadata = {
         "format_version": str(FORMAT_VERSION),
-        "preset": container.REFERENCE,
+        "preset": REFERENCE,
         "settings": json.dumps(dump(checkpoint.settings)),
         "record": json.dumps(checkpoint.record),
     }
-    container.write(path, checkpoint.tensors, metadata)
+    write_tensors(path, checkpoint.tensors, metadata)
 
 
 def load(path: Path) -> ReferenceCheckpoint:
@@ -170,8 +175,8 @@ def load(path: Path) -> ReferenceCheckpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
-    tensors, metadata = container.read(path)
-    if metadata.get("preset") != container.REFERENCE:
+    tensors, metadata = read_tensors(path)
+    if metadata.get("preset") != REFERENCE:
         raise WeightsError(f"weights {path} are not those of the reference network")
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
@@ -179,8 +184,8 @@ def load(path: Path) -> ReferenceCheckpoint:
             f"version reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
         )
     try:
-        settings = parse(ReferenceSettings, container.load_finite(metadata["settings"]))
-        record = container.load_object(metadata["record"])
+        settings = parse(ReferenceSettings, load_finite(metadata["settings"]))
+        record = load_object(metadata["record"])
     except (KeyError, ValueError, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
     floats = {n: t.to(torch.float32) if t.is_floating_point() else t for n, t in tensors.items()}

@@ -15,19 +15,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.errors import DuallgdError, InterruptedRunError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train.distributed import Group
 from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
-from duallgd_cli.train.prefetch import Source, batches, refuse_if_worker_died
+from duallgd_cli.train.prefetch import Stage, batches, refuse_if_worker_died
 from duallgd_cli.train.settings import TrainingSettings
 from duallgd_cli.train.state import load_state, save_state
 
@@ -35,27 +35,46 @@ _log = logging.getLogger(__name__)
 _ONE_REQUEST_S: Final = 1.0
 
 
-class Stage(Source, Protocol):
-    """What differs between the stages: batches, their loss, and what is looked at."""
-
-    def loss(self, model: DualLGD, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-        """Summed loss and the number it is to be divided by, both scalars."""
-
-    def validate(self, model: DualLGD) -> dict[str, float]:
-        """Figures on held-out data."""
-
-
 @dataclass(frozen=True)
-class Limit:
-    """When to stop although the schedule goes on; None never.
+class Group:
+    """The processes that train together; of one process every sum is the value itself."""
 
-    Attributes:
-        step: Stop at this step.
-        minutes: Stop after so many minutes of this command, checked whenever figures are logged.
-    """
+    rank: int = 0
+    world_size: int = 1
 
-    step: int | None = None
-    minutes: float | None = None
+    def sum(self, *values: Tensor) -> list[Tensor]:
+        """Sums over ranks of scalars."""
+        packed = torch.stack([value.detach().double() for value in values])
+        if self.world_size > 1:
+            dist.all_reduce(packed)
+        return list(packed)
+
+    def sum_gradients(self, model: nn.Module) -> None:
+        """Add up gradients; losses were divided by the global count before, so this is the mean."""
+        if self.world_size == 1:
+            return
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        present = [float(p.grad is not None) for p in parameters]
+        flat = torch.cat([*(g.flatten() for g in grads), grads[0].new_tensor(present)])
+        dist.all_reduce(flat)
+        *parts, ranks = flat.split([*(g.numel() for g in grads), len(grads)])
+        for parameter, part, n_ranks in zip(parameters, parts, ranks.tolist(), strict=True):
+            # What no rank used this step stays without a gradient, and so without an update.
+            parameter.grad = part.view_as(parameter) if n_ranks else None
+
+
+@contextmanager
+def process_group(rank: int, world_size: int, backend: str) -> Iterator[Group]:
+    """Join the group that torchrun describes in the environment; alone, do nothing."""
+    if world_size == 1:
+        yield Group()
+        return
+    dist.init_process_group(backend, rank=rank, world_size=world_size)
+    try:
+        yield Group(rank, world_size)
+    finally:
+        dist.destroy_process_group()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +86,17 @@ class Hooks:
         on_step: Told step and metrics after each logged step.
         record: Kept in every checkpoint: data, hold-outs, machine.
         workers: Processes that make batches where the settings leave it open.
+        stop_after: Step to stop at although the schedule goes on, or None.
+        minutes: Minutes of this command to stop after although the schedule goes on, checked
+            whenever figures are logged, or None.
     """
 
     autocast: Callable[[], AbstractContextManager[Any]]
     on_step: Callable[[int, dict[str, float]], None]
     record: dict[str, Any]
     workers: int = 0
+    stop_after: int | None = None
+    minutes: float | None = None
 
 
 class DivergenceError(DuallgdError):
@@ -86,7 +110,6 @@ def train(
     out: Path,
     group: Group,
     hooks: Hooks,
-    limit: Limit = Limit(),
 ) -> Checkpoint:
     """Train until the last step, going on from ``state.safetensors`` if it is there.
 
@@ -96,8 +119,7 @@ def train(
         settings: Settings of the run.
         out: Folder for ``metrics.jsonl``, ``state.safetensors`` and ``model.safetensors``.
         group: Processes that train together.
-        hooks: Callbacks.
-        limit: When to stop before the schedule's end.
+        hooks: Callbacks, and when to stop before the schedule's end.
 
     Returns:
         The checkpoint with averaged weights, as written to ``model.safetensors``.
@@ -112,7 +134,7 @@ def train(
     with interruptible() as asked:
         made = batches(stage, run.progress.step, run.device, run.workers)
         try:
-            while not run.is_over(limit):
+            while not run.is_over():
                 run.advance(stage, made)
                 if asked.is_set():
                     raise KeyboardInterrupt
@@ -153,14 +175,14 @@ class _Run:
         self.window_start_s = self.progress.seconds
         model.train()
 
-    def is_over(self, limit: Limit) -> bool:
+    def is_over(self) -> bool:
         """Whether the last step, or a limit, has been reached."""
-        step, settings = self.progress.step, self.settings
-        if step >= min(settings.steps, limit.step or settings.steps):
+        step, settings, hooks = self.progress.step, self.settings, self.hooks
+        if step >= min(settings.steps, hooks.stop_after or settings.steps):
             return True
-        if limit.minutes is None or step % settings.log_every:
+        if hooks.minutes is None or step % settings.log_every:
             return False
-        late = time.perf_counter() - self.started > 60 * limit.minutes
+        late = time.perf_counter() - self.started > 60 * hooks.minutes
         (ranks,) = self.group.sum(torch.tensor(float(late), device=self.device))
         return bool(ranks)  # what one rank decides binds all
 

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from duallgd_cli.errors import DuallgdError, UsageError
+from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.tensors import map_tensors
 
 _AHEAD: Final = 2  # batches under way for each process
@@ -26,14 +28,20 @@ _MOST_BY_DEFAULT: Final = 8
 _SENDER_IS_KNOWN: Final = hasattr(signal, "sigwaitinfo")
 
 
-class Source(Protocol):
-    """What batches are made from."""
+class Stage(Protocol):
+    """What differs between the stages: batches, their loss, and what is looked at."""
 
     def plan(self, first_step: int) -> Iterator[Any]:
         """What each step is trained on, from a step on, for ever; cheap."""
 
     def collate(self, planned: Any, step: int) -> Any:  # noqa: ANN401
         """The batch of one step, on the CPU."""
+
+    def loss(self, model: DualLGD, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        """Summed loss and the number it is to be divided by, both scalars."""
+
+    def validate(self, model: DualLGD) -> dict[str, float]:
+        """Figures on held-out data."""
 
 
 class WorkerDiedError(DuallgdError):
@@ -43,13 +51,13 @@ class WorkerDiedError(DuallgdError):
 class _Batches(Dataset[bytes]):
     """Batches by step and plan."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
 
     def __getitem__(self, item: tuple[int, Any]) -> bytes:
         step, planned = item
         # As bytes: torch's own way between processes needs shared memory, which containers lack.
-        return pickle.dumps(self.source.collate(planned, step), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(self.stage.collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
 def default_workers(device: torch.device, cores: int) -> int:
@@ -58,12 +66,12 @@ def default_workers(device: torch.device, cores: int) -> int:
 
 
 def batches(
-    source: Source, first_step: int, device: torch.device, workers: int = 0
+    stage: Stage, first_step: int, device: torch.device, workers: int = 0
 ) -> Generator[Any, None, None]:
     """Batches on the device, from a step on, for ever; close the iterator to end the processes.
 
     Args:
-        source: Plans steps and makes batches.
+        stage: Plans steps and makes batches.
         first_step: To begin with.
         device: Where the batches shall lie; copies to CUDA devices wait for nothing.
         workers: Processes that make batches ahead; 0 makes each when it is asked for.
@@ -78,9 +86,9 @@ def batches(
         # processes than cores.
         warnings.simplefilter("ignore")
         loader = DataLoader(
-            _Batches(source),
+            _Batches(stage),
             batch_size=None,
-            sampler=enumerate(source.plan(first_step), first_step),
+            sampler=enumerate(stage.plan(first_step), first_step),
             num_workers=workers,
             prefetch_factor=_AHEAD if workers else None,
             multiprocessing_context="fork" if workers else None,  # shares the mapped data

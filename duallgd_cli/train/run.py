@@ -20,25 +20,11 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores, device_name
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.distributed import Group, process_group
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.joint import JointStage
-from duallgd_cli.train.loop import Hooks, Limit, Stage, train
-from duallgd_cli.train.prefetch import default_workers
-from duallgd_cli.train.settings import TrainingSettings
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What a preset or a YAML file of a run may hold.
-
-    Attributes:
-        model: Sizes of the network; weights to start from bring their own.
-        training: Stage, steps, batches, learning rate.
-    """
-
-    model: ModelSettings = field(default_factory=ModelSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
+from duallgd_cli.train.loop import Group, Hooks, process_group, train
+from duallgd_cli.train.prefetch import Stage, default_workers
+from duallgd_cli.train.settings import RunSettings, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -109,9 +95,9 @@ def run_training(
         stage = _stage(request, group)
         workers = default_workers(runtime.device, available_cores() // group.world_size)
         record = _record(request, runtime, origin)
-        hooks = Hooks(runtime.autocast, on_step, record, workers)
-        limit = Limit(request.stop_after, request.minutes)
-        return train(model, stage, settings, request.out, group, hooks, limit)
+        limits = request.stop_after, request.minutes
+        hooks = Hooks(runtime.autocast, on_step, record, workers, *limits)
+        return train(model, stage, settings, request.out, group, hooks)
 
 
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:

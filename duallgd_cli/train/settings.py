@@ -1,9 +1,13 @@
-"""Settings of a training run."""
+"""Settings of a training run, and presets: YAML files of what differs from the defaults."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
 
-from duallgd_cli.config import require
+from duallgd_cli.config import assigned, merge, parse, read_mapping, require
+from duallgd_cli.errors import ConfigError, quote
+from duallgd_cli.model.settings import ModelSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +114,53 @@ class TrainingSettings:
             require(getattr(self, name) >= 1, f"{name} must be at least 1")
         joint = self.stage == "joint"
         require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a preset or a YAML file of a run may hold.
+
+    Attributes:
+        model: Sizes of the network; weights to start from bring their own.
+        training: Stage, steps, batches, learning rate.
+    """
+
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
+    """Settings of a run from a preset's name or a YAML file, with dotted overrides.
+
+    Raises:
+        ConfigError: No such preset or file, or a wrong setting.
+    """
+    return parse(RunSettings, said(config, overrides))
+
+
+def said(config: str | None, overrides: list[str]) -> dict[str, Any]:
+    """Plain values that a preset or a YAML file and dotted overrides name.
+
+    Raises:
+        ConfigError: No such preset or file, or an override that cannot be read.
+    """
+    return merge(_read(config), assigned(overrides))
+
+
+def preset_names() -> list[str]:
+    """Names of the presets in the package."""
+    folder = files("duallgd_cli") / "presets"
+    return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def _read(config: str | None) -> dict[str, Any]:
+    if config is None:
+        return {}
+    if Path(config).is_file():
+        return read_mapping(Path(config))
+    if config not in preset_names():
+        known = ", ".join(preset_names())
+        raise ConfigError(
+            f"{quote(config)} is neither a YAML file nor a preset; presets are {known}"
+        )
+    return read_mapping(Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))

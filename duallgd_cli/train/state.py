@@ -21,7 +21,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step", "momentum_buffer")
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run has come.
 
     Attributes:
@@ -43,7 +43,7 @@ def save_state(
     optimisers: Optimisers,
     average: dict[str, Tensor],
     settings: TrainingSettings,
-    progress: Progress,
+    progress: TrainingProgress,
 ) -> None:
     """Write weights, moments and average; the file is replaced only when complete."""
     tensors = {f"model/{name}": p.detach() for name, p in model.named_parameters()}
@@ -67,14 +67,14 @@ def load_state(
     optimisers: Optimisers,
     average: dict[str, Tensor],
     settings: TrainingSettings,
-) -> Progress:
+) -> TrainingProgress:
     """Restore a run; its very beginning where there is none.
 
     Raises:
         UsageError: The state is broken, or was written with other settings or another network.
     """
     if not path.is_file():
-        return Progress()
+        return TrainingProgress()
     try:
         opened = safe_open(path, framework="pt")
     except SafetensorError as error:
@@ -95,8 +95,8 @@ def load_state(
         for name, parameter, optimiser in _owned(model, optimisers):
             optimiser.state[parameter] = _moments(stream, name, parameter)
     if "progress" not in metadata:  # as written before samples were counted
-        return Progress(int(metadata["step"]), float(metadata["seconds"]))
-    return Progress(**json.loads(metadata["progress"]))
+        return TrainingProgress(int(metadata["step"]), float(metadata["seconds"]))
+    return TrainingProgress(**json.loads(metadata["progress"]))
 
 
 def _owned(

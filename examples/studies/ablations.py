@@ -25,7 +25,7 @@ from duallgd_cli.cli.training_display import counting
 from duallgd_cli.config import override
 from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.presets import run_settings
+from duallgd_cli.train.settings import run_settings
 
 SETTINGS: Final = Path(__file__).with_suffix(".yaml")
 REFERENCE: Final = "full"

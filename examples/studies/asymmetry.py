@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint import format as own_format
-from duallgd_cli.checkpoint.container import is_reference
+from duallgd_cli.checkpoint.format import is_reference
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.valence import Skeleton, bonds_of
@@ -351,14 +351,10 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
             "with --condition true"
         )
     checkpoint = reference.load(weights)
-    settings = checkpoint.settings
-    projection = None
-    if "projection" in checkpoint.parts:
-        weight, bias = (checkpoint.tensors[f"projection.{name}"] for name in ("weight", "bias"))
-        projection = nn.Linear(weight.shape[1], weight.shape[0])
-        projection.load_state_dict({"weight": weight, "bias": bias})
-        projection.to(device)
-    return ReferenceNetwork(checkpoint.build_denoiser().to(device), projection, settings, device)
+    known = "projection" in checkpoint.parts
+    projection = checkpoint.build_part("projection").to(device) if known else None
+    denoiser = checkpoint.build_part("denoiser").to(device)
+    return ReferenceNetwork(denoiser, projection, checkpoint.settings, device)
 
 
 @torch.inference_mode()

@@ -27,7 +27,7 @@ from duallgd_cli.cli import options
 from duallgd_cli.cli.training_display import counting
 from duallgd_cli.model.settings import FULL
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.presets import run_settings
+from duallgd_cli.train.settings import run_settings
 
 SETTINGS: Final = Path(__file__).with_suffix(".yaml")
 ORDERS: Final[tuple[AtomOrder, ...]] = ("truth", "random", "formula")

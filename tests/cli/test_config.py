@@ -5,7 +5,7 @@ import yaml
 
 from duallgd_cli.config import flatten, parse
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.train.presets import run_settings
+from duallgd_cli.train.settings import run_settings
 
 
 def test_the_settings_of_predict_read_back_as_the_defaults(duallgd):

@@ -4,7 +4,7 @@ from duallgd_cli.cli import options
 from duallgd_cli.config import commented_yaml, dump, override
 from duallgd_cli.errors import ConfigError, UsageError
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.train.presets import run_settings
+from duallgd_cli.train.settings import run_settings
 from tests.fuzz.loop import assert_sentence, fuzz
 from tests.fuzz.mutate import mutate
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from duallgd_cli.checkpoint import container
-from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.model.fragment_model import FragmentModel
@@ -81,7 +80,7 @@ def _bytes(sound, broken, rng):
 
 def _metadata(sound, broken, rng):
     """Other values in the JSON of one entry, with a digest that fits."""
-    tensors, metadata = container.read(sound)
+    tensors, metadata = read_tensors(sound)
     name = rng.choice(sorted(metadata))
     if name in {"settings", "record", "ranking"} and rng.random() < 0.85:
         values = json.loads(metadata[name])
@@ -90,7 +89,7 @@ def _metadata(sound, broken, rng):
         metadata[name] = _dumped(values)
     else:
         metadata[name] = mutate(metadata[name].encode(), rng).decode("utf-8", "replace")
-    container.write(broken, tensors, metadata)
+    write_tensors(broken, tensors, metadata)
 
 
 def _dumped(values):
@@ -115,7 +114,7 @@ def _replace_one(values, rng):
 
 def _tensors(sound, broken, rng):
     """One tensor with other values, another type or shape, or under another name."""
-    tensors, metadata = container.read(sound)
+    tensors, metadata = read_tensors(sound)
     name = rng.choice(sorted(tensors))
     other = [n for n in sorted(tensors) if n.startswith(("evidence.", "analogues."))]
     name = rng.choice(other) if rng.random() < 0.6 else name
@@ -137,4 +136,4 @@ def _tensors(sound, broken, rng):
         flat = tensor.reshape(-1).numpy().copy()
         np.random.default_rng(rng.randrange(99)).shuffle(flat)
         tensors[name] = torch.from_numpy(flat).reshape(tensor.shape)
-    container.write(broken, tensors, metadata)
+    write_tensors(broken, tensors, metadata)

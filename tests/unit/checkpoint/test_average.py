@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from duallgd_cli.checkpoint.average import average
+from duallgd_cli.checkpoint.derived import average
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import WeightsError

@@ -12,13 +12,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from duallgd_cli.checkpoint import container
 from duallgd_cli.checkpoint.format import (
     FORMAT_VERSION,
     Checkpoint,
     load,
     load_strictly,
+    read_tensors,
     save,
+    write_tensors,
 )
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.files import sha256
@@ -94,8 +95,8 @@ def metadata_of(path):
 
 def rewritten(path, **changes):
     """The file with other metadata and a digest that fits; None leaves an entry out."""
-    tensors, metadata = container.read(path)
-    container.write(path, tensors, {k: v for k, v in (metadata | changes).items() if v is not None})
+    tensors, metadata = read_tensors(path)
+    write_tensors(path, tensors, {k: v for k, v in (metadata | changes).items() if v is not None})
     return path
 
 
@@ -290,7 +291,7 @@ def test_a_flipped_byte_does_not_go_unnoticed(path):
 
 
 def test_files_from_before_there_was_a_digest_are_read(path, checkpoint):
-    tensors, metadata = container.read(path)
+    tensors, metadata = read_tensors(path)
     save_file(tensors, path, metadata)
 
     assert load(path).settings == checkpoint.settings
@@ -301,10 +302,10 @@ def test_files_from_before_there_was_a_digest_are_read(path, checkpoint):
     "name", ["denoiser.readout.bias", "encoder.norm.weight", "evidence.log_prevalence"]
 )
 def test_what_is_no_number_is_refused_wherever_it_stands(path, name, value):
-    tensors, metadata = container.read(path)
+    tensors, metadata = read_tensors(path)
     tensors["evidence.log_prevalence"] = torch.zeros(9)
     tensors[name][-1] = value
-    container.write(path, tensors, metadata)
+    write_tensors(path, tensors, metadata)
 
     with pytest.raises(WeightsError, match=f"broken .{name} holds values that are no finite"):
         load(path)
@@ -378,9 +379,9 @@ def test_records_of_earlier_runs_that_would_fill_the_memory_are_refused(path):
 
 
 def test_a_scale_that_fits_no_matrix_is_refused(path):
-    tensors, metadata = container.read(path)
+    tensors, metadata = read_tensors(path)
     for added in ({"x.scale": torch.ones(1)}, {"denoiser.readout.weight.scale": torch.ones(2, 2)}):
-        container.write(path, tensors | added, metadata)
+        write_tensors(path, tensors | added, metadata)
 
         with pytest.raises(WeightsError, match="scale fits no matrix"):
             load(path)

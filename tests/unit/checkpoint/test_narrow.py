@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from duallgd_cli.checkpoint.derived import narrow_pair_feed
 from duallgd_cli.checkpoint.format import Checkpoint
-from duallgd_cli.checkpoint.narrow import narrow_pair_feed
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings

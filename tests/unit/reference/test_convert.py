@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from duallgd_cli.checkpoint.container import is_reference
+from duallgd_cli.checkpoint.format import is_reference
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.convert import convert, variant_of
@@ -125,7 +125,7 @@ def test_a_pretrained_decoder_is_converted_alone(network, saved, tmp_path):
 
     assert got.parts == ("denoiser",)
     assert got.settings.marginal == SETTINGS.marginal
-    built = got.build_denoiser()
+    built = got.build_part("denoiser")
     assert torch.equal(built.atoms_in.inner.weight, network.denoiser.atoms_in.inner.weight)
     with pytest.raises(WeightsError, match="no encoder and no projection"):
         got.build()
@@ -138,7 +138,7 @@ def test_a_bare_encoder_is_converted_alone(network, saved):
     assert got.parts == ("encoder",)
     assert got.settings.encoder == SETTINGS.encoder
     spectrum = peaks()
-    assert torch.equal(got.build_encoder()(spectrum), network.encoder(spectrum))
+    assert torch.equal(got.build_part("encoder")(spectrum), network.encoder(spectrum))
 
 
 def test_a_compiled_copy_of_the_decoder_is_left_out(fine_tuned, saved):

@@ -17,8 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train.distributed import Group, process_group
-from duallgd_cli.train.loop import DivergenceError, interruptible
+from duallgd_cli.train.loop import DivergenceError, Group, interruptible, process_group
 from tests import made_training
 from tests.made_graphs import small_settings
 from tests.made_training import (

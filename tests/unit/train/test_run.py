@@ -12,8 +12,8 @@ from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.generate import load_model
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train import run as run_module
-from duallgd_cli.train.presets import preset_names, run_settings
 from duallgd_cli.train.run import TrainingRequest, compile_layers, run_training
+from duallgd_cli.train.settings import preset_names, run_settings
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
 from tests.made_spectra import block, mgf
