@@ -36,7 +36,7 @@ _SHARE_OF_LOGITS: Final = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class MeasuredNetwork:
     """The default network with one kernel, encoder included, in evaluation mode.
 
     Attributes:
@@ -113,7 +113,7 @@ class Network:
 
 
 @lru_cache(maxsize=2)
-def network_of(subject: Subject, kernel: str) -> Network:
+def network_of(subject: Subject, kernel: str) -> MeasuredNetwork:
     """The network with a kernel; kept, as many cells share it.
 
     Raises:
@@ -122,7 +122,7 @@ def network_of(subject: Subject, kernel: str) -> Network:
     if subject.weights == RANDOM:
         model = DualLGD(_with_kernel(ModelSettings(), kernel)).eval()
         fill_at_random(model, model.denoiser.readout, subject.seed)
-        return Network(model, about(f"random, seed {subject.seed}", model))
+        return MeasuredNetwork(model, about(f"random, seed {subject.seed}", model))
     path = resolve_weights(subject.weights)
     checkpoint = load(path)
     trained = "favor" if checkpoint.settings.denoiser.pair_features else "softmax"
@@ -132,7 +132,7 @@ def network_of(subject: Subject, kernel: str) -> Network:
     model = replace(checkpoint, settings=settings, tensors=tensors).build()
     known = checkpoint.record.get("ranking_validation")
     top1 = known.get("top1") if isinstance(known, dict) and kernel == trained else None
-    return Network(model, about(path.name, model, top1))
+    return MeasuredNetwork(model, about(path.name, model, top1))
 
 
 def about(name: str, module: nn.Module, val_top1: float | None = None) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def complete(
             reason = reason or "hydrogens"
             continue
         units = _units(skeleton, atom_states, _Spare.of(total, hydrogens, charge))
-        chosen = _Search(units).cheapest(hydrogens, charge) if units else []
+        chosen = _ExactSumSearch(units).cheapest(hydrogens, charge) if units else []
         if chosen:
             return [_completion(len(atom_states), units, options) for options in chosen]
         # What stands in the way of a usual molecule tells more than what exotic atoms would need.
@@ -244,7 +244,7 @@ def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[
             yield tuple(chosen)
 
 
-class _Search:
+class _ExactSumSearch:
     """Exact-sum search over units, with the least cost to complete a tail of them remembered."""
 
     def __init__(self, units: list[_Unit]) -> None:

@@ -150,7 +150,7 @@ def repair(
         return None
     start = bond_class.astype(np.int64)
     for attempt in _ATTEMPTS:
-        search = _Search(formula, start, bond_log_prob, attempt)
+        search = _EditSearch(formula, start, bond_log_prob, attempt)
         for state, structure in islice(search.states(), attempt.effort):
             if search.is_possible(state, structure) and _is_molecule(
                 formula, state.bond_class, tiers
@@ -166,7 +166,7 @@ def _is_molecule(formula: Formula, bond_class: NDArray[np.integer], tiers: Seque
     return not isinstance(answer, Rejection)
 
 
-class _Search:
+class _EditSearch:
     """Best-first search over single changes of a bond matrix."""
 
     def __init__(

@@ -69,7 +69,7 @@ _PRECURSOR_DA: Final = 0.02
 _PRECURSOR_PPM: Final = 20.0
 
 
-class RefusedError(Exception):
+class UnusableRecordError(Exception):
     """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
 
 
@@ -82,36 +82,36 @@ def molecule_of(smiles: str) -> PreparedMolecule:
     """The molecule of a record.
 
     Raises:
-        RefusedError: It is none that can be trained on.
+        UnusableRecordError: It is none that can be trained on.
     """
     found = _molecule(smiles)
-    if isinstance(found, RefusedError):
+    if isinstance(found, UnusableRecordError):
         raise found
     return found
 
 
 # Records of one molecule stand together. A refusal is remembered as well, hence returned.
 @lru_cache(maxsize=4096)
-def _molecule(smiles: str) -> PreparedMolecule | RefusedError:
+def _molecule(smiles: str) -> PreparedMolecule | UnusableRecordError:
     try:
         return prepare_molecule(parse_smiles(smiles))
     except FormulaError as error:
-        return RefusedError("unsupported element", str(error))
+        return UnusableRecordError("unsupported element", str(error))
     except MoleculeError as error:
-        return RefusedError("unusable structure", str(error))
+        return UnusableRecordError("unusable structure", str(error))
     except UnreadableError as error:
-        return RefusedError("too few or too many atoms", str(error))
+        return UnusableRecordError("too few or too many atoms", str(error))
 
 
 def adduct_of(text: str) -> Adduct:
     """The adduct of a record.
 
     Raises:
-        RefusedError: It is not supported.
+        UnusableRecordError: It is not supported.
     """
     adduct = parse_adduct(text)
     if adduct is None:
-        raise RefusedError("unsupported adduct", text)
+        raise UnusableRecordError("unsupported adduct", text)
     return adduct
 
 
@@ -124,14 +124,16 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
         measured: Precursor m/z, or None if the record has none.
 
     Raises:
-        RefusedError: The molecule cannot be that ion, or the ion has another m/z.
+        UnusableRecordError: The molecule cannot be that ion, or the ion has another m/z.
     """
     if not fits(formula, adduct):
-        raise RefusedError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
+        raise UnusableRecordError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
     expected = precursor_mz(formula, adduct)
     allowed = max(_PRECURSOR_DA, _PRECURSOR_PPM * 1e-6 * expected)
     if measured is not None and not abs(measured - expected) <= allowed:
-        raise RefusedError("precursor m/z differs", f"{measured:.4f}, expected {expected:.4f}")
+        raise UnusableRecordError(
+            "precursor m/z differs", f"{measured:.4f}, expected {expected:.4f}"
+        )
 
 
 def read_labelled_file(source: Path) -> Iterator[Labelled]:

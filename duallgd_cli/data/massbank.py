@@ -19,8 +19,8 @@ from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.labelled_spectra import (
     Labelled,
     LabelledSpectrum,
-    RefusedError,
     RejectedSpectrum,
+    UnusableRecordError,
     adduct_of,
     molecule_of,
     refuse_misfit,
@@ -205,10 +205,10 @@ def screen(
             peaks = kept.spectrum.mz.tobytes() + kept.spectrum.intensity.tobytes()
             identity = (kept.molecule.inchikey, kept.adduct.index, peaks)
             if identity in seen:
-                raise RefusedError("duplicate", "the same peaks of the same ion stand above")
+                raise UnusableRecordError("duplicate", "the same peaks of the same ion stand above")
             seen.add(identity)
             yield kept
-        except RefusedError as refusal:
+        except UnusableRecordError as refusal:
             yield RejectedSpectrum(index + 1, record.text("accession"), *refusal.args)
         advance(1)
 
@@ -219,7 +219,7 @@ def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
     molecule = molecule_of(record.text("smiles"))
     n_heavy = molecule.formula.n_heavy
     if n_heavy < MIN_HEAVY_ATOMS:
-        raise RefusedError("too few or too many atoms", f"{n_heavy} heavy atoms")
+        raise UnusableRecordError("too few or too many atoms", f"{n_heavy} heavy atoms")
     text = record.text("precursor_mz")
     try:
         measured = float(text)
@@ -227,7 +227,7 @@ def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
         measured = None
     refuse_misfit(molecule.formula, adduct, measured)
     if measured is None:
-        raise RefusedError("no precursor m/z", text)
+        raise UnusableRecordError("no precursor m/z", text)
     return KeptRecord(record, molecule, adduct, _spectrum(record, source, adduct, measured))
 
 
@@ -240,20 +240,20 @@ def _refuse_the_unsuitable(record: MassBankRecord) -> None:
     """Refuse by what the record says of itself."""
     instrument = record.text("instrument_type")
     if record.text("deprecated"):
-        raise RefusedError("deprecated record", record.text("deprecated"))
+        raise UnusableRecordError("deprecated record", record.text("deprecated"))
     if record.text("ms_type").upper() != "MS2":
-        raise RefusedError("not an MS2 spectrum", record.text("ms_type"))
+        raise UnusableRecordError("not an MS2 spectrum", record.text("ms_type"))
     if not (_IONISATION.search(instrument) and _ANALYSER.search(instrument)):
-        raise RefusedError("not ESI or APCI on a TOF or FT analyser", instrument)
+        raise UnusableRecordError("not ESI or APCI on a TOF or FT analyser", instrument)
     if not _OPEN_LICENSE.fullmatch(record.text("license")):
-        raise RefusedError("licence not open", record.text("license"))
+        raise UnusableRecordError("licence not open", record.text("license"))
 
 
 def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: float) -> Spectrum:
     positive = np.isfinite(record.mz) & (record.mz > 0) & (record.intensity > 0)
     mz, intensity = record.mz[positive], record.intensity[positive]
     if not mz.size:
-        raise RefusedError("no usable peaks", f"{record.mz.size} peaks")
+        raise UnusableRecordError("no usable peaks", f"{record.mz.size} peaks")
     strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
     order = strongest[np.argsort(mz[strongest], kind="stable")]
     analyser = record.text("instrument_type")

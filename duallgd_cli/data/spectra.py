@@ -16,8 +16,8 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.labelled_spectra import (
     Labelled,
     LabelledSpectrum,
-    RefusedError,
     RejectedSpectrum,
+    UnusableRecordError,
     adduct_of,
     molecule_of,
     read_labelled_file,
@@ -162,7 +162,7 @@ def prepare_record(
     try:
         molecule = molecule_of(record.smiles)
         hypothesis = _hypothesis_of(record, molecule, settings)
-    except RefusedError as refusal:
+    except UnusableRecordError as refusal:
         reason, detail = refusal.args
         return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
     found = annotate(hypothesis, settings.annotation)
@@ -194,7 +194,7 @@ def _hypothesis_of(
     usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
     if not usable:
         messages = {s.message for s in spectra if isinstance(s, Failure)}
-        raise RefusedError("no usable peaks", "; ".join(sorted(messages)))
+        raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
     return Hypothesis(Feature(usable), formula, adduct)
 
 

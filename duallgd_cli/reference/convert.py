@@ -26,7 +26,7 @@ from duallgd_cli.reference.tensor_names import (
     ours_of,
     theirs_of,
 )
-from duallgd_cli.reference.unpickle import Record, read
+from duallgd_cli.reference.unpickle import InertRecord, read
 from duallgd_cli.reference.weights_file import ReferenceCheckpoint, network_of
 
 DEFAULT_SEED: Final = 20260701
@@ -213,7 +213,7 @@ def plain(value: object, depth: int = 0) -> object:
     """Plain values of nested records: settings trees as mappings, other objects as attributes."""
     if depth > _DEPTH:
         return None
-    if isinstance(value, Record):
+    if isinstance(value, InertRecord):
         # A settings tree keeps children in `_content` and each value in `_val`.
         attributes = value.attributes
         inner = (attributes[name] for name in ("_content", "_val") if name in attributes)

@@ -1,7 +1,7 @@
 """Reading the authors' checkpoints, which are pickles, without running anything that is in them.
 
 A pickle names the functions that rebuild it. Here tensors and a few plain containers are rebuilt by
-our own code, every other class becomes an inert `Record` of its contents, and a file that names
+our own code, every other class becomes an `InertRecord` of its contents, and a file that names
 anything able to act on the machine is refused. Nothing is ever imported by name.
 """
 
@@ -49,7 +49,7 @@ _INERT_BUILTINS: Final = frozenset(
 )
 
 
-class Record:
+class InertRecord:
     """An object of a class that is not known here: what it was made of, and nothing it could do.
 
     Attributes:
@@ -66,7 +66,7 @@ class Record:
     contents: list[Any]
     entries: dict[Any, Any]
 
-    def __new__(cls, *arguments: object, **_: object) -> "Record":
+    def __new__(cls, *arguments: object, **_: object) -> "InertRecord":
         """Keep the arguments."""
         self = super().__new__(cls)
         self.arguments = arguments
@@ -84,9 +84,9 @@ class Record:
     def __setitem__(self, key: object, value: object) -> None:
         self.entries[key] = value
 
-    def __call__(self, *arguments: object, **_: object) -> "Record":
+    def __call__(self, *arguments: object, **_: object) -> "InertRecord":
         """A record of the call, which does not happen."""
-        return Record(self, *arguments)
+        return InertRecord(self, *arguments)
 
     def append(self, value: object) -> None:
         """Keep an element."""
@@ -189,7 +189,7 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: BytesIO, storage: Callable[[str, torch.dtype], Tensor]) -> None:
         super().__init__(stream)
         self._storage = storage
-        self._classes: dict[str, type[Record]] = {}
+        self._classes: dict[str, type[InertRecord]] = {}
 
     def find_class(self, module: str, name: str) -> object:
         """What a name in the pickle stands for."""
@@ -206,7 +206,9 @@ class _Unpickler(pickle.Unpickler):
                 "nothing in it was run"
             )
         full = f"{module}.{name}"
-        return self._classes.setdefault(full, type("Record", (Record,), {"class_name": full}))
+        return self._classes.setdefault(
+            full, type("InertRecord", (InertRecord,), {"class_name": full})
+        )
 
     def persistent_load(self, reference: Any) -> Tensor:  # noqa: ANN401 - whatever the file says
         """A storage of the archive, as a flat tensor."""

@@ -249,7 +249,7 @@ class AnnotationSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Peaks:
+class _FeaturePeaks:
     """Peaks of all spectra of a feature, most intense first; arrays of shape (P,)."""
 
     mz: NDArray[np.float64]
@@ -348,7 +348,7 @@ class _Ion:
         return _join([rows, ions])
 
 
-def _gather(feature: Feature, settings: AnnotationSettings) -> _Peaks:
+def _gather(feature: Feature, settings: AnnotationSettings) -> _FeaturePeaks:
     spectra = feature.spectra
     sizes = [spectrum.mz.size for spectrum in spectra]
     missing = float("nan")
@@ -357,7 +357,7 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> _Peaks:
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
     order = np.argsort(-intensity, kind="stable")
-    return _Peaks(
+    return _FeaturePeaks(
         mz[order],
         intensity[order],
         np.repeat(np.array(energy), sizes)[order],
@@ -407,7 +407,7 @@ def _join(rows: Sequence[_Rows]) -> _Rows:
 
 
 def _annotated(
-    hypothesis: Hypothesis, peaks: _Peaks, rows: _Rows, looked_at: int
+    hypothesis: Hypothesis, peaks: _FeaturePeaks, rows: _Rows, looked_at: int
 ) -> AnnotatedSpectrum:
     """Order the rows of the peaks looked at and count what they explain."""
     kept = np.flatnonzero(rows.peak < looked_at)

@@ -93,7 +93,7 @@ def are_possible(counts: NDArray[np.int16], charge: int) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Table:
+class _MassTable:
     """Parts without carbon and hydrogen, by ascending mass; arrays of shape (T,)."""
 
     mass_da: NDArray[np.float64]
@@ -113,7 +113,7 @@ class FormulaSpace:
         self._largest = np.array(largest)
         allowed = rarer.astype(np.int64)
         self._rarer = allowed[(allowed <= self._largest[RARER]).all(axis=1)]
-        self._tables: dict[float, _Table] = {}
+        self._tables: dict[float, _MassTable] = {}
 
     def find(self, mass_da: float, tolerance_da: float, charge: int = 0) -> NDArray[np.int16]:
         """Formulas whose atoms have a mass.
@@ -153,7 +153,7 @@ class FormulaSpace:
         kept = (mass <= heaviest_da) & (carbon > 0) & (hydrogen <= 6 * carbon + _FEW)
         return carbon[kept], hydrogen[kept]
 
-    def _table(self, heaviest_da: float) -> _Table:
+    def _table(self, heaviest_da: float) -> _MassTable:
         limit, n_nitrogen, n_oxygen = next(t for t in _TABLES if heaviest_da <= t[0] + 1)
         if limit not in self._tables:
             sizes = (
@@ -164,10 +164,10 @@ class FormulaSpace:
         return self._tables[limit]
 
 
-def _built(rarer: NDArray[np.int64], sizes: tuple[int, int], limit_da: float) -> _Table:
+def _built(rarer: NDArray[np.int64], sizes: tuple[int, int], limit_da: float) -> _MassTable:
     nitrogen = np.arange(sizes[0]) * _MASSES[INDEX["N"]]
     oxygen = np.arange(sizes[1]) * _MASSES[INDEX["O"]]
     mass = np.add.outer(rarer @ _MASSES[RARER], np.add.outer(nitrogen, oxygen).ravel()).ravel()
     kept = np.flatnonzero(mass <= limit_da)
     order = kept[np.argsort(mass[kept], kind="stable")]
-    return _Table(mass[order], order.astype(np.int32), sizes)
+    return _MassTable(mass[order], order.astype(np.int32), sizes)

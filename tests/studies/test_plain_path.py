@@ -14,7 +14,7 @@ from reference_network import ReferenceNetwork, at_random
 
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.measure import Cell, Subject
-from duallgd_cli.bench.network import Network
+from duallgd_cli.bench.network import MeasuredNetwork
 from duallgd_cli.reference.denoiser import hops
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from duallgd_cli.runtime import Runtime
@@ -31,7 +31,7 @@ ABOUT = {"weights": "small", "parameters": 1, "val_top1": None}
 
 def ours(kernel):
     features = {"favor": 8, "softmax": 0}[kernel]
-    fast = Network(stirred(small_settings(pair_features=features)), ABOUT)
+    fast = MeasuredNetwork(stirred(small_settings(pair_features=features)), ABOUT)
     return BothPaths(fast, replace(fast, rebuilt=PlainDenoiser))
 
 

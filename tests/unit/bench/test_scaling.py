@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.growth import KERNELS, PARTS, median_and_iqr
 from duallgd_cli.bench.measure import Cell, Job, Reading, Subject
-from duallgd_cli.bench.network import Network
+from duallgd_cli.bench.network import MeasuredNetwork
 from duallgd_cli.bench.scaling import parse_atoms, parse_choices
 from duallgd_cli.bench.work import Work
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
@@ -69,7 +69,7 @@ def quick(monkeypatch):
     def network_of(subject, kernel):
         features = {"favor": 8, "softmax": 0}[kernel]
         about = {"weights": "small", "parameters": 7, "val_top1": 0.25}
-        return Network(stirred(small_settings(pair_features=features)), about)
+        return MeasuredNetwork(stirred(small_settings(pair_features=features)), about)
 
     monkeypatch.setattr(measure, "network_of", network_of)
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.reference.unpickle import Record, read
+from duallgd_cli.reference.unpickle import InertRecord, read
 
 
 class Plain:
@@ -76,7 +76,7 @@ def test_a_state_dict_is_read(saved):
 def test_an_unknown_object_becomes_a_record_of_its_attributes(saved):
     got = read(saved({"object": Plain({"deep": Plain(torch.ones(2))})}))["object"]
 
-    assert isinstance(got, Record)
+    assert isinstance(got, InertRecord)
     assert got.class_name.endswith(".Plain")
     assert torch.equal(got.attributes["value"]["deep"].attributes["value"], torch.ones(2))
 
@@ -119,7 +119,7 @@ def test_a_call_of_an_unknown_function_is_kept_and_not_made(saved, tmp_path):
 
     got = read(path)["bad"]
 
-    assert isinstance(got, Record)
+    assert isinstance(got, InertRecord)
     assert not touched.exists()
 
 
