@@ -143,7 +143,8 @@ def assemble(
         return Rejection("radical")
     skeleton = Skeleton.of(element, bonds_of(n, bond_class))
     draft = _draft(skeleton)
-    rank = _canonical_rank(draft)
+    Chem.FastFindRings(draft)
+    rank = list(Chem.CanonicalRankAtoms(draft, breakTies=True, includeChirality=False))
     answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge, tiers)
     if isinstance(answers, Rejection):
         return answers
@@ -183,11 +184,6 @@ def places(skeleton: Skeleton) -> NDArray[np.float64]:
     rdDepictor.Compute2DCoords(draft)
     drawn: NDArray[np.float64] = draft.GetConformer().GetPositions()[:, :2]
     return drawn
-
-
-def _canonical_rank(draft: Chem.RWMol) -> list[int]:
-    Chem.FastFindRings(draft)
-    return list(Chem.CanonicalRankAtoms(draft, breakTies=True, includeChirality=False))
 
 
 def _build(

@@ -208,7 +208,10 @@ class _EditSearch:
                 seen.add(key)
                 state = self._edited(state, *pending)
                 pending = self._structure(state)
-                energy = self._energy(state, pending)
+                fault, least, most = self._of_atoms(state).sum(axis=1)
+                gap = max(0.0, least - self._wanted, self._wanted - most) / 2
+                broken = self._attempt.rule_nats * (fault + gap + pending.faults)
+                energy = float(state.nats + broken)
                 if waiting and energy > waiting[0][0]:
                     arrivals += 1
                     heapq.heappush(waiting, (energy, arrivals, state, pending))
@@ -280,11 +283,6 @@ class _EditSearch:
         """Fault, least and most contribution of each atom, shape (3, N)."""
         sums, aromatic = _clipped(state)
         return self._tables[:, self._element, sums, aromatic]
-
-    def _energy(self, state: _State, structure: _Structure) -> float:
-        fault, least, most = self._of_atoms(state).sum(axis=1)
-        gap = max(0.0, least - self._wanted, self._wanted - most) / 2
-        return float(state.nats + self._attempt.rule_nats * (fault + gap + structure.faults))
 
     def _children(
         self, state: _State, structure: _Structure
@@ -450,17 +448,14 @@ def _entry(
     if not is_cation:
         # A neutral molecule seldom has a charge where the atom can do without one.
         states = tuple(s for s in states if s.charge == 0) or states
-    fault = _charge_cost(element, is_cation) * min(abs(state.charge) for state in states)
+    cost = _CHARGE if is_cation else _UNUSUAL_CHARGE
+    if element == INDEX["N"]:
+        cost = 0.0  # judged by its neighbours, see `_EditSearch`
+    fault = cost * min(abs(state.charge) for state in states)
     if n_aromatic == 1:
         fault += _LONE_AROMATIC_BOND
     contributions = [state.hydrogens - state.charge for state in states]
     return fault, min(contributions), max(contributions)
-
-
-def _charge_cost(element: int, is_cation: bool) -> float:
-    if element == INDEX["N"]:
-        return 0.0  # judged by its neighbours, see `repair`
-    return _CHARGE if is_cation else _UNUSUAL_CHARGE
 
 
 def _impossible(

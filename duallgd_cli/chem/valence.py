@@ -330,7 +330,8 @@ def _cost_of_neutral(atom: _Atom, state: State) -> tuple[int, int]:
         return PROTON_MOVED, 3
     if _anion_is_the_rule(atom):
         return PROTON_MOVED, 3
-    return USUAL, int(_is_likely_oxide(atom))
+    is_likely_oxide = atom.element == OXYGEN and atom.site == Site.BESIDE_AROMATIC_NITROGEN
+    return USUAL, int(is_likely_oxide)
 
 
 def _cost_of_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
@@ -343,10 +344,6 @@ def _cost_of_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
 
 # Where an aromatic N-H is likelier: in a five-membered ring, but not beside a bridgehead nitrogen.
 _RING_HYDROGEN: Final = {Site.FIVE_RING: 1, Site.BESIDE_BRIDGEHEAD: 3}
-
-
-def _is_likely_oxide(atom: _Atom) -> bool:
-    return atom.element == OXYGEN and atom.site == Site.BESIDE_AROMATIC_NITROGEN
 
 
 def _anion_is_the_rule(atom: _Atom) -> bool:

@@ -88,7 +88,11 @@ def train(
         data=data,
         structures=tuple(structures or ()),
         simulated=simulated,
-        init={name: _weights(path) for name, path in init.items() if path is not None},
+        init={
+            name: path / "model.safetensors" if path.is_dir() else path  # or the folder of a run
+            for name, path in init.items()
+            if path is not None
+        },
         said=said(config, chosen).get("model", {}),
         stop_after=stop_after,
         minutes=minutes,
@@ -116,8 +120,3 @@ def _ending(record: dict[str, Any], steps: int, weights: Path) -> str:
         f"stopped at step {record['step']} of {steps} as asked; weights so far are {weights}, "
         "and the same command without that limit goes on"
     )
-
-
-def _weights(path: Path) -> Path:
-    """A weights file, or the one in a run's folder."""
-    return path / "model.safetensors" if path.is_dir() else path

@@ -291,7 +291,11 @@ def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
         about[-2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
     lost = found.counts[:1] - found.counts
     about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
-    electrons = _electrons(found, ion)
+    # Whether an electron of the fragment is unpaired, and its unsaturation, with the charge. Ions
+    # with all electrons paired are by far the commoner ones; which numbers of hydrogens give them
+    # cannot be told from the ramps.
+    beyond = excess(found.counts) - CARRIED[ion.adduct]  # one less for each hydrogen
+    electrons = np.stack([beyond % 2 == 0, beyond / _UNSATURATION_SCALE], 1).astype(np.float32)
     parts = [_ramps(found.counts), _ramps(lost), found.cuts, electrons, about, found.atom_types]
     return np.concatenate(parts, 1)
 
@@ -354,16 +358,6 @@ def explaining_fragments(
 def _heavy_key(counts: NDArray[Any]) -> NDArray[np.int64]:
     key: NDArray[np.int64] = counts[:, :N_HEAVY].astype(np.int64) @ _SUBFORMULA_KEY
     return key
-
-
-def _electrons(found: Fragments, ion: Ion) -> NDArray[np.float32]:
-    """Of fragments as they are, with the charge, (C, 2): is one unpaired, and unsaturation.
-
-    Ions with all electrons paired are by far the commoner ones; which numbers of hydrogens give
-    them cannot be told from the ramps.
-    """
-    beyond = excess(found.counts) - CARRIED[ion.adduct]  # one less for each hydrogen
-    return np.stack([beyond % 2 == 0, beyond / _UNSATURATION_SCALE], 1).astype(np.float32)
 
 
 def _ramps(counts: NDArray[np.float32]) -> NDArray[np.float32]:

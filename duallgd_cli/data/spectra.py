@@ -116,6 +116,8 @@ def prepare_spectra(
         raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
     arrays = _pack_spectra(spectra)
     reasons = Counter(r.reason for r in rejected)
+    seen = {(s.molecule.inchikey, s.row["spectrum_fold"]) for s in spectra}
+    folds = Counter(key for key, _ in seen)
     record: dict[str, object] = {
         "kind": "spectra",
         "source": {"file": source.name, "sha256": source_sha256(source)},
@@ -127,7 +129,7 @@ def prepare_spectra(
         "holdout_keys": len(holdout),
         "holdout_removed": reasons.get(ON_HOLDOUT, 0),
         "without_explained_peak": sum(s.explained[1] == 0 for s in spectra),
-        "molecules_in_several_folds": _n_shared(spectra),
+        "molecules_in_several_folds": sum(n > 1 for n in folds.values()),
         "explained": _explained(spectra),
     }
     manifest = write(out, arrays, record)
@@ -225,11 +227,6 @@ def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]
         **pack(list(first.values()), fold),
         **spectrum_arrays([s.row for s in spectra], molecule),
     }
-
-
-def _n_shared(spectra: Sequence[PreparedSpectrum]) -> int:
-    seen = {(s.molecule.inchikey, s.row["spectrum_fold"]) for s in spectra}
-    return sum(n > 1 for n in Counter(key for key, _ in seen).values())
 
 
 def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:

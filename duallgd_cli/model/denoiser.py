@@ -164,7 +164,8 @@ class Denoiser(nn.Module):
         relative = self.relative(_relative_features(condition, index, fraction, graph))
         memory = tuple(
             None if layer.bit_attention is None else layer.bit_attention.memory(bits)
-            for layer in self._layers()
+            for layer in self.layers
+            if isinstance(layer, DualStreamLayer)
         )
         atoms = self.element(condition.atom_class)
         return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
@@ -187,12 +188,15 @@ class Denoiser(nn.Module):
             seen = graph_features(
                 bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph
             )
-        fade = self._fade(t)[:, None, None]
+        start, stop = self.settings.fade_from, self.settings.fade_to
+        fade = ((t.float() - start) / (stop - start)).clamp(0, 1)[:, None, None]
         atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
-        y = context.y + self.time_in(torch.cat([self._time_waves(t), seen.totals], 1))
+        frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=t.device))
+        angle = (t.float() / self.n_steps)[:, None] * frequency
+        y = context.y + self.time_in(torch.cat([angle.sin(), angle.cos(), seen.totals], 1))
         y = self.y_out(relu(y))
-        start = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
-        pairs = self._start_pairs(atoms, start + fade * context.relative, graph)
+        edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
+        pairs = self._start_pairs(atoms, edges + fade * context.relative, graph)
         for number, layer in enumerate(self.layers):
             bits = context.memory[number]
             memory = None if bits is None else (bits, context.bit_log_prob)
@@ -209,18 +213,6 @@ class Denoiser(nn.Module):
         one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
         hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
         return self.pair_start(self.pair_hidden.relu(hidden))
-
-    def _fade(self, t: Tensor) -> Tensor:
-        start, stop = self.settings.fade_from, self.settings.fade_to
-        return ((t.float() - start) / (stop - start)).clamp(0, 1)
-
-    def _time_waves(self, t: Tensor) -> Tensor:
-        frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=t.device))
-        angle = (t.float() / self.n_steps)[:, None] * frequency
-        return torch.cat([angle.sin(), angle.cos()], 1)
-
-    def _layers(self) -> list[DualStreamLayer]:
-        return [layer for layer in self.layers if isinstance(layer, DualStreamLayer)]
 
 
 def _repeat(x: Tensor, samples: int) -> Tensor:

@@ -5,7 +5,7 @@ spectra, K peak rows, F fingerprint bits.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
@@ -165,19 +165,15 @@ class _Layer(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        with self._kernel(tokens):
+        # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
+        is_slow = self.training and tokens.device.type == "cpu"
+        with sdpa_kernel(SDPBackend.MATH) if is_slow else nullcontext():
             mixed = scaled_dot_product_attention(
                 query, key, value, attn_mask=mask[:, None, None, :]
             )
         tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))
-
-    def _kernel(self, tokens: Tensor) -> AbstractContextManager[None]:
-        # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
-        if self.training and tokens.device.type == "cpu":
-            return sdpa_kernel(SDPBackend.MATH)
-        return nullcontext()
 
 
 def count_features(counts: Tensor) -> Tensor:

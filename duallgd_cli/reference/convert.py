@@ -143,7 +143,11 @@ def _split(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         if found is not None:
             prefix, part, kept = found
             parts.setdefault(part, {})[kept + name.removeprefix(prefix)] = tensor
-        elif name != _BETAS and not _is_copy(name, state):
+        elif name.startswith(_COMPILED):  # the decoder's own tensors, as a compiled copy has them
+            original = state.get(f"decoder.{name.removeprefix(_COMPILED)}")
+            if original is None or not original.equal(tensor):
+                foreign.append(name)
+        elif name != _BETAS:
             foreign.append(name)
     if foreign:
         raise WeightsError(
@@ -152,12 +156,6 @@ def _split(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     if not parts:
         raise WeightsError("the checkpoint holds neither a decoder nor an encoder")
     return parts
-
-
-def _is_copy(name: str, state: dict[str, Tensor]) -> bool:
-    """Whether a tensor is the one that a compiled decoder shares with the decoder."""
-    original = state.get(f"decoder.{name.removeprefix(_COMPILED)}")
-    return name.startswith(_COMPILED) and original is not None and original.equal(state[name])
 
 
 def _of_denoiser(

@@ -299,7 +299,9 @@ def annotate(
         if n_rows > settings.max_rows:
             break
     rows = _join(chunks)
-    looked_at = _affordable(rows.peak, peaks.mz.size, settings.max_rows)
+    looked_at = peaks.mz.size
+    if rows.peak.size > settings.max_rows:  # the most intense peaks whose rows are so many
+        looked_at = int(np.sort(rows.peak)[settings.max_rows])
     return _annotated(hypothesis, peaks, rows, looked_at)
 
 
@@ -390,11 +392,6 @@ def _cheapest(
         rows = rows[np.lexsort((rows, cost[rows]))]
         chosen.append(rows[np.isfinite(cost[rows])])
     return np.concatenate(chosen)
-
-
-def _affordable(peak: NDArray[np.int64], n_peaks: int, max_rows: int) -> int:
-    """Number of most intense peaks whose rows together stay within `max_rows`."""
-    return n_peaks if peak.size <= max_rows else int(np.sort(peak)[max_rows])
 
 
 def _join(rows: Sequence[_Rows]) -> _Rows:

@@ -126,7 +126,10 @@ def group(
         elif by == "none" or not item.feature_id:
             held.append([item])
         else:
-            _place(item, groups.setdefault(_key(item), []), held)
+            adduct = parse_adduct(item.adduct_text)
+            name = adduct.name if adduct is not None else item.adduct_text
+            group = groups.setdefault((item.feature_id, name, item.ms_level), [])
+            _place(item, group, held)
         if not groups:
             yield from _finished(held)
             held = []
@@ -136,12 +139,6 @@ def group(
 def _finished(held: list[list[Spectrum] | Unreadable]) -> Iterator[Feature | Unreadable]:
     for entry in held:
         yield entry if isinstance(entry, Unreadable) else Feature(tuple(entry))
-
-
-def _key(spectrum: Spectrum) -> tuple[str, str, int]:
-    adduct = parse_adduct(spectrum.adduct_text)
-    name = adduct.name if adduct is not None else spectrum.adduct_text
-    return spectrum.feature_id, name, spectrum.ms_level
 
 
 def _place(

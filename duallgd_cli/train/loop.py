@@ -196,7 +196,8 @@ class _Run:
             for group in optimiser.param_groups:
                 group["lr"] = rate
         # Dropout draws from torch's global generator: seeded by step, a resumed run draws the same.
-        torch.manual_seed(self._step_seed())
+        parts = self.settings.seed, progress.step, self.group.rank
+        torch.manual_seed(int(np.random.SeedSequence(parts).generate_state(1)[0]))
         with self.hooks.autocast():
             summed, count = stage.loss(self.model, batch)
         n_samples = summed.detach().new_full((), batch.n_samples)
@@ -210,20 +211,12 @@ class _Run:
         update_average(self.average, self.model, self.settings.optimiser.ema, progress.step)
         self.pending.append(torch.stack([total / number, norm.double(), number, samples]))
         progress.step += 1
-        if self._is_due():
+        settings = self.settings
+        every = settings.log_every, settings.validate_every, settings.checkpoint_every
+        if any(progress.step % n == 0 for n in every):
             self._settle()
         progress.seconds += time.perf_counter() - started
         self._report(stage, rate)
-
-    def _step_seed(self) -> int:
-        parts = (self.settings.seed, self.progress.step, self.group.rank)
-        return int(np.random.SeedSequence(parts).generate_state(1)[0])
-
-    def _is_due(self) -> bool:
-        """Whether figures, a look at held-out data or a save follow this step."""
-        settings = self.settings
-        every = (settings.log_every, settings.validate_every, settings.checkpoint_every)
-        return any(self.progress.step % n == 0 for n in every)
 
     def _settle(self) -> None:
         """Fetch the figures of all steps since the last time; none may be NaN.

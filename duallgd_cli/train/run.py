@@ -24,7 +24,7 @@ from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.joint import JointStage
 from duallgd_cli.train.loop import Group, Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage, default_workers
-from duallgd_cli.train.settings import RunSettings, TrainingSettings
+from duallgd_cli.train.settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,9 @@ def run_training(
     torch.manual_seed(settings.seed)
     model, origin = _network(request)
     model.to(runtime.device)
-    _freeze(model, settings)
+    # Parts that a stage does not train keep their weights and get no moments.
+    model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
+    model.denoiser.requires_grad_(settings.stage != "encoder")
     if runtime.compile:
         compile_layers(model)
     backend = "nccl" if runtime.device.type == "cuda" else "gloo"
@@ -143,12 +145,6 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
                 "leave its sizes out of --set and --config"
             ) from None
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
-
-
-def _freeze(model: DualLGD, settings: TrainingSettings) -> None:
-    """Parts that a stage does not train keep their weights and get no moments."""
-    model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
-    model.denoiser.requires_grad_(settings.stage != "encoder")
 
 
 def _stage(request: TrainingRequest, group: Group) -> Stage:

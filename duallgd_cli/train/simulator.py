@@ -174,7 +174,11 @@ def fit_evidence(
     simulator, record = fit_simulator(spectra, steps, seed, advance, width=_EVIDENCE_WIDTH)
     fitted = simulator.model.state_dict()
     tensors = {name: t for name, t in fitted.items() if not name.startswith(_UNUSED)}
-    tensors["log_prevalence"] = _log_prevalence(structures, train, n_bits)
+    # Share of the molecules that have each bit, none of it 0.
+    of_bit = np.repeat(train, np.diff(structures.bit_offset))
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
+    share = (counts + 1) / (train.sum() + 1)
+    tensors["log_prevalence"] = torch.from_numpy(np.log(share)).float()
     return tensors, {"structures": int(train.sum()), **record}
 
 
@@ -259,13 +263,6 @@ def _figures(model: FragmentModel, held_out: Sequence[MeasuredSpectrum]) -> dict
         product = float((expected * measured).sum())
         cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
     return {"cosine": float(np.mean(cosines))} if cosines else {}
-
-
-def _log_prevalence(structures: Molecules, some: NDArray[np.bool_], n_bits: int) -> Tensor:
-    """Log share of some of the molecules that have each bit, none of it 0; (n_bits,)."""
-    of_bit = np.repeat(some, np.diff(structures.bit_offset))
-    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
-    return torch.from_numpy(np.log((counts + 1) / (some.sum() + 1))).float()
 
 
 def _described(peaks: PeakRows, found: Fragments) -> NDArray[np.float64]:

@@ -85,7 +85,9 @@ def load_state(
             raise UsageError(
                 f"{path} belongs to a run with other settings; use another output folder"
             )
-        if _shapes(stream) != {f"model/{n}": list(p.shape) for n, p in model.named_parameters()}:
+        names = set(stream.keys())
+        shapes = {n: stream.get_slice(n).get_shape() for n in names if n.startswith("model/")}
+        if shapes != {f"model/{n}": list(p.shape) for n, p in model.named_parameters()}:
             raise UsageError(
                 f"{path} belongs to a run with another network; use another output folder"
             )
@@ -93,7 +95,11 @@ def load_state(
             parameter.copy_(stream.get_tensor(f"model/{name}"))
             average[name].copy_(stream.get_tensor(f"average/{name}"))
         for name, parameter, optimiser in _owned(model, optimisers):
-            optimiser.state[parameter] = _moments(stream, name, parameter)
+            optimiser.state[parameter] = {
+                moment: stream.get_tensor(f"{moment}/{name}").to(parameter.device)
+                for moment in _MOMENTS
+                if f"{moment}/{name}" in names
+            }
     if "progress" not in metadata:  # as written before samples were counted
         return TrainingProgress(int(metadata["step"]), float(metadata["seconds"]))
     return TrainingProgress(**json.loads(metadata["progress"]))
@@ -113,13 +119,3 @@ def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without those that change no number."""
     data = {name: value for name, value in settings["data"].items() if name != "workers"}
     return settings | {"data": json.loads(json.dumps(data))}
-
-
-def _shapes(stream: Any) -> dict[str, list[int]]:  # noqa: ANN401
-    names = [name for name in stream.keys() if name.startswith("model/")]  # noqa: SIM118
-    return {name: stream.get_slice(name).get_shape() for name in names}
-
-
-def _moments(stream: Any, name: str, parameter: Tensor) -> dict[str, Tensor]:  # noqa: ANN401
-    present = {key for key in _MOMENTS if f"{key}/{name}" in stream.keys()}  # noqa: SIM118
-    return {key: stream.get_tensor(f"{key}/{name}").to(parameter.device) for key in sorted(present)}

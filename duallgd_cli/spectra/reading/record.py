@@ -112,7 +112,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
         return Unreadable(source, spectrum_id, Failure("unreadable", record.trouble, "read"))
     precursor_mz, warnings = _precursor(known)
     charge, polarity = _charge(known)
-    instrument = _instrument(known)
+    classes = (instrument_class(known.get(name, "")) for name in of.INSTRUMENT)
+    instrument = next((name for name in classes if name), "")
     energy = known.get("collision_energy", "")
     energy_text = f"{energy} eV" if record.energy_in_ev and of.number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
@@ -202,11 +203,6 @@ def _impossible_peaks(record: Record) -> tuple[str, ...]:
     if not 0 < lost < mz.size:
         return ()
     return (f"{lost} of {mz.size} peaks had no possible m/z and intensity and were left out",)
-
-
-def _instrument(known: Mapping[str, str]) -> str:
-    classes = (instrument_class(known.get(name, "")) for name in of.INSTRUMENT)
-    return next((name for name in classes if name), "")
 
 
 def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:

@@ -211,13 +211,14 @@ def _mzxml_instrument(stream: BinaryIO) -> str:
 def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
     native = str(info.get("id", ""))
     scan = _SCAN_ID.search(native)
+    polarity = "positive" if "positive scan" in info else "negative"
     metadata = {
         "identifier": scan[0] if scan else native,
         "native_id": native,
         "scans": scan[1] if scan else "",
         "ms_level": str(info.get("ms level", "")),
         "spectrum title": str(info.get("spectrum title", "")),
-        "ionmode": _mzml_polarity(info),
+        "ionmode": polarity if f"{polarity} scan" in info else "",
         "instrument": instrument,
     } | _mzml_scan(info)
     if _FOURIER.match(metadata.get("filter string", "")):
@@ -226,12 +227,6 @@ def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
     metadata |= _mzml_precursor(precursors[0]) if precursors else {}
     notes = (f"the first of {len(precursors)} precursors is used",) if len(precursors) > 1 else ()
     return _with_arrays(metadata, partial(_mzml_peaks, info), notes, "profile spectrum" in info)
-
-
-def _mzml_polarity(info: Mapping[str, Any]) -> str:
-    if "positive scan" in info:
-        return "positive"
-    return "negative" if "negative scan" in info else ""
 
 
 def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
