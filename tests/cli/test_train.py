@@ -189,25 +189,6 @@ def test_ctrl_c_before_the_first_step_says_that_nothing_is_lost(duallgd, structu
     assert "stopped before a step was made; nothing is lost: run the same command" in done.err
 
 
-def test_the_same_command_goes_on_with_a_stopped_run(duallgd, structures, tmp_path):
-    duallgd("train", "--data", structures, "-o", "run", *TINY, "--stop-after", "2")
-    assert steps(tmp_path / "run") == [2]
-
-    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
-
-    assert done.code == 0, done.err
-    assert steps(tmp_path / "run") == [2, 4]
-
-
-def test_a_run_with_other_settings_is_not_gone_on_with(duallgd, structures):
-    duallgd("train", "--data", structures, "-o", "run", *TINY)
-
-    done = duallgd("train", "--data", structures, "-o", "run", *TINY, "--set", "training.seed=5")
-
-    assert done.code == 2
-    assert "belongs to a run with other settings; use another output folder" in done.err
-
-
 def test_quiet_says_nothing(duallgd, structures):
     done = duallgd("train", "--data", structures, "-o", "run", *TINY, "--quiet")
 

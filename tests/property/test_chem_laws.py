@@ -57,16 +57,6 @@ def test_a_printed_formula_reads_back_as_itself(formula):
     assert Formula.parse(str(formula)) == formula
 
 
-@given(FORMULAS, FORMULAS)
-def test_masses_add_up(one, other):
-    both = Formula(
-        tuple(a + b for a, b in zip(one.counts, other.counts, strict=True)),
-        one.charge + other.charge,
-    )
-
-    assert both.mass == pytest.approx(one.mass + other.mass, rel=1e-12)
-
-
 @given(st.text(max_size=20))
 def test_any_text_is_a_formula_or_a_formula_error(text):
     try:
@@ -74,16 +64,6 @@ def test_any_text_is_a_formula_or_a_formula_error(text):
     except FormulaError:
         return
     assert min(formula.counts) >= 0
-
-
-@given(FORMULAS)
-def test_the_atom_list_holds_the_heavy_atoms_in_order(formula):
-    atom_class = formula.atom_class
-
-    assert (np.diff(atom_class) >= 0).all()
-    np.testing.assert_array_equal(
-        np.bincount(atom_class, minlength=N_HEAVY), formula.counts[:N_HEAVY]
-    )
 
 
 @given(molecules(), st.randoms(use_true_random=False))

@@ -14,12 +14,10 @@ from asymmetry import (
     load_studied,
     watched,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.line_graph import PairsFromAtoms, line_graph
+from duallgd_cli.model.line_graph import PairsFromAtoms
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
@@ -44,54 +42,6 @@ def authors(**changes):
     settings = ReferenceSettings(ReferenceDenoiserSettings(**(REFERENCE | changes)))
     torch.manual_seed(1)
     return ReferenceNetwork(ReferenceDenoiser(settings.denoiser).eval(), None, settings, CPU)
-
-
-def attention(seed, heads=2):
-    torch.manual_seed(seed)
-    return PairsFromAtoms(6, 10, 8, heads)
-
-
-def by_softmax(part, pairs, atoms, low, high):
-    """Both weights of every pair, (B, M, H, 2), by the softmax of equation 6."""
-    heads = part.first_weight(pairs, atoms, line_graph(atoms.shape[1], CPU)).shape[-1]
-    query = part.query(pairs).unflatten(-1, (heads, -1))
-    key = part.key(atoms).unflatten(-1, (heads, -1))
-    score = torch.stack([(query * key[:, end]).sum(-1) for end in (low, high)], -1)
-    return torch.softmax(score / query.shape[-1] ** 0.5, -1)
-
-
-@given(seed=st.integers(0, 10_000), n=st.integers(2, 6))
-def test_the_two_weights_of_a_pair_are_a_softmax_and_sum_to_one(seed, n):
-    part = attention(seed)
-    atoms, pairs = torch.randn(2, n, 6), torch.randn(2, n * (n - 1) // 2, 10)
-    low, high = torch.triu_indices(n, n, 1)
-
-    first = part.first_weight(pairs, atoms, line_graph(n, CPU))
-
-    both = by_softmax(part, pairs, atoms, low, high)
-    torch.testing.assert_close(torch.stack([first, 1 - first], -1), both)
-    torch.testing.assert_close(both.sum(-1), torch.ones_like(first))
-
-
-@given(seed=st.integers(0, 10_000))
-def test_swapping_the_two_ends_swaps_their_weights(seed):
-    part = attention(seed)
-    atoms, pairs = torch.randn(1, 2, 6), torch.randn(1, 1, 10)
-
-    first = part.first_weight(pairs, atoms, line_graph(2, CPU))
-    swapped = part.first_weight(pairs, atoms.flip(1), line_graph(2, CPU))
-
-    # log2 of the ratio changes its sign, and nothing else.
-    torch.testing.assert_close(torch.logit(swapped), -torch.logit(first))
-
-
-def test_equal_end_states_share_the_attention_equally():
-    part = attention(3)
-    atoms = torch.randn(1, 1, 6).expand(-1, 4, -1)
-
-    first = part.first_weight(torch.randn(1, 6, 10), atoms, line_graph(4, CPU))
-
-    assert torch.equal(first, torch.full_like(first, 0.5))
 
 
 @pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
@@ -183,21 +133,6 @@ def test_elements_that_the_reference_was_not_trained_on_are_found():
     assert authors().knows(molecule())
     assert not authors().knows(molecule("C2H5Br"))
     assert own().knows(molecule("C2H5Br"))
-
-
-@pytest.mark.parametrize(
-    ("steps", "layers", "message"),
-    [
-        ([0, 50], None, r"noise levels must be 1 to 500, not \[0\]"),
-        ([501], None, "1 to 500"),
-        ([], None, "not none"),
-        ([50], [3], r"layers must be 1 to 2, not \[3\]"),
-        ([50], [0], "layers must be 1 to 2"),
-    ],
-)
-def test_levels_and_layers_that_do_not_exist_are_refused(steps, layers, message):
-    with pytest.raises(UsageError, match=message):
-        check(own(), steps, layers)
 
 
 def test_layers_are_counted_from_one_and_all_by_default():

@@ -10,7 +10,6 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.prepared import load_array, load_molecules
-from duallgd_cli.data.structures import prepare_molecule
 from duallgd_cli.errors import UnreadableError, UsageError
 from tests.made_prepared import structures_folder
 
@@ -97,19 +96,6 @@ def test_a_random_order_is_the_same_again_for_a_seed(ordered):
 
     assert np.array_equal(first.bond_pair, again.bond_pair)
     assert not np.array_equal(first.bond_pair, other.bond_pair)
-
-
-@pytest.mark.parametrize("text", DRUGS)
-def test_the_honest_order_does_not_know_how_the_true_molecule_was_written(text):
-    mol = parse_smiles(text)
-    expected = prepare_molecule(mol)
-    rng = np.random.default_rng(1)
-
-    for _ in range(5):
-        shuffled = Chem.RenumberAtoms(mol, rng.permutation(mol.GetNumAtoms()).tolist())
-        got = prepare_molecule(shuffled)
-        for name in ("atom_counts", "bond_pair", "bond_type", "bits"):
-            assert np.array_equal(getattr(got, name), getattr(expected, name))
 
 
 def test_data_that_do_not_know_the_true_order_say_so(tmp_path):

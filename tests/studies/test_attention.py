@@ -106,13 +106,6 @@ def test_both_figures_are_drawn(request_):
         assert "<svg" in (request_.output / f"{name}.svg").read_text()
 
 
-def test_layers_can_be_chosen(request_):
-    found = study_of(replace(request_, layers=(2,)), CPU)
-
-    assert found["layers"] == [2]
-    assert list(found["kinds"][0]["by_view"]) == ["layer 2", "t = 50", "t = 500"]
-
-
 def test_predicted_fingerprints_change_the_numbers(request_, tmp_path):
     spectra = spectra_folder(tmp_path / "spectra")
     chosen = replace(request_, data=spectra, selection=Selection("train", peaks=True), untrained=0)
@@ -122,11 +115,6 @@ def test_predicted_fingerprints_change_the_numbers(request_, tmp_path):
     assert predicted["condition"] == "predicted fingerprints"
     assert predicted["kinds"][0]["bonds"] == true["kinds"][0]["bonds"]
     assert predicted["kinds"][0]["mean"] != true["kinds"][0]["mean"]
-
-
-def test_structures_have_no_spectra_to_predict_from(request_):
-    with pytest.raises(UsageError, match="holds no spectra"):
-        study_of(replace(request_, selection=Selection(peaks=True)), CPU)
 
 
 def test_the_same_molecules_are_chosen_whatever_the_limit(folder):
@@ -150,19 +138,6 @@ def test_molecules_come_with_all_their_bonds_and_their_own_fingerprint(folder):
         assert (molecule.bond_class > 0).sum() == len(place)
         assert molecule.condition.bit[0].tolist() == prepared.fingerprint_bits(row).tolist()
         assert molecule.places().shape == (len(molecule.atom_class), 2)
-
-
-@pytest.mark.parametrize(
-    ("selection", "message"),
-    [
-        (Selection("val"), "no molecule of fold val; its folds are dev"),
-        (Selection("best"), "fold 'best' is unknown"),
-        (Selection("dev", max_atoms=2), "no molecule of fold dev"),
-    ],
-)
-def test_folds_without_molecules_are_refused(folder, selection, message):
-    with pytest.raises(UsageError, match=message):
-        known_molecules(folder, selection)
 
 
 def test_a_folder_without_data_and_one_that_cannot_be_made_are_refused(request_, tmp_path):

@@ -11,7 +11,6 @@ from judging import (
     NOISE_STEPS,
     HeldOut,
     bond_marginal,
-    even_jumps,
     finish,
     finish_all,
     noise_levels,
@@ -149,7 +148,3 @@ def test_the_marginal_is_that_of_the_molecules_trained_on(tmp_path):
     assert share[0] == pytest.approx(share[2], abs=1e-5)
     assert min(share) > 0
     assert sum(share) == pytest.approx(1, abs=1e-5)
-
-
-def test_studies_jump_evenly_whatever_the_network_would():
-    assert even_jumps(7) == SamplingSettings(samples=7, schedule="uniform", time_shift=0.0)

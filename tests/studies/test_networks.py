@@ -199,13 +199,6 @@ def test_only_without_positions_like_atoms_may_change_places(variant, blind):
     assert torch.allclose(before[moved], after, atol=1e-4) is blind
 
 
-def test_random_features_give_way_to_exact_softmax_by_a_setting():
-    model = stirred("full", pair_features=0)
-
-    assert parts(model, PairAttention)[0].features.shape[1] == 0
-    assert torch.isfinite(logits(model, noisy_bonds(12)[None], 100, condition((LARGE,)))).all()
-
-
 def test_the_published_network_reads_the_order_of_its_atoms():
     model, known = stirred("published"), condition((LARGE,))
     turned = replace(known, atom_class=known.atom_class.flip(1))

@@ -22,7 +22,6 @@ from duallgd_cli.checkpoint.format import (
     write_tensors,
 )
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import DualLGD
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 
@@ -158,12 +157,6 @@ def test_metadata_are_plain_json(path):
     assert metadata["format_version"] == str(FORMAT_VERSION)
     assert json.loads(metadata["settings"])["denoiser"]["layers"] == 2
     assert json.loads(metadata["record"]) == RECORD
-
-
-def test_the_checksum_is_that_of_the_file(path):
-    import hashlib
-
-    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_missing_file_is_named(tmp_path):

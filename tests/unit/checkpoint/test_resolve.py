@@ -58,7 +58,7 @@ def test_a_path_is_taken_as_it_is(folders):
 
 
 def test_a_folder_with_one_file_is_that_file(folders):
-    own = made(folders[0] / "run", "model.safetensors")
+    own = made(folders[0] / "run", "mine.safetensors")
 
     assert resolve_weights(own.parent) == own
 

@@ -46,15 +46,6 @@ def test_a_table_is_read_plain_or_compressed(tmp_path, name):
     assert spectrum.collision_energy_ev == 30.0
 
 
-def test_the_energy_as_recorded_goes_before_the_number(tmp_path):
-    path = tmp_path / "set.tsv"
-    path.write_text(f"{HEADER}\tcollision_energy_text\n{GOOD}\t50(NCE)\n", encoding="utf-8")
-
-    (record,) = read_labelled_file(path)
-
-    assert record.feature.first.collision_energy_ev == pytest.approx(50 * 181.0495 / 500)
-
-
 def test_a_table_without_folds_is_all_training_data(tmp_path):
     path = tmp_path / "set.tsv"
     rows = [HEADER, GOOD]

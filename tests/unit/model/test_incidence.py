@@ -88,16 +88,6 @@ def test_a_pair_attends_to_its_two_atoms_by_a_softmax_over_two(n):
     torch.testing.assert_close(got, attention.out(mixed))
 
 
-def test_the_weight_of_the_first_atom_lies_between_zero_and_one():
-    atoms, pairs = states(5)
-    attention = module(PairsFromAtoms)
-
-    weight = attention.first_weight(pairs, atoms, line_graph(5, CPU))
-
-    assert weight.shape == (BATCH, 10, HEADS)
-    assert ((weight > 0) & (weight < 1)).all()
-
-
 def test_a_molecule_without_any_real_pair_gives_no_nan():
     atoms, pairs = states(3)
     graph, attention = line_graph(3, CPU), module(AtomsFromPairs)

@@ -7,7 +7,6 @@ import torch
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import ConfigError, MissingInputError, UsageError, WeightsError
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.generate import load_model
 from duallgd_cli.predict.settings import PredictSettings
@@ -197,60 +196,10 @@ def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
         torch.testing.assert_close(made.tensors[name], tensor, atol=1e-5, rtol=1e-4)
 
 
-def test_what_is_set_for_the_network_holds_for_weights_to_start_from(tmp_path, structures):
-    trained(tmp_path / "first", structures, "decoder")
-    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
-    fading = {"denoiser": {"fade_from": 100, "fade_to": 300}}
-
-    as_before = trained(tmp_path / "as-before", structures, "decoder", init=init)
-    changed = trained(tmp_path / "changed", structures, "decoder", init=init, said=fading)
-
-    assert as_before.settings.denoiser.fade_to == 0
-    assert changed.settings.denoiser.fade_to == 300
-    assert changed.settings.denoiser.layers == 1  # the rest is that of the weights
-
-
-def test_sizes_cannot_be_set_for_weights_to_start_from(tmp_path, structures):
-    trained(tmp_path / "first", structures, "decoder")
-    init = {"denoiser": tmp_path / "first" / "model.safetensors"}
-
-    with pytest.raises(WeightsError, match="shape"):
-        trained(tmp_path, structures, "decoder", init=init, said={"denoiser": {"pair_width": 32}})
-
-
-@pytest.mark.parametrize("stage", ["encoder", "joint"])
-def test_structures_alone_do_not_make_an_encoder(tmp_path, structures, stage):
-    with pytest.raises(UsageError, match="holds structures, not spectra"):
-        trained(tmp_path, structures, stage)
-
-
-def test_missing_data_are_named(tmp_path):
-    with pytest.raises(MissingInputError, match="holds no prepared data"):
-        trained(tmp_path / "out", tmp_path, "decoder")
-
-
-def test_missing_weights_to_start_from_are_named(tmp_path, spectra):
-    with pytest.raises(WeightsError, match=r"none\.safetensors do not exist"):
-        trained(tmp_path, spectra, "joint", init={"encoder": tmp_path / "none.safetensors"})
-
-
 def test_every_preset_reads():
     assert {"tiny", "pretrain", "nplib1", "massspecgym"} <= set(preset_names())
     for name in preset_names():
         assert run_settings(name, []).training.steps >= 1
-
-
-def test_a_preset_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(ConfigError, match=r"'huge' is neither a YAML file nor a preset; .*tiny"):
-        run_settings("huge", [])
-
-
-def test_a_misspelt_setting_of_a_run_is_refused_with_its_path(tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_text("training: {optimiser: {learning_rat: 0.1}}")
-
-    with pytest.raises(ConfigError, match=r"training\.optimiser\.learning_rat"):
-        run_settings(str(path), [])
 
 
 @pytest.mark.slow
