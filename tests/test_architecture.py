@@ -19,9 +19,9 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "reference": (2_875, 13),
-    "data": (2_820, 12),
+    "data": (2_800, 12),
     "train": (1_970, 11),
-    "model": (1_650, 12),
+    "model": (1_640, 12),
     "diffusion": (550, 4),
     "checkpoint": (610, 5),
     "bench": (1_715, 9),

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from duallgd_cli import __version__
 from duallgd_cli.cli import (
     bench,
     calibrate,
@@ -23,7 +24,6 @@ from duallgd_cli.cli import (
     selftest,
     trace,
     train,
-    version,
     weights,
 )
 
@@ -49,7 +49,23 @@ app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
 app.command("config", epilog=config.EPILOG)(config.config)
 app.command("info", epilog=info.EPILOG)(info.info)
 app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)
-app.command("version")(version.version)
+
+
+@app.command("version")
+def version() -> None:
+    """Print the version and nothing else."""
+    typer.echo(__version__)
+
+
+def _show_version(wanted: bool) -> None:
+    """Answer ``duallgd --version``.
+
+    Raises:
+        typer.Exit: After printing, when the option was given.
+    """
+    if wanted:
+        typer.echo(f"duallgd {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -58,7 +74,7 @@ def duallgd(
         bool,
         typer.Option(
             "--version",
-            callback=version.show_and_exit,
+            callback=_show_version,
             is_eager=True,
             help="Show the version and stop.",
         ),

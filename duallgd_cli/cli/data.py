@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli.training_display import counting
+from duallgd_cli.cli.display import counting
 from duallgd_cli.errors import InterruptedRunError, UsageError
 
 EPILOG: Final = (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.training_display import duration, training_display
+from duallgd_cli.cli.display import duration, training_display
 from duallgd_cli.errors import InterruptedRunError
 
 EPILOG: Final = (

@@ -151,7 +151,7 @@ def evidence(
     from dataclasses import replace
 
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.cli.training_display import counting
+    from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.train.simulator import fit_evidence
 

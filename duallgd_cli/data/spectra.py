@@ -3,8 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -36,19 +35,9 @@ from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
 _CHUNK: Final = 500  # records a process takes at a time
-
-
-@dataclass(frozen=True, slots=True)
-class PreparationSettings:
-    """How labelled spectra become training data.
-
-    Attributes:
-        cleaning: The same cleaning as before a prediction.
-        annotation: The same annotation as before a prediction.
-    """
-
-    cleaning: CleaningSettings = field(default_factory=CleaningSettings)
-    annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
+# Training spectra are cleaned and explained as those of a prediction are by default.
+_CLEANING: Final = CleaningSettings()
+_ANNOTATION: Final = AnnotationSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +62,6 @@ class PreparedSpectrum:
 def prepare_spectra(
     source: Path,
     out: Path,
-    settings: PreparationSettings = PreparationSettings(),
     *,
     holdout: frozenset[str] = frozenset(),
     split: Path | None = None,
@@ -86,7 +74,6 @@ def prepare_spectra(
         source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), an NPLIB1 folder,
             or a MassBank release.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
-        settings: Cleaning and annotation.
         holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
             left out and counted, those of other folds stay.
         split: Fold table of an NPLIB1 folder that holds several.
@@ -103,8 +90,9 @@ def prepare_spectra(
     spectra: list[PreparedSpectrum] = []
     rejected: list[RejectedSpectrum] = []
     records = read_labelled(source, split)
-    prepare = partial(_prepare_chunk, settings=settings)
-    for results in in_order(prepare, iter(lambda: list(islice(records, _CHUNK)), []), workers):
+    for results in in_order(
+        _prepare_chunk, iter(lambda: list(islice(records, _CHUNK)), []), workers
+    ):
         for result in results:
             kept = _unless_held_out(result, holdout)
             if isinstance(kept, RejectedSpectrum):
@@ -121,7 +109,7 @@ def prepare_spectra(
     record: dict[str, object] = {
         "kind": "spectra",
         "source": {"file": source.name, "sha256": source_sha256(source)},
-        "settings": asdict(settings),
+        "settings": {"cleaning": asdict(_CLEANING), "annotation": asdict(_ANNOTATION)},
         "molecules": len(arrays["fold"]),
         "spectra": len(spectra),
         "peak_rows": len(arrays["mz"]),
@@ -155,19 +143,17 @@ def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]
     return read_labelled_file(source)
 
 
-def prepare_record(
-    record: Labelled, settings: PreparationSettings
-) -> PreparedSpectrum | RejectedSpectrum:
+def prepare_record(record: Labelled) -> PreparedSpectrum | RejectedSpectrum:
     """Turn one record into training data, or say why it is none."""
     if isinstance(record, RejectedSpectrum):
         return record
     try:
         molecule = molecule_of(record.smiles)
-        hypothesis = _hypothesis_of(record, molecule, settings)
+        hypothesis = _hypothesis_of(record, molecule)
     except UnusableRecordError as refusal:
         reason, detail = refusal.args
         return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
-    found = annotate(hypothesis, settings.annotation)
+    found = annotate(hypothesis, _ANNOTATION)
     spectrum_id = record.feature.first.spectrum_id
     row = spectrum_row(found, spectrum_id, record.fold)
     explained = found.n_peaks, found.n_explained, found.explained_intensity
@@ -185,14 +171,12 @@ def source_sha256(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _hypothesis_of(
-    record: LabelledSpectrum, molecule: PreparedMolecule, settings: PreparationSettings
-) -> Hypothesis:
+def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypothesis:
     """What is known to be true of a record, its spectra cleaned."""
     formula = molecule.formula
     adduct = adduct_of(record.adduct_text)
     refuse_misfit(formula, adduct, record.feature.first.precursor_mz or None)
-    spectra = [clean(spectrum, settings.cleaning) for spectrum in record.feature.spectra]
+    spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
     usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
     if not usable:
         messages = {s.message for s in spectra if isinstance(s, Failure)}
@@ -248,7 +232,5 @@ def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
     ]
 
 
-def _prepare_chunk(
-    records: list[Labelled], settings: PreparationSettings
-) -> list[PreparedSpectrum | RejectedSpectrum]:
-    return [prepare_record(record, settings) for record in records]
+def _prepare_chunk(records: list[Labelled]) -> list[PreparedSpectrum | RejectedSpectrum]:
+    return list(map(prepare_record, records))

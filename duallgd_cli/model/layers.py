@@ -216,7 +216,7 @@ class DualStreamLayer(nn.Module):
     def __init__(self, settings: DenoiserSettings, layer: int) -> None:
         super().__init__()
         atom, pair = settings.atom_width, settings.pair_width
-        cross = (atom, pair, settings.cross_width, settings.cross_heads)
+        cross = (settings.cross_width, settings.cross_heads)
         self.film_atoms = Film(settings.global_width, atom)
         self.film_pairs = Film(settings.global_width, pair)
         # Every other layer looks the bits up: enough to plan by, and a sixth fewer parameters.
@@ -225,8 +225,8 @@ class DualStreamLayer(nn.Module):
         self.atom_feed = FeedForward(atom, 2)
         self.pair_attention = PairAttention(settings, layer)
         self.pair_feed = FeedForward(pair, settings.pair_feed)
-        self.atoms_from_pairs = AtomsFromPairs(*cross)
-        self.pairs_from_atoms = PairsFromAtoms(*cross)
+        self.atoms_from_pairs = AtomsFromPairs(atom, pair, *cross)
+        self.pairs_from_atoms = PairsFromAtoms(pair, atom, *cross)
         self.cross_norm_atoms = nn.LayerNorm(atom)
         self.cross_norm_pairs = nn.LayerNorm(pair)
 

@@ -164,23 +164,27 @@ def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
     return atom_mask[:, graph.first] & atom_mask[:, graph.second]
 
 
-class AtomsFromPairs(nn.Module):
-    """Each atom attends to the N - 1 pairs it belongs to (equations 4 and 5).
+class CrossAttention(nn.Module):
+    """The linear maps of one stream's attention to the other.
 
     Args:
-        atom_width: Channels of an atom.
-        pair_width: Channels of a pair.
+        own_width: Channels of the stream that attends, and is changed.
+        other_width: Channels of the stream that it attends to.
         inner_width: Channels of queries, keys and values, over all heads.
         heads: Number of heads.
     """
 
-    def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
+    def __init__(self, own_width: int, other_width: int, inner_width: int, heads: int) -> None:
         super().__init__()
-        self.query = Linear(atom_width, inner_width)
-        self.key = Linear(pair_width, inner_width)
-        self.value = Linear(pair_width, inner_width)
-        self.out = Linear(inner_width, atom_width)
+        self.query = Linear(own_width, inner_width)
+        self.key = Linear(other_width, inner_width)
+        self.value = Linear(other_width, inner_width)
+        self.out = Linear(inner_width, own_width)
         self.heads = heads
+
+
+class AtomsFromPairs(CrossAttention):
+    """Each atom attends to the N - 1 pairs it belongs to (equations 4 and 5)."""
 
     def forward(self, atoms: Tensor, pairs: Tensor, mask: Tensor, graph: LineGraph) -> Tensor:
         """Change of the atom states.
@@ -208,23 +212,8 @@ class AtomsFromPairs(nn.Module):
         return self.out(mixed)
 
 
-class PairsFromAtoms(nn.Module):
-    """Each pair attends to its two atoms (equation 6); a softmax over two is a sigmoid.
-
-    Args:
-        atom_width: Channels of an atom.
-        pair_width: Channels of a pair.
-        inner_width: Channels of queries, keys and values, over all heads.
-        heads: Number of heads.
-    """
-
-    def __init__(self, atom_width: int, pair_width: int, inner_width: int, heads: int) -> None:
-        super().__init__()
-        self.query = Linear(pair_width, inner_width)
-        self.key = Linear(atom_width, inner_width)
-        self.value = Linear(atom_width, inner_width)
-        self.out = Linear(inner_width, pair_width)
-        self.heads = heads
+class PairsFromAtoms(CrossAttention):
+    """Each pair attends to its two atoms (equation 6); a softmax over two is a sigmoid."""
 
     def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Change of the pair states, (B, M, pair_width), from atoms (B, N, atom_width)."""

@@ -16,6 +16,7 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
 from duallgd_cli.model.line_graph import (
     AtomsFromPairs,
+    CrossAttention,
     LineGraph,
     PairsFromAtoms,
     incident_mask,
@@ -359,7 +360,7 @@ class Synchronisation(nn.Module):
         wide = asked in ("both", "atoms", "unmasked")
         self.atoms = WideAtomsFromPairs(atom, pair, heads) if wide else None
         narrow = asked in ("both", "pairs", "unmasked")
-        self.pairs = PairsFromAtoms(atom, pair, pair, heads) if narrow else None
+        self.pairs = PairsFromAtoms(pair, atom, pair, heads) if narrow else None
 
     def forward(self, atoms: Tensor, pairs: Tensor, real: RealRows) -> tuple[Tensor, Tensor]:
         """New atoms (B, N, C) and pairs (B, M, E)."""
@@ -390,9 +391,7 @@ class Synchronisation(nn.Module):
         return atoms, pairs + to_pairs * (2 / n_atoms).clamp(max=1).sqrt()
 
 
-def attend_all(
-    part: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
-) -> Tensor:
+def attend_all(part: CrossAttention, target: Tensor, source: Tensor, mask: Tensor) -> Tensor:
     """What a part would do without incidence: attend to every row.
 
     Args:

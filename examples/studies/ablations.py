@@ -21,7 +21,7 @@ from judging import HeldOut, bond_marginal, even_jumps
 from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.training_display import counting
+from duallgd_cli.cli.display import counting
 from duallgd_cli.config import override
 from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime

@@ -24,7 +24,7 @@ from atom_orders import AtomOrder, OrderSelection, prepare_orders
 from judging import NOISE_STEPS, HeldOut, bond_marginal, even_jumps
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.training_display import counting
+from duallgd_cli.cli.display import counting
 from duallgd_cli.model.settings import FULL
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.settings import run_settings

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from duallgd_cli.model.denoiser import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
-from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms
+from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
 from duallgd_cli.model.linear import Linear
 
 
@@ -153,9 +153,7 @@ def incidence(graph: LineGraph) -> Tensor:
     return (graph.first == atom) | (graph.second == atom)
 
 
-def attend(
-    module: AtomsFromPairs | PairsFromAtoms, target: Tensor, source: Tensor, mask: Tensor
-) -> Tensor:
+def attend(module: CrossAttention, target: Tensor, source: Tensor, mask: Tensor) -> Tensor:
     """Masked attention of all targets to all sources with a cross-attention's own projections.
 
     Args:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from dataclasses import asdict
 from itertools import islice
 
 import numpy as np
@@ -13,7 +14,6 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
     INSTRUMENTS,
-    PreparationSettings,
     PreparedSpectrum,
     prepare_record,
     prepare_spectra,
@@ -145,13 +145,12 @@ def test_a_molecule_of_two_folds_counts_as_the_one_farther_from_training(tmp_pat
 
 
 def test_the_manifest_records_settings_source_and_what_was_explained(tmp_path):
-    settings = PreparationSettings(annotation=AnnotationSettings(orbitrap_ppm=3.0))
     rows = (*GOOD, row("N1", CAFFEINE, ["C6H5S"]))
 
-    prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out", settings)
+    prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out")
     manifest = read_manifest(tmp_path / "out")
 
-    assert manifest["settings"]["annotation"]["orbitrap_ppm"] == 3.0
+    assert manifest["settings"]["annotation"] == asdict(AnnotationSettings())
     assert manifest["source"]["file"] == "set.tsv"
     assert len(manifest["source"]["sha256"]) == 64
     assert manifest["spectra"] == 5
@@ -183,7 +182,7 @@ def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_pa
     )
 
     (record,) = read_labelled(folder)
-    found = prepare_record(record, PreparationSettings())
+    found = prepare_record(record)
 
     assert math.isnan(found.row["energy_ev"])
     assert found.row["peak_energy_ev"].tolist() == [10.0, 40.0]
@@ -206,13 +205,12 @@ def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
     source = shared / "data" / "massbank" / "massbank.tsv.xz"
     if not source.is_file():
         pytest.skip("needs the MassBank table beside the checkout")
-    settings = PreparationSettings()
 
-    found = [prepare_record(record, settings) for record in islice(read_labelled(source), 400)]
+    found = [prepare_record(record) for record in islice(read_labelled(source), 400)]
 
     assert all(isinstance(spectrum, PreparedSpectrum) for spectrum in found)
     for spectrum in found:
         ion = spectrum.molecule.atom_counts + np.array(ADDUCTS[spectrum.row["adduct"]].change)
         assert (spectrum.row["subformula"] <= ion).all()
-        assert len(spectrum.row["mz"]) <= settings.annotation.max_rows
+        assert len(spectrum.row["mz"]) <= AnnotationSettings().max_rows
     assert np.mean([spectrum.explained[2] for spectrum in found]) > 0.9

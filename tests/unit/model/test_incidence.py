@@ -20,7 +20,8 @@ def states(n):
 
 def module(cls):
     torch.manual_seed(1)
-    return cls(ATOM, PAIR, INNER, HEADS).double()
+    widths = (ATOM, PAIR) if cls is AtomsFromPairs else (PAIR, ATOM)
+    return cls(*widths, INNER, HEADS).double()
 
 
 def incidence(n):
