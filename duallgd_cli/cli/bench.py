@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,6 +25,8 @@ nothing can beat on this machine. An interrupted run goes on with the same comma
 compare with, and the authors' network: `python examples/studies/plain_path.py`.
 """
 _WHAT, _OUTPUT = "What is measured", "Output"
+_what = partial(typer.Option, rich_help_panel=_WHAT)
+_output = partial(typer.Option, rich_help_panel=_OUTPUT)
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 170
 # Columns of the printed table: title, name in `scaling.COLUMNS`, factor, format.
@@ -46,70 +49,33 @@ def bench(
     context: typer.Context,
     atoms: Annotated[
         str | None,
-        typer.Option(
-            help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
     ] = None,
-    attention: Annotated[
-        str, typer.Option(help="Kernels: softmax, favor or both.", rich_help_panel=_WHAT)
-    ] = "softmax,favor",
+    attention: Annotated[str, _what(help="Kernels: softmax, favor or both.")] = "softmax,favor",
     paths: Annotated[str, typer.Option(hidden=True)] = "fast",
     preset: Annotated[str, typer.Option(hidden=True)] = "duallgd",
     weights: Annotated[
         str | None,
-        typer.Option(
-            help="Weights file or name, or random. By default those that come with duallgd.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(help="Weights file or name, or random. By default those that come with duallgd."),
     ] = None,
-    samples: Annotated[
-        int, typer.Option(min=1, help="Candidates in the loop.", rich_help_panel=_WHAT)
-    ] = 1,
-    steps: Annotated[
-        int, typer.Option(min=1, max=500, help="Steps of the loop.", rich_help_panel=_WHAT)
-    ] = 10,
-    batch: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Graphs in one evaluation, outside the loop.", rich_help_panel=_WHAT
-        ),
-    ] = 1,
+    samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
+    steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
+    batch: Annotated[int, _what(min=1, help="Graphs in one evaluation, outside the loop.")] = 1,
     sweeps: Annotated[
-        bool,
-        typer.Option(
-            help="Also measure growth with candidates and steps, at the middle size.",
-            rich_help_panel=_WHAT,
-        ),
+        bool, _what(help="Also measure growth with candidates and steps, at the middle size.")
     ] = True,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Timed runs of each figure.", rich_help_panel=_WHAT)
-    ] = 5,
+    repeats: Annotated[int, _what(min=1, help="Timed runs of each figure.")] = 5,
     limit: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="No repeat of what took longer in all.",
-            rich_help_panel=_WHAT,
-        ),
+        float, _what(min=0, metavar="SECONDS", help="No repeat of what took longer in all.")
     ] = 20.0,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of inputs and noise.", rich_help_panel=_WHAT)
-    ] = 1,
+    seed: Annotated[int, _what(min=0, help="Seed of inputs and noise.")] = 1,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,
     output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", help="Folder for the table and results.", rich_help_panel=_OUTPUT
-        ),
+        Path, _output("-o", "--output", help="Folder for the table and results.")
     ] = Path("bench"),
-    plot: Annotated[
-        bool,
-        typer.Option("--plot", help="Draw four panels as PNG and SVG.", rich_help_panel=_OUTPUT),
-    ] = False,
+    plot: Annotated[bool, _output("--plot", help="Draw four panels as PNG and SVG.")] = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
     if context.invoked_subcommand is not None:

@@ -1,6 +1,7 @@
 """Options that several commands share: each written once, and how settings come out of them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -20,6 +21,12 @@ MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
+# An option in one of the panels.
+_common, _output, _input, _sampling, _machine, _long, _messages = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in (COMMON, OUTPUT, INPUT, SAMPLING, MACHINE, LONG, MESSAGES)
+)
+
 Spectra = Annotated[
     list[str],
     typer.Argument(
@@ -28,178 +35,122 @@ Spectra = Annotated[
         show_default=False,
     ),
 ]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Replace an output that exists.", rich_help_panel=OUTPUT),
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict", help="Exit with 1 if a spectrum was skipped.", rich_help_panel=MESSAGES
-    ),
-]
+Force = Annotated[bool, _output("--force", help="Replace an output that exists.")]
+Strict = Annotated[bool, _messages("--strict", help="Exit with 1 if a spectrum was skipped.")]
 GroupBy = Annotated[
     str | None,
-    typer.Option(
+    _input(
         help="feature: spectra with the same feature id and precursor (collision energies) are "
         "read together; none: each alone.",
         show_default="feature",
-        rich_help_panel=INPUT,
     ),
 ]
 Elements = Annotated[
     str | None,
-    typer.Option(
+    _input(
         help="Elements of the formulas that are looked for, each with its largest number if one "
         "follows, such as CHNOPS or CHNOCl2.",
         show_default="CHNOPSFClBrIBSiSe",
-        rich_help_panel=INPUT,
     ),
 ]
-Samples = Annotated[
-    int | None,
-    typer.Option(help="Molecules drawn per spectrum.", show_default="100", rich_help_panel=COMMON),
-]
+Samples = Annotated[int | None, _common(help="Molecules drawn per spectrum.", show_default="100")]
 Steps = Annotated[
-    int | None,
-    typer.Option(
-        help="Denoising steps per molecule, 1 to 500.", show_default="10", rich_help_panel=COMMON
-    ),
+    int | None, _common(help="Denoising steps per molecule, 1 to 500.", show_default="10")
 ]
 Schedule = Annotated[
     str | None,
-    typer.Option(
+    _sampling(
         help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0. By default "
-        "that of the weights.",
-        rich_help_panel=SAMPLING,
+        "that of the weights."
     ),
 ]
 TimeShift = Annotated[
     float | None,
-    typer.Option(
+    _sampling(
         help="Timestep offset against exposure bias, as a share of all noise steps, 0 to below 1: "
-        "the network then trusts less what it drew itself. By default that of the weights.",
-        rich_help_panel=SAMPLING,
+        "the network then trusts less what it drew itself. By default that of the weights."
     ),
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option(
-        help="Below 1 draws the likelier molecules more often.",
-        show_default="1.0",
-        rich_help_panel=SAMPLING,
-    ),
+    _sampling(help="Below 1 draws the likelier molecules more often.", show_default="1.0"),
 ]
 Weights = Annotated[
-    str | None,
-    typer.Option(
-        help="Weights file or name. By default those that come with duallgd.",
-        rich_help_panel=MACHINE,
-    ),
+    str | None, _machine(help="Weights file or name. By default those that come with duallgd.")
 ]
-Device = Annotated[
-    str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=MACHINE)
-]
-Precision = Annotated[str, typer.Option(help="auto, float32 or bfloat16.", rich_help_panel=MACHINE)]
+Device = Annotated[str, _machine(help="auto, cpu, cuda, cuda:1 or mps.")]
+Precision = Annotated[str, _machine(help="auto, float32 or bfloat16.")]
 Threads = Annotated[
     int | None,
-    typer.Option(
-        help="CPU threads. By default the physical cores that the process may use.",
-        rich_help_panel=MACHINE,
-    ),
+    _machine(help="CPU threads. By default the physical cores that the process may use."),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
+    _machine(
         min=1,
         metavar="K",
         help="Processes that turn drawn graphs into molecules; results do not depend on them. By "
         "default 1 on a CPU, and with a GPU all cores but one, 16 at most.",
-        rich_help_panel=MACHINE,
     ),
 ]
 MaxMemory = Annotated[
     int | None,
-    typer.Option(
-        metavar="MIB",
-        help="Working memory of the network, MiB.",
-        show_default="1024",
-        rich_help_panel=MACHINE,
-    ),
+    _machine(metavar="MIB", help="Working memory of the network, MiB.", show_default="1024"),
 ]
 TimeoutPerSpectrum = Annotated[
     float | None,
-    typer.Option(
+    _long(
         metavar="SECONDS",
         help="Give up on a spectrum after this time; its row says so.",
         show_default="no limit",
-        rich_help_panel=LONG,
     ),
 ]
 Resume = Annotated[
     bool,
-    typer.Option(
+    _long(
         "--resume",
         help="Continue an interrupted run of the same settings; finished spectra are kept.",
-        rich_help_panel=LONG,
     ),
 ]
 Shard = Annotated[
     str | None,
-    typer.Option(
-        metavar="I/N",
-        help="Predict the I-th of N parts, for job arrays; duallgd merge joins them.",
-        rich_help_panel=LONG,
+    _long(
+        metavar="I/N", help="Predict the I-th of N parts, for job arrays; duallgd merge joins them."
     ),
 ]
 Parts = Annotated[
     bool,
-    typer.Option(
+    _output(
         "--parts",
         help="Write OUT.parts.csv, too: sugars, ring systems, functional groups ... that a "
         "structure contains, with probabilities. JSON lines hold them as well.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 Summary = Annotated[
     list[str] | None,
-    typer.Option(
+    _output(
         metavar="FOR",
         help="Write a table for another program beside the output, too: sirius "
         "(OUT.structure_identifications.tsv), mzmine (OUT.mzmine.csv) or gnps (OUT.gnps.tsv, nodes "
         "for Cytoscape). Repeat for several.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 Rows = Annotated[
     str,
-    typer.Option(
+    _output(
         help="feature: spectra read together get one block of candidates, their indices are in a "
-        "column; spectrum: each gets its own.",
-        rich_help_panel=OUTPUT,
+        "column; spectrum: each gets its own."
     ),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show errors only.", rich_help_panel=MESSAGES)
-]
+Quiet = Annotated[bool, _messages("--quiet", "-q", help="Show errors only.")]
 JsonLog = Annotated[
-    bool,
-    typer.Option(
-        "--json-log",
-        help="Messages and progress as JSON lines on standard error.",
-        rich_help_panel=MESSAGES,
-    ),
+    bool, _messages("--json-log", help="Messages and progress as JSON lines on standard error.")
 ]
-Config = Annotated[
-    Path | None, typer.Option(help="YAML file of settings.", rich_help_panel=MESSAGES)
-]
+Config = Annotated[Path | None, _messages(help="YAML file of settings.")]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any setting by its dotted name; may be repeated.",
-        rich_help_panel=MESSAGES,
+    _messages(
+        "--set", metavar="NAME=VALUE", help="Any setting by its dotted name; may be repeated."
     ),
 ]
 
