@@ -13,6 +13,9 @@ app = typer.Typer(
     help="Convert the authors' checkpoints; check weights files.",
 )
 
+_Weights = Annotated[Path, typer.Argument(help="A .safetensors file.")]
+_Output = Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")]
+
 CONVERT_EPILOG: Final = (
     "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
 )
@@ -46,7 +49,7 @@ VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-referenc
 @app.command("convert", epilog=CONVERT_EPILOG)
 def convert(
     source: Annotated[Path, typer.Argument(help="The authors' .ckpt or .pt file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    output: _Output,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -68,9 +71,7 @@ def convert(
 
 
 @app.command("verify", epilog=VERIFY_EPILOG)
-def verify(
-    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
-) -> None:
+def verify(weights: _Weights) -> None:
     """Check that a weights file is whole and that everything in it fits; print its SHA-256.
 
     The file's own digest is compared where it has one. Weights of which only one part was trained
@@ -132,14 +133,14 @@ def hashes(
 
 @app.command("evidence", epilog=EVIDENCE_EPILOG)
 def evidence(
-    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+    weights: _Weights,
     structures: Annotated[
         Path, typer.Option(help="Folder made by 'duallgd data structures', for the prior.")
     ],
     spectra: Annotated[
         Path, typer.Option(help="Folder made by 'duallgd data spectra', for the score.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    output: _Output,
     steps: Annotated[int, typer.Option(min=1, help="Steps of fitting the fragment model.")] = 2500,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
 ) -> None:
@@ -169,11 +170,11 @@ def evidence(
 
 @app.command("analogues", epilog=ANALOGUES_EPILOG)
 def analogues(
-    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
+    weights: _Weights,
     molecules: Annotated[
         Path, typer.Option(help="Folder made by 'duallgd data', whose fold train is taken.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    output: _Output,
     max_atoms: Annotated[
         int, typer.Option(min=2, help="The largest molecule to keep, in heavy atoms.")
     ] = 100,
@@ -197,8 +198,8 @@ def analogues(
 
 @app.command("narrow", epilog=NARROW_EPILOG)
 def narrow(
-    weights: Annotated[Path, typer.Argument(help="A .safetensors file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    weights: _Weights,
+    output: _Output,
     pair_feed: Annotated[
         int,
         typer.Option(
@@ -219,7 +220,7 @@ def narrow(
 @app.command("average", epilog=AVERAGE_EPILOG)
 def average(
     weights: Annotated[list[Path], typer.Argument(help="At least two .safetensors files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")],
+    output: _Output,
 ) -> None:
     """Average networks that were trained on from the same weights.
 

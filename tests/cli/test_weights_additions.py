@@ -1,0 +1,133 @@
+"""`duallgd weights evidence` and `analogues`, and what predictions make of what they write."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from duallgd_cli import load as load_model
+from duallgd_cli import predict_spectra
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.cli.app import app
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.predict.ranking import FEATURES
+from duallgd_cli.predict.settings import PredictSettings
+from tests.made_graphs import small_settings, stirred
+from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_spectra import ASPIRIN, block, mgf
+from tests.made_training import cpu
+
+
+def added(weights, what, *options):
+    """The weights that `duallgd weights WHAT` writes beside these, and what it says."""
+    output = weights.with_stem(f"{weights.stem}-{what}")
+    command = ["weights", what, weights, *options, "-o", output]
+    got = CliRunner().invoke(app, [*map(str, command)], catch_exceptions=False)
+    assert got.exit_code == 0, got.stderr
+    return output, got.stderr
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    model = stirred(small_settings())
+    path = tmp_path_factory.mktemp("weights") / "plain.safetensors"
+    save(path, Checkpoint(model.settings, dict(model.state_dict()), {"step": 7}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def measured(plain):
+    return spectra_folder(plain.parent / "spectra")
+
+
+@pytest.fixture(scope="module")
+def asking(plain, measured):
+    structures = structures_folder(plain.parent / "structures")
+    folders = ("--structures", structures, "--spectra", measured)
+    outdated = plain.with_stem("outdated")
+    save(outdated, replace(load(plain), ranking={"charm": 1.0}))  # which nothing could rank by
+    output, said = added(outdated, "evidence", *folders, "--steps", 20)
+    assert "wrote" in said
+    return output
+
+
+@pytest.fixture(scope="module")
+def starting(plain, measured):
+    output, said = added(plain, "analogues", "--molecules", measured)
+    assert "3 templates" in said  # of fold train
+    return output
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    return mgf(tmp_path / "made.mgf", block(ASPIRIN))
+
+
+def test_the_network_stays_and_the_record_says_what_was_added(plain, asking):
+    before, after = load(plain), load(asking)
+
+    assert before.tensors.keys() == after.tensors.keys()
+    assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
+    assert after.record["step"] == 7
+    assert after.record["evidence"]["structures"] == 12
+    assert after.reranker["log_prevalence"].shape == (4096,)
+    assert (after.reranker["log_prevalence"] <= 0).all()
+    assert not any(name.startswith("intensity") for name in after.reranker)
+
+
+def candidates(weights, spectra, workers=1):
+    settings = PredictSettings(sampling=SamplingSettings(steps=2, samples=12))
+    (one,) = predict_spectra(load_model(weights, runtime=cpu()), spectra, settings, workers=workers)
+    return one.candidates
+
+
+def test_every_candidate_is_asked_and_nothing_else_changes(asking, spectra, tmp_path):
+    silent = tmp_path / "silent.safetensors"
+    save(silent, replace(load(asking), reranker={}))
+
+    without, asked = candidates(silent, spectra), candidates(asking, spectra)
+
+    assert len(asked) > 1
+    assert [one.smiles for one in asked] == [one.smiles for one in without]
+    assert [one.score for one in asked] == [one.score for one in without]  # it was never fitted
+    assert all(one.extra_scores[name] == 0 for one in without for name in FEATURES[-3:])
+    said = {name: [one.extra_scores[name] for one in asked] for name in FEATURES[-3:]}
+    assert len(set(said["familiarity"])) > 1
+    assert max(said["peaks_found"]) == max(said["peaks_missed"]) == 0
+    assert min(said["peaks_missed"]) < 0
+
+
+def test_processes_that_assemble_ask_the_same(asking, spectra):
+    assert candidates(asking, spectra, workers=2) == candidates(asking, spectra)
+
+
+def test_the_network_and_its_evidence_stay_and_the_ranking_goes(plain, measured, tmp_path):
+    before = replace(
+        load(plain), reranker={"log_prevalence": torch.ones(3)}, ranking={"log_share": 0.7}
+    )
+    save(tmp_path / "asking.safetensors", before)
+
+    after = load(added(tmp_path / "asking.safetensors", "analogues", "--molecules", measured)[0])
+
+    assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
+    assert torch.equal(after.reranker["log_prevalence"], torch.ones(3))
+    assert after.record["step"] == 7
+    assert after.ranking == {}
+
+
+def drawn(weights, spectra, share):
+    sampling = SamplingSettings(steps=10, samples=20, analogue_share=share)
+    model = load_model(weights, runtime=cpu())
+    (one,) = predict_spectra(model, spectra, PredictSettings(sampling=sampling))
+    assert one.hypotheses[0].tallies.sampled == 20
+    return {candidate.smiles: candidate.samples for candidate in one.candidates}
+
+
+def test_only_a_share_of_the_samples_starts_from_known_molecules(plain, starting, spectra):
+    without, with_none = drawn(plain, spectra, 0.5), drawn(starting, spectra, 0.0)
+    some = drawn(starting, spectra, 0.5)
+
+    assert with_none == without
+    assert some != without
+    assert some.keys() & without.keys()  # the first ten samples are the same
