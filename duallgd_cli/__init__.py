@@ -1,6 +1,6 @@
 """Ranked molecular structures for a tandem mass spectrum of an unknown.
 
-From Python: ``from duallgd_cli import load, predict_spectra``; see `duallgd_cli.predict.api`.
+From Python: ``from duallgd_cli import load``; see `duallgd_cli.predict.api`.
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duallgd_cli.predict.api import (
         PredictSettings,
-        iter_predictions,
         load,
         predict_spectra,
         to_dataframe,
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "PredictSettings",
     "__version__",
-    "iter_predictions",
     "load",
     "predict_spectra",
     "to_dataframe",

@@ -62,7 +62,7 @@ LIBRARIES = {
     "torch": r"(data|model|diffusion|train|predict|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
     "rdkit": r"chem/(guide|molecule|identity|parts)\.py|data/structures\.py"
-    r"|predict/writers(/|\.py)|report/depiction\.py",
+    r"|predict/(pictures\.py|writers(/|\.py))|report/depiction\.py",
     "matchms": r"(?!)",  # its spectra are taken as they are, without the library
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",

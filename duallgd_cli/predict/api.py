@@ -1,36 +1,39 @@
 """duallgd from Python: load a model once, predict as often as needed.
 
 Example:
-    >>> from duallgd_cli import load, predict_spectra, to_dataframe
+    >>> from duallgd_cli import load
     >>> model = load()
-    >>> found = predict_spectra(model, "spectra.mgf", samples=50, seed=1)
-    >>> found[0].candidates[0].smiles
-    >>> to_dataframe(found).query("rank == 1")
-
-`iter_predictions` gives each prediction as soon as it is there.
+    >>> found = model.predict("spectra.mgf", samples=50, seed=1)
+    >>> for prediction in found:  # each as soon as it is there
+    ...     print(prediction.candidates[0].smiles)
+    >>> found.to_dataframe().query("rank == 1")
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from duallgd_cli import config
+from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
+from duallgd_cli.files import require_input
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.inputs import Inputs
+from duallgd_cli.predict.inputs import Inputs, table_identity
 from duallgd_cli.predict.output import predictions_of
+from duallgd_cli.predict.pictures import Html, html
 from duallgd_cli.predict.pipeline import by_feature, results
-from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.ranking import for_run
+from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
+from duallgd_cli.predict.ranking import FIRST, for_run, rescored
 from duallgd_cli.predict.run import formula_source_of
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.writers import COLUMNS, NUMBERS, rows
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.reading.record import Record, build
@@ -39,8 +42,12 @@ from duallgd_cli.spectra.types import Feature, Source, Spectrum
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["PredictSettings", "iter_predictions", "load", "predict_spectra", "to_dataframe"]
+__all__ = ["PredictSettings", "Predictions", "load", "predict_spectra", "to_dataframe"]
 
+# Files, or spectra of any kind.
+Spectra: TypeAlias = str | Path | Iterable[object]
+# Takes the spectra of a feature as read and its candidates, best first; gives a number for each.
+Rescore: TypeAlias = Callable[[Sequence[Spectrum], Sequence[Candidate]], Sequence[float]]
 _PEAKS: Final = ("mz", "intensity", "intensities")
 
 
@@ -65,60 +72,147 @@ def load(
 
 def predict_spectra(
     model: LoadedModel,
-    spectra: str | Path | Iterable[object],
+    spectra: Spectra,
     settings: PredictSettings | None = None,
     *,
     formulas: Path | None = None,
     workers: int = 1,
     **changes: object,
 ) -> list[Prediction]:
-    """Predict structures for spectra, as the command line does but in memory.
+    """All predictions of `LoadedModel.predict`, in the order in which the spectra were given.
 
     Args:
         model: From `load`.
-        spectra: A file, or spectra: `matchms.Spectrum` objects, dictionaries with ``mz``,
-            ``intensity`` and the fields of an MGF record (``precursor_mz``, ``formula``,
-            ``adduct``, ``collision_energy`` ...), or what `duallgd_cli.spectra.reading.read` gives.
-        settings: Seed, samples, steps, formula and so on; None for the defaults.
-        formulas: Table of formulas by feature id, or None.
-        workers: Processes that assemble molecules; does not change the result.
-        changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``.
+        spectra: See `predictions`.
+        settings: See `predictions`.
+        formulas: See `predictions`.
+        workers: See `predictions`.
+        changes: See `predictions`.
 
     Returns:
-        One prediction for every MS2 spectrum, in the order given.
+        One prediction for every MS2 spectrum.
 
     Raises:
         UsageError: A setting is unknown, or settings exclude each other.
         MissingInputError: The file does not exist.
         UnreadableError: The file cannot be read.
     """
-    found = list(
-        iter_predictions(model, spectra, settings, formulas=formulas, workers=workers, **changes)
-    )
+    found = list(predictions(model, spectra, settings, formulas, workers, None, changes))
     files = list(dict.fromkeys(prediction.source.file for prediction in found))
     return sorted(found, key=lambda one: (files.index(one.source.file), one.source.index))
 
 
-def iter_predictions(
+def predictions(
     model: LoadedModel,
-    spectra: str | Path | Iterable[object],
+    spectra: Spectra,
     settings: PredictSettings | None = None,
-    *,
     formulas: Path | None = None,
     workers: int = 1,
-    **changes: object,
-) -> Iterator[Prediction]:
-    """The same as `predict_spectra`, each prediction as soon as it is there.
+    rescore: Rescore | None = None,
+    changes: Mapping[str, object] | None = None,
+) -> "Predictions":
+    """Predict structures for spectra, as the command line does but in memory.
 
-    Spectra that are read together come together, at the place of the first of them.
+    Args:
+        model: From `load`.
+        spectra: A file; several files; or spectra: `matchms.Spectrum` objects, dictionaries with
+            ``mz``, ``intensity`` and the fields of an MGF record (``precursor_mz``, ``formula``,
+            ``adduct``, ``collision_energy`` ...), or what `duallgd_cli.spectra.reading.read` gives.
+        settings: Seed, samples, steps, formula and so on; None for the defaults.
+        formulas: Table of formulas by feature id, or None.
+        workers: Processes that assemble molecules; does not change the result.
+        rescore: Adds a score of your own to all candidates of a feature, before the best are
+            chosen: see `ranking.rescored`.
+        changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``.
+
+    Returns:
+        One prediction for every MS2 spectrum, computed as they are asked for.
+
+    Raises:
+        UsageError: A setting is unknown, or settings exclude each other.
+        MissingInputError: A file does not exist.
     """
-    chosen = _changed(settings or PredictSettings(), changes)
+    chosen = _changed(settings or PredictSettings(), changes or {})
     ranking = for_run(model.ranking, chosen)
     source = formula_source_of(chosen, formulas, model)
-    with Workers(workers) as pool, _features(spectra, chosen) as features:
-        drawn = results(enumerate(features), source, model.generator, chosen, pool)
-        for case in by_feature(drawn):
-            yield from predictions_of(case, ranking, chosen.top_k)
+    given = _given(spectra)
+    record = {
+        "duallgd": __version__,
+        "versions": versions(),
+        "weights": {"name": model.name, "sha256": model.sha256, "ranking": config.dump(ranking)},
+        "settings": config.dump(chosen) | table_identity(formulas),
+        "rescored_by": None if rescore is None else _name(rescore),
+    }
+
+    def computed() -> Iterator[Prediction]:
+        held: dict[int, Feature | Unreadable] = {}
+        with Workers(workers) as pool, _features(given, chosen) as features:
+            numbered = _kept(features, held)
+            drawn = results(numbered, source, model.generator, chosen, pool)
+            for case in by_feature(drawn):
+                item = held.pop(case.number)
+                if rescore is None or not isinstance(item, Feature):
+                    yield from predictions_of(case, ranking, chosen.top_k)
+                else:
+                    ranked = predictions_of(case, ranking, sys.maxsize)
+                    yield from _rescored(ranked, item, rescore, chosen.top_k)
+
+    return Predictions(computed(), record)
+
+
+class Predictions:
+    """Predictions that are computed as they are asked for, and kept.
+
+    A loop gets each as soon as it is there, spectra that are read together at the place of the
+    first of them. ``len``, an index, a table or a picture computes the rest.
+
+    Attributes:
+        record: What was run with what, as in the run record beside an output.
+    """
+
+    def __init__(self, coming: Iterator[Prediction], record: Mapping[str, Any]) -> None:
+        self.record = record
+        self._coming = coming
+        self._known: list[Prediction] = []
+
+    def __iter__(self) -> Iterator[Prediction]:
+        """Each prediction, computed now unless it is known."""
+        position = 0
+        while position < len(self._known) or self._compute():
+            yield self._known[position]
+            position += 1
+
+    def __len__(self) -> int:
+        """MS2 spectra of the input."""
+        return len(self._all())
+
+    def __getitem__(self, position: int) -> Prediction:
+        """The prediction of the spectrum at this place."""
+        return self._all()[position]
+
+    def to_dataframe(self) -> "DataFrame":
+        """A pandas table with the columns of the CSV output; see `to_dataframe`."""
+        return to_dataframe(self)
+
+    def draw(self, candidates: int = 3) -> Html:
+        """The first candidates of each spectrum as pictures, for a notebook or a file of HTML."""
+        return html(self, candidates)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of them."""
+        return self.draw()
+
+    def _all(self) -> list[Prediction]:
+        while self._compute():
+            pass
+        return self._known
+
+    def _compute(self) -> bool:
+        """Compute one more prediction, unless there is none."""
+        found = next(self._coming, None)
+        if found is not None:
+            self._known.append(found)
+        return found is not None
 
 
 def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
@@ -147,16 +241,31 @@ def _changed(settings: PredictSettings, changes: Mapping[str, object]) -> Predic
     return config.parse(PredictSettings, values)
 
 
+def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum | Unreadable]:
+    """Names of files, or spectra as ours.
+
+    Raises:
+        MissingInputError: A file does not exist.
+        UsageError: One item is no spectrum.
+    """
+    items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
+    if not items or not all(isinstance(one, str | Path) for one in items):
+        return [_spectrum(one, place) for place, one in enumerate(items)]
+    names = tuple(map(str, items))
+    for name in names:
+        require_input(name)
+    return names
+
+
 @contextmanager
 def _features(
-    spectra: str | Path | Iterable[object], settings: PredictSettings
+    given: tuple[str, ...] | list[Spectrum | Unreadable], settings: PredictSettings
 ) -> Iterator[Iterator[Feature | Unreadable]]:
-    if isinstance(spectra, str | Path):
-        with Inputs((str(spectra),)) as inputs:
+    if isinstance(given, tuple):
+        with Inputs(given) as inputs:
             yield inputs.features(settings)
         return
-    items = [_spectrum(one, place) for place, one in enumerate(spectra)]
-    measured = [one for one in items if isinstance(one, Unreadable) or one.ms_level != 1]
+    measured = [one for one in given if isinstance(one, Unreadable) or one.ms_level != 1]
     if len({one.source for one in measured}) < len(measured):
         # Spectra made by hand may all say the same place: here they are told apart by order.
         measured = [
@@ -164,6 +273,43 @@ def _features(
             for place, one in enumerate(measured)
         ]
     yield group(measured, settings.group_by)
+
+
+def _kept(
+    features: Iterable[Feature | Unreadable], held: dict[int, Feature | Unreadable]
+) -> Iterator[tuple[int, Feature | Unreadable]]:
+    """Features by number, each also put where it waits for its results."""
+    for number, item in enumerate(features):
+        held[number] = item
+        yield number, item
+
+
+def _rescored(
+    ranked: Sequence[Prediction], feature: Feature, rescore: Rescore, top_k: int
+) -> Iterator[Prediction]:
+    """The predictions of a feature, whose spectra share their candidates, with a further score."""
+    candidates = next((one.candidates for one in ranked if one.candidates), ())
+    if not candidates:
+        yield from ranked
+        return
+    found = rescored(candidates, rescore(feature.spectra, candidates), _name(rescore))
+    first_ten = math.fsum(one.confidence for one in found[:FIRST])
+    for one in ranked:
+        if one.candidates:
+            remark = f"rescored by {_name(rescore)}: confidence is not calibrated"
+            one = replace(
+                one,
+                candidates=found[:top_k],
+                confidence_top10=first_ten,
+                warnings=sentences(one.warnings, remark),
+            )
+        yield one
+
+
+def _name(rescore: Rescore) -> str:
+    """How a run record names a function or an object that is called like one."""
+    named = rescore if hasattr(rescore, "__qualname__") else type(rescore)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _spectrum(item: object, place: int) -> Spectrum | Unreadable:

@@ -6,7 +6,8 @@ S samples, N heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the stri
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from duallgd_cli.errors import Failure, quote
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.reranker import CandidateScorer
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.api import Predictions, Rescore, Spectra
+    from duallgd_cli.predict.settings import PredictSettings
 
 _SEED_BYTES = 8
 
@@ -119,6 +124,25 @@ class LoadedModel:
     remark: str = ""
     draws_aside: bool = False
     known: tuple[str, ...] = ()
+
+    def predict(
+        self,
+        spectra: "Spectra",
+        settings: "PredictSettings | None" = None,
+        *,
+        formulas: Path | None = None,
+        workers: int = 1,
+        rescore: "Rescore | None" = None,
+        **changes: object,
+    ) -> "Predictions":
+        """Predict structures for spectra; see `api.predictions`.
+
+        Example:
+            >>> model.predict("spectra.mgf", samples=20, formula="C8H10N4O2").to_dataframe()
+        """
+        from duallgd_cli.predict.api import predictions  # which builds on this module
+
+        return predictions(self, spectra, settings, formulas, workers, rescore, changes)
 
 
 def require_core(core: str | None, formula: Formula) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
-from duallgd_cli.errors import ConfigError, UnreadableError
+from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED
@@ -235,6 +235,44 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
         candidates = _under_given_formulas(case, model)
     top = math.fsum(candidate.confidence for candidate in candidates[:FIRST])
     return tuple(replace(one, rank=place) for place, one in enumerate(candidates, 1)), top
+
+
+def rescored(
+    candidates: Sequence[Candidate], added: Sequence[float], name: str
+) -> tuple[Candidate, ...]:
+    """Candidates of a feature ranked anew by a further score.
+
+    It counts as the logarithm of a likelihood ratio: each confidence is multiplied by its
+    exponential, and all are scaled to their former sum, the probability that the right molecule is
+    among them. 0 for all changes nothing.
+
+    Args:
+        candidates: All of a feature, best first.
+        added: One number for each.
+        name: Of whatever gave them, for messages.
+
+    Raises:
+        UsageError: There are more numbers or fewer, or one is not finite.
+    """
+    extra = np.asarray(added, np.float64)
+    if extra.shape != (len(candidates),) or not np.isfinite(extra).all():
+        raise UsageError(
+            f"{name} must give one finite number for each of {len(candidates)} candidates"
+        )
+    confidence = np.array([one.confidence for one in candidates])
+    logs = np.log(np.maximum(confidence, _LEAST)) + extra
+    logs += np.log(max(confidence.sum(), _LEAST)) - _log_sum_exp(logs)
+    found = [
+        replace(
+            one,
+            score=float(log),
+            confidence=math.exp(log),
+            extra_scores={**one.extra_scores, "rescore": float(score)},
+        )
+        for one, log, score in zip(candidates, logs, extra, strict=True)
+    ]
+    found.sort(key=lambda one: (-one.score, one.inchikey))
+    return tuple(replace(one, rank=place) for place, one in enumerate(found, 1))
 
 
 def _under_given_formulas(case: Case, model: RankingModel) -> list[Candidate]:

@@ -1,6 +1,8 @@
+import math
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import duallgd_cli
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import iter_predictions, predict_spectra, to_dataframe
+from duallgd_cli.predict.api import predict_spectra, to_dataframe
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.output import predictions
 from duallgd_cli.predict.run import predict
@@ -93,10 +95,12 @@ def test_predictions_come_as_soon_as_they_are_there(spectra):
     model.generator.generate = lambda *given: (drawn.append(1), generate(*given))[1]
     in_memory = [one for one in read(spectra) if one.ms_level == 2]
 
-    coming = iter_predictions(model, in_memory * 2, SETTINGS, group_by="none")
+    found = model.predict(in_memory * 2, SETTINGS, group_by="none")
 
-    assert next(coming).status == "ok"
+    assert next(iter(found)).status == "ok"
     assert len(drawn) == 1
+    assert len(found) == len(list(found)) == len(drawn) == 6  # each is computed once
+    assert found[0] is next(iter(found))
 
 
 def plain(spectrum):
@@ -134,6 +138,87 @@ def test_a_real_spectrum_of_matchms_is_taken(spectra):
     assert found[0].candidates == found[1].candidates
 
 
+def test_several_files_are_read_one_after_the_other(spectra, tmp_path):
+    other = mgf(tmp_path / "other.mgf", block(ALANINE))
+
+    found = stub_model().predict((Path(name) for name in (spectra, other)), SETTINGS)
+
+    assert [one.source.file for one in found] == [spectra] * 3 + [other]
+    with pytest.raises(MissingInputError):
+        stub_model().predict([spectra, tmp_path / "absent.mgf"])
+
+
+def test_a_record_says_what_was_run_with_what(spectra):
+    record = stub_model().predict(spectra, samples=3).record
+
+    assert record["settings"]["sampling"]["samples"] == 3
+    assert record["weights"]["sha256"] == "0" * 64
+    assert record["rescored_by"] is None
+
+
+def longest_smiles(spectra, candidates):
+    """A score of one's own: the spectra come as they were read, the candidates best first."""
+    assert all(one.precursor_mz for one in spectra)
+    assert [one.rank for one in candidates] == [*range(1, len(candidates) + 1)]
+    return [float(len(one.smiles)) for one in candidates]
+
+
+def test_a_score_of_ones_own_ranks_all_candidates_anew(spectra):
+    settings = replace(SETTINGS, sampling=SamplingSettings(steps=1, samples=20))
+    plain, several = (stub_model().predict(spectra, settings, top_k=n)[0] for n in (2, 99))
+
+    found = stub_model().predict(spectra, settings, top_k=2, rescore=longest_smiles)
+    (best, second), before = found[0].candidates, {one.smiles: one for one in several.candidates}
+
+    assert len(best.smiles) == max(map(len, before))
+    assert (best.rank, second.rank) == (1, 2)
+    assert best.extra_scores["rescore"] == len(best.smiles)
+    assert best.confidence > before[best.smiles].confidence
+    assert best.score >= second.score
+    ratio = before[best.smiles].confidence / before[second.smiles].confidence
+    gained = best.extra_scores["rescore"] - second.extra_scores["rescore"]
+    assert best.confidence / second.confidence == pytest.approx(ratio * math.exp(gained))
+    assert (
+        best.confidence <= found[0].confidence_top10 <= sum(c.confidence for c in before.values())
+    )
+    assert "rescored by" in found[0].warnings
+    assert found.record["rescored_by"].endswith("test_api.longest_smiles")
+    assert "rescored" not in plain.warnings
+
+
+def test_scores_that_say_nothing_change_no_order(spectra):
+    plain = stub_model().predict(spectra, SETTINGS)
+
+    found = stub_model().predict(spectra, SETTINGS, rescore=lambda _, those: [0.0] * len(those))
+
+    for one, other in zip(plain, found, strict=True):
+        assert [c.smiles for c in one.candidates] == [c.smiles for c in other.candidates]
+        assert [c.confidence for c in one.candidates] == pytest.approx(
+            [c.confidence for c in other.candidates]
+        )
+
+
+@pytest.mark.parametrize("scores", [[], [math.nan] * 99])
+def test_scores_that_are_no_numbers_are_refused(spectra, scores):
+    def wrong(_, candidates):
+        return scores[: len(candidates)]
+
+    with pytest.raises(UsageError, match=r"wrong must give one finite number for each of"):
+        len(stub_model().predict(spectra, SETTINGS, rescore=wrong))
+
+
+def test_a_notebook_shows_the_first_candidates_drawn(spectra, tmp_path):
+    bad = mgf(tmp_path / "bad.mgf", block(ASPIRIN, title="<b>x", pepmass="300.0"))
+
+    shown = stub_model().predict([spectra, bad], SETTINGS)._repr_html_()
+
+    assert shown.count("<svg") == 3
+    assert "C9H8O4" in shown
+    assert "&lt;b&gt;x" in shown
+    assert "formula_mismatch" in shown
+    assert stub_model().predict(spectra, SETTINGS).draw(1)._repr_html_().count("<svg") == 3
+
+
 @pytest.mark.parametrize("wrong", [7, {"mz": [1.0]}, {"mz": [1.0], "intensity": []}])
 def test_what_is_no_spectrum_is_a_usage_error(wrong):
     with pytest.raises(UsageError, match=r"item 0 .* is no spectrum; give matchms"):
@@ -142,11 +227,12 @@ def test_what_is_no_spectrum_is_a_usage_error(wrong):
 
 def test_a_table_has_the_columns_of_the_output_and_numbers(spectra):
     pytest.importorskip("pandas")
-    frame = to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS))
+    frame = stub_model().predict(spectra, SETTINGS).to_dataframe()
 
     assert list(frame.columns) == list(COLUMNS)
     assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
     assert frame["smiles"].iloc[0]
+    assert len(frame) == len(to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS)))
 
 
 def test_importing_the_package_loads_nothing_heavy():
