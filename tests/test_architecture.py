@@ -19,7 +19,7 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "reference": (2_875, 13),
-    "data": (2_800, 12),
+    "data": (2_765, 12),
     "train": (1_970, 11),
     "model": (1_640, 12),
     "diffusion": (550, 4),

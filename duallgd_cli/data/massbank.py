@@ -4,9 +4,8 @@ import csv
 import json
 import re
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.labelled_spectra import (
     Labelled,
@@ -81,45 +79,11 @@ _DEED: Final = re.compile(
 _OPEN_LICENSE: Final = re.compile(r"CC0|CC[- ]?BY(-SA)?( \d\.\d)?|dl-de/by-2-0", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MassBankRecord:
-    """One record as published.
-
-    Attributes:
-        fields: Text by the names on the right of `_TAGS`; what a record does not say is missing.
-        mz: float64 (P,), in the record's order.
-        intensity: float64 (P,), absolute where the record gives it.
-    """
-
-    fields: Mapping[str, str]
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
-
-    def text(self, name: str) -> str:
-        """A field, "" where missing."""
-        return self.fields.get(name, "")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptRecord:
-    """A record that passed every filter.
-
-    Attributes:
-        record: As published.
-        molecule: Its structure.
-        adduct: Its ion.
-        spectrum: Its peaks, ascending m/z, base peak 1, at most `MAX_PEAKS`.
-    """
-
-    record: MassBankRecord
-    molecule: PreparedMolecule
-    adduct: Adduct
-    spectrum: Spectrum
-
-    @property
-    def smiles(self) -> str:
-        """Canonical, without stereo."""
-        return _canonical(self.record.text("smiles"))
+# What a record says, by the names on the right of `_TAGS` ("" where it says nothing), and its peaks
+# as published: m/z and intensity, float64 (P,).
+Fields = Mapping[str, str]
+Peaks = tuple[NDArray[np.float64], NDArray[np.float64]]
+_NO_PEAKS: Final[Peaks] = (np.zeros(0), np.zeros(0))
 
 
 def rebuild_massbank(
@@ -158,11 +122,13 @@ def rebuild_massbank(
             if isinstance(item, RejectedSpectrum):
                 rejected.append(item)
                 continue
-            key = item.molecule.inchikey
+            fields, kept = item
+            molecule = molecule_of(fields["smiles"])
+            key = molecule.inchikey
             molecules.add(key)
             written["held out" if key in holdout else "spectra"] += 1
             if key not in holdout:
-                table.writerow(_row(item, (folds or {}).get(key, "train")))
+                table.writerow(_row(fields, kept, molecule, (folds or {}).get(key, "train")))
         if not molecules:
             raise UnreadableError(f"{release} holds no record that passes the filters")
     write_rejected(out.with_name(out.name + ".report.tsv"), rejected)
@@ -180,47 +146,46 @@ def rebuild_massbank(
 def read_massbank(release: Path) -> Iterator[Labelled]:
     """Yield the records of a release that pass the filters as labelled spectra of fold train."""
     for item in screen(release):
-        if isinstance(item, RejectedSpectrum):
-            yield item
-        else:
-            number = item.spectrum.source.index + 1
-            feature = Feature((item.spectrum,))
-            yield LabelledSpectrum(feature, item.smiles, item.adduct.name, "train", number)
+        yield item if isinstance(item, RejectedSpectrum) else item[1]
 
 
 def screen(
     release: Path, advance: Callable[[int], None] = lambda records: None
-) -> Iterator[KeptRecord | RejectedSpectrum]:
+) -> Iterator[tuple[Fields, LabelledSpectrum] | RejectedSpectrum]:
     """Apply the filters of the data set to every record of a release, in order.
 
-    Kept are MS2 spectra by ESI or APCI on a TOF, Orbitrap or other FT analyser, under an open
-    licence without NC and ND, of one connected neutral molecule (or a permanent cation as [M]+) of
-    the supported elements with 4 to 100 heavy atoms, with a supported adduct and a recorded
-    precursor m/z within 0.02 Da or 20 ppm; the same peaks of the same ion are kept once.
+    What passes is yielded with all that its record says. Kept are MS2 spectra by ESI or APCI on a
+    TOF, Orbitrap or other FT analyser, under an open licence without NC and ND, of one connected
+    neutral molecule (or a permanent cation as [M]+) of the supported elements with 4 to 100 heavy
+    atoms, with a supported adduct and a recorded precursor m/z within 0.02 Da or 20 ppm; the same
+    peaks of the same ion are kept once.
     """
-    seen: set[tuple[str, int, bytes]] = set()
-    for index, record in enumerate(read_release(release)):
+    seen: set[tuple[str, str, bytes]] = set()
+    for index, (stated, published) in enumerate(read_release(release)):
+        fields = defaultdict(str, stated)
         try:
-            kept = _kept(record, Source(release.name, index))
-            peaks = kept.spectrum.mz.tobytes() + kept.spectrum.intensity.tobytes()
-            identity = (kept.molecule.inchikey, kept.adduct.index, peaks)
+            spectrum = _spectrum(fields, published, Source(release.name, index))
+            peaks = spectrum.mz.tobytes() + spectrum.intensity.tobytes()
+            identity = molecule_of(fields["smiles"]).inchikey, spectrum.adduct_text, peaks
             if identity in seen:
                 raise UnusableRecordError("duplicate", "the same peaks of the same ion stand above")
             seen.add(identity)
-            yield kept
+            about = _canonical(fields["smiles"]), spectrum.adduct_text, "train", index + 1
+            yield fields, LabelledSpectrum(Feature((spectrum,)), *about)
         except UnusableRecordError as refusal:
-            yield RejectedSpectrum(index + 1, record.text("accession"), *refusal.args)
+            yield RejectedSpectrum(index + 1, fields["accession"], *refusal.args)
         advance(1)
 
 
-def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
-    _refuse_the_unsuitable(record)
-    adduct = adduct_of(record.text("adduct"))
-    molecule = molecule_of(record.text("smiles"))
+def _spectrum(fields: Fields, published: Peaks, source: Source) -> Spectrum:
+    """Peaks by ascending m/z, base peak 1, at most `MAX_PEAKS`; or why the record is left out."""
+    _refuse_the_unsuitable(fields)
+    adduct = adduct_of(fields["adduct"])
+    molecule = molecule_of(fields["smiles"])
     n_heavy = molecule.formula.n_heavy
     if n_heavy < MIN_HEAVY_ATOMS:
         raise UnusableRecordError("too few or too many atoms", f"{n_heavy} heavy atoms")
-    text = record.text("precursor_mz")
+    text = fields["precursor_mz"]
     try:
         measured = float(text)
     except ValueError:
@@ -228,40 +193,19 @@ def _kept(record: MassBankRecord, source: Source) -> KeptRecord:
     refuse_misfit(molecule.formula, adduct, measured)
     if measured is None:
         raise UnusableRecordError("no precursor m/z", text)
-    return KeptRecord(record, molecule, adduct, _spectrum(record, source, adduct, measured))
-
-
-@lru_cache(maxsize=4096)  # records of one molecule stand together
-def _canonical(smiles: str) -> str:
-    return canonical_smiles(parse_smiles(smiles))
-
-
-def _refuse_the_unsuitable(record: MassBankRecord) -> None:
-    """Refuse by what the record says of itself."""
-    instrument = record.text("instrument_type")
-    if record.text("deprecated"):
-        raise UnusableRecordError("deprecated record", record.text("deprecated"))
-    if record.text("ms_type").upper() != "MS2":
-        raise UnusableRecordError("not an MS2 spectrum", record.text("ms_type"))
-    if not (_IONISATION.search(instrument) and _ANALYSER.search(instrument)):
-        raise UnusableRecordError("not ESI or APCI on a TOF or FT analyser", instrument)
-    if not _OPEN_LICENSE.fullmatch(record.text("license")):
-        raise UnusableRecordError("licence not open", record.text("license"))
-
-
-def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: float) -> Spectrum:
-    positive = np.isfinite(record.mz) & (record.mz > 0) & (record.intensity > 0)
-    mz, intensity = record.mz[positive], record.intensity[positive]
+    mz, intensity = published
+    positive = np.isfinite(mz) & (mz > 0) & (intensity > 0)
+    mz, intensity = mz[positive], intensity[positive]
     if not mz.size:
-        raise UnusableRecordError("no usable peaks", f"{record.mz.size} peaks")
+        raise UnusableRecordError("no usable peaks", f"{len(positive)} peaks")
     strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
     order = strongest[np.argsort(mz[strongest], kind="stable")]
-    analyser = record.text("instrument_type")
-    instrument = instrument_class(analyser) or instrument_class(record.text("instrument"))
-    energy_text = record.text("collision_energy_text")
+    analyser = fields["instrument_type"]
+    instrument = instrument_class(analyser) or instrument_class(fields["instrument"])
+    energy_text = fields["collision_energy_text"]
     return Spectrum(
         source=source,
-        spectrum_id=record.text("accession"),
+        spectrum_id=fields["accession"],
         mz=mz[order],
         intensity=intensity[order] / intensity.max(),
         precursor_mz=measured,
@@ -273,28 +217,48 @@ def _spectrum(record: MassBankRecord, source: Source, adduct: Adduct, measured: 
     )
 
 
-def _row(kept: KeptRecord, fold: str) -> list[str]:
+@lru_cache(maxsize=4096)  # records of one molecule stand together
+def _canonical(smiles: str) -> str:
+    return canonical_smiles(parse_smiles(smiles))
+
+
+def _refuse_the_unsuitable(fields: Fields) -> None:
+    """Refuse by what the record says of itself."""
+    instrument = fields["instrument_type"]
+    if fields["deprecated"]:
+        raise UnusableRecordError("deprecated record", fields["deprecated"])
+    if fields["ms_type"].upper() != "MS2":
+        raise UnusableRecordError("not an MS2 spectrum", fields["ms_type"])
+    if not (_IONISATION.search(instrument) and _ANALYSER.search(instrument)):
+        raise UnusableRecordError("not ESI or APCI on a TOF or FT analyser", instrument)
+    if not _OPEN_LICENSE.fullmatch(fields["license"]):
+        raise UnusableRecordError("licence not open", fields["license"])
+
+
+def _row(
+    fields: Fields, kept: LabelledSpectrum, molecule: PreparedMolecule, fold: str
+) -> list[str]:
     """The cells of `COLUMNS`."""
-    record, spectrum, formula = kept.record, kept.spectrum, kept.molecule.formula
+    spectrum, formula = kept.feature.first, molecule.formula
     energy = spectrum.collision_energy_ev
     return [
         spectrum.spectrum_id,
         ",".join(f"{value:.10g}" for value in spectrum.mz),
         ",".join(f"{value:.4g}" for value in spectrum.intensity),
         kept.smiles,
-        kept.molecule.inchikey,
+        molecule.inchikey,
         str(formula),
-        record.text("precursor_mz"),
+        fields["precursor_mz"],
         f"{formula.mass:.5f}",
-        kept.adduct.name,
+        spectrum.adduct_text,
         {"orbitrap": "Orbitrap", "qtof": "QTOF"}.get(spectrum.instrument, ""),
         "" if energy is None else f"{energy:.2f}",
         fold,
-        "positive" if kept.adduct.polarity > 0 else "negative",
-        record.text("instrument"),
-        record.text("collision_energy_text"),
-        record.text("resolution"),
-        record.text("license"),
+        "positive" if spectrum.polarity > 0 else "negative",
+        fields["instrument"],
+        fields["collision_energy_text"],
+        fields["resolution"],
+        fields["license"],
     ]
 
 
@@ -330,7 +294,7 @@ def is_release(source: Path) -> bool:
     return source.suffix.lower() == ".msp" and "massbank" in source.name.lower()
 
 
-def read_release(source: Path) -> Iterator[MassBankRecord]:
+def read_release(source: Path) -> Iterator[tuple[Fields, Peaks]]:
     """Read every record of a release, in the order of the file names.
 
     The MSP release names no licences; they are taken from the ``MassBank.json`` of the same
@@ -354,7 +318,7 @@ def read_release(source: Path) -> Iterator[MassBankRecord]:
         yield from _msp_records(source)
 
 
-def parse_record(text: str) -> MassBankRecord:
+def parse_record(text: str) -> tuple[Fields, Peaks]:
     """Read one record file; of repeated tags the first counts."""
     fields: dict[str, str] = {}
     peaks: list[list[str]] = []
@@ -373,10 +337,10 @@ def parse_record(text: str) -> MassBankRecord:
     # Columns are m/z, intensity and relative intensity.
     table = [row[:2] for row in peaks if len(row) >= 2]
     mz, intensity = np.array(table, dtype=np.float64).reshape(-1, 2).T
-    return MassBankRecord(fields, mz, intensity)
+    return fields, (mz, intensity)
 
 
-def _records_of(text: str) -> Iterator[MassBankRecord]:
+def _records_of(text: str) -> Iterator[tuple[Fields, Peaks]]:
     """The record of a text file; none where the file is something else, such as a read-me."""
     if not text.lstrip("\ufeff").startswith("ACCESSION:"):
         return
@@ -384,19 +348,19 @@ def _records_of(text: str) -> Iterator[MassBankRecord]:
         yield parse_record(text.lstrip("\ufeff"))
     except ValueError:
         accession = text.splitlines()[0].partition(":")[2].strip()
-        yield MassBankRecord({"accession": accession}, np.zeros(0), np.zeros(0))
+        yield {"accession": accession}, _NO_PEAKS
 
 
-def _msp_records(source: Path) -> Iterator[MassBankRecord]:
+def _msp_records(source: Path) -> Iterator[tuple[Fields, Peaks]]:
     licenses = _read_licenses(source.parent / _LICENSE_FILE)
     for item in read(str(source), keep_structures=True):
         if isinstance(item, Unreadable):
-            yield MassBankRecord({"accession": item.spectrum_id}, np.zeros(0), np.zeros(0))
+            yield {"accession": item.spectrum_id}, _NO_PEAKS
             continue
         given = {key: value for key, value in item.metadata.items() if key in _MSP_KEYS}
         fields = {_MSP_KEYS[key]: value for key, value in given.items()}
         fields.setdefault("license", licenses.get(fields.get("accession", ""), ""))
-        yield MassBankRecord(fields, item.mz, item.intensity)
+        yield fields, (item.mz, item.intensity)
 
 
 def _read_licenses(path: Path) -> dict[str, str]:

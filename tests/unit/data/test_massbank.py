@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.massbank import (
     is_release,
     parse_record,
@@ -59,14 +60,14 @@ def release(folder, *texts):
 
 
 def test_a_record_file_gives_its_fields_and_absolute_intensities():
-    parsed = parse_record(record())
+    fields, (mz, intensity) = parse_record(record())
 
-    assert parsed.text("accession") == "MSBNK-Made-A1"
-    assert parsed.text("collision_energy_text") == "50(NCE)"
-    assert parsed.text("precursor_mz") == "181.0495"
-    assert parsed.text("deprecated") == ""
-    assert parsed.mz.tolist() == [163.0390, 121.0284, 100.0]
-    assert parsed.intensity.tolist() == [500.0, 2000.0, 0.0]
+    assert fields["accession"] == "MSBNK-Made-A1"
+    assert fields["collision_energy_text"] == "50(NCE)"
+    assert fields["precursor_mz"] == "181.0495"
+    assert "deprecated" not in fields
+    assert mz.tolist() == [163.0390, 121.0284, 100.0]
+    assert intensity.tolist() == [500.0, 2000.0, 0.0]
 
 
 def test_a_release_becomes_a_table_in_the_published_layout(tmp_path):
@@ -109,8 +110,8 @@ def test_a_zip_and_a_folder_hold_the_same_release(tmp_path):
         for path in sorted(folder.rglob("*.txt")):
             archive.write(path, path.relative_to(folder))
 
-    from_folder = [r.fields for r in read_release(folder)]
-    from_zip = [r.fields for r in read_release(tmp_path / "release.zip")]
+    from_folder = [fields for fields, _ in read_release(folder)]
+    from_zip = [fields for fields, _ in read_release(tmp_path / "release.zip")]
 
     assert len(from_folder) == 2
     assert from_folder == from_zip
@@ -149,17 +150,17 @@ def test_what_the_data_set_does_not_take_is_rejected_by_reason(tmp_path, changes
 
 @pytest.mark.parametrize("license_name", ["CC0", "CC BY", "CC BY-SA", "CC BY 4.0", "dl-de/by-2-0"])
 def test_open_licences_are_taken(tmp_path, license_name):
-    (item,) = screen(release(tmp_path / "release", record(LICENSE=license_name)))
+    ((fields, _),) = screen(release(tmp_path / "release", record(LICENSE=license_name)))
 
-    assert item.record.text("license") == license_name
+    assert fields["license"] == license_name
 
 
 def test_equal_peaks_of_the_same_ion_are_kept_once(tmp_path):
     twice = release(tmp_path / "release", record(), record(COLLISION_ENERGY="20(NCE)"))
 
-    kept, duplicate = screen(twice)
+    (_, kept), duplicate = screen(twice)
 
-    assert kept.spectrum.spectrum_id == "MSBNK-Made-A1"
+    assert kept.feature.first.spectrum_id == "MSBNK-Made-A1"
     assert duplicate.reason == "duplicate"
 
 
@@ -170,10 +171,8 @@ def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     )
     folds = read_folds(tmp_path / "folds.tsv")
 
-    (meta,) = [item for item in screen(folder) if item.molecule.inchikey != "BSYNRYMUTXBXSQ"]
-    totals = rebuild_massbank(
-        folder, tmp_path / "b.tsv", folds, holdout=frozenset({meta.molecule.inchikey})
-    )
+    meta = inchikey_block(parse_smiles("CC(=O)Oc1cccc(C(=O)O)c1"))
+    totals = rebuild_massbank(folder, tmp_path / "b.tsv", folds, holdout=frozenset({meta}))
 
     with (tmp_path / "b.tsv").open(encoding="utf-8") as stream:
         (row,) = csv.DictReader(stream, delimiter="\t")
@@ -223,11 +222,11 @@ def test_the_msp_release_takes_its_licences_from_the_json_beside_it(tmp_path):
     with pytest.raises(MissingInputError, match=r"MassBank\.json"):
         list(screen(path))
     (tmp_path / "MassBank.json").write_text(json.dumps(described), encoding="utf-8")
-    (kept,) = screen(path)
+    ((fields, kept),) = screen(path)
 
-    assert kept.record.text("license") == "CC BY-SA"
-    assert kept.spectrum.instrument == "qtof"
-    assert kept.spectrum.collision_energy_ev == 15.0
+    assert fields["license"] == "CC BY-SA"
+    assert kept.feature.first.instrument == "qtof"
+    assert kept.feature.first.collision_energy_ev == 15.0
 
 
 def test_a_release_without_a_usable_record_is_refused(tmp_path):
