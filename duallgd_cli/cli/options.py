@@ -31,7 +31,7 @@ Spectra = Annotated[
     list[str],
     typer.Argument(
         help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz, .xz or "
-        ".bz2; - reads standard input.",
+        ".bz2, or folders of them; - reads standard input.",
         show_default=False,
     ),
 ]

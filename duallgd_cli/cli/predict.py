@@ -203,6 +203,7 @@ def predict(
         from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+        from duallgd_cli.spectra.reading.opening import spectrum_files
 
         given = {
             "top_k": top_k,
@@ -231,7 +232,7 @@ def predict(
         settings = options.settings_of(PredictSettings, config, given, set_ or [])
         runtime = Runtime.resolve(device, precision, threads=threads)
         request = PredictRequest(
-            inputs=tuple(spectra),
+            inputs=spectrum_files(spectra),
             output=place,
             format=format or "",
             formulas=formulas,

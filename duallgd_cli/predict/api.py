@@ -36,6 +36,7 @@ from duallgd_cli.predict.writers import COLUMNS, NUMBERS, rows
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.reading import Unreadable
+from duallgd_cli.spectra.reading.opening import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
@@ -251,7 +252,7 @@ def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum | Unreadable]:
     items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
     if not items or not all(isinstance(one, str | Path) for one in items):
         return [_spectrum(one, place) for place, one in enumerate(items)]
-    names = tuple(map(str, items))
+    names = spectrum_files(map(str, items))
     for name in names:
         require_input(name)
     return names

@@ -6,14 +6,16 @@ that an accent in a title never costs a spectrum.
 
 import codecs
 import contextlib
+import glob
 import io
+import logging
 import os
 import re
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -29,6 +31,8 @@ from duallgd_cli.files import (
 )
 from duallgd_cli.spectra.reading.record import LONGEST_LINE
 
+logger = logging.getLogger(__name__)
+
 FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms or a MassSpecGym TSV"
 _HEAD_BYTES: Final = 1 << 16
 _SPOOL_BYTES: Final = 1 << 26
@@ -43,7 +47,65 @@ _SIGNS: Final = (
     ("msp", re.compile(r"^[ \t]*num ?peaks[ \t]*:", re.IGNORECASE | re.MULTILINE)),
     ("msp", re.compile(r"^[ \t]*name[ \t]*:", re.IGNORECASE | re.MULTILINE)),
 )
+# Raw data of instruments, and what turns them into mzML.
+_CONVERTERS: Final = {
+    ".raw": "raw data of a Thermo or Waters instrument; convert it to mzML with "
+    "ThermoRawFileParser or ProteoWizard's msconvert",
+    ".d": "raw data of a Bruker or Agilent instrument; convert it to mzML with ProteoWizard's "
+    "msconvert, or TIMSCONVERT for a timsTOF",
+    ".wiff": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
+    ".wiff2": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
+}
 _SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
+
+
+def raw_data(path: str) -> str:
+    """Whose raw data a file or a folder is by its ending, and what converts them; "" if none."""
+    return _CONVERTERS.get(PurePath(path).suffix.lower(), "")
+
+
+def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Inputs as a user names them, folders and patterns replaced by the files that they hold.
+
+    A folder gives its own files of a known ending, sorted by name; what is raw data among them is
+    warned of. A pattern such as ``runs/*.mgf`` is one that the shell has left as it is.
+
+    Raises:
+        UnreadableError: Raw data, or a folder without a file of spectra.
+    """
+    found: list[str] = []
+    for name in names:
+        path = Path(name)
+        if name == "-" or path.is_file():
+            found.append(name)
+        elif path.is_dir():
+            found += _files_in(path)
+        else:
+            found += sorted(glob.glob(name)) or [name]  # noqa: PTH207  a pattern is no path
+    return tuple(found)
+
+
+def _files_in(folder: Path) -> list[str]:
+    if said := raw_data(str(folder)):
+        raise UnreadableError(f"{folder} is {said}")
+    held = sorted(folder.iterdir())
+    found = [str(path) for path in held if path.is_file() and _ending(path) in _SUFFIXES]
+    raw = [path for path in held if raw_data(str(path))]
+    if not found and raw:
+        raise UnreadableError(f"{raw[0]} is {raw_data(str(raw[0]))}")
+    if not found:
+        endings = ", ".join(_SUFFIXES)
+        raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
+    for path in raw:
+        logger.warning("%s is left out: %s", path, raw_data(str(path)))
+    return found
+
+
+def _ending(path: PurePath) -> str:
+    """The last ending but for that of a packed file, in lower case; "" for none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    plain = [suffix for suffix in suffixes if suffix not in PACKED_ENDINGS]
+    return plain[-1] if plain else ""
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:
@@ -178,7 +240,8 @@ def _encoding(head: bytes, name: str) -> str:
     # A few control characters, NUL too, are damage in a text; many are another kind of file.
     controls = sum(byte < 9 or 13 < byte < 32 for byte in head[:4096])
     if controls > min(40, len(head[:4096]) // 20):
-        raise UnreadableError(f"{name} is a binary file; expected {FORMATS}")
+        fault = raw_data(name) or f"a binary file; expected {FORMATS}"
+        raise UnreadableError(f"{name} is {fault}")
     return "utf-8-sig"
 
 
@@ -188,9 +251,7 @@ def _format(text: str, path: str, damage: str) -> str:
     for kind, sign in _SIGNS:
         if sign.search(text):
             return kind
-    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
-    plain = [suffix for suffix in suffixes if suffix not in PACKED_ENDINGS]
-    kind = _SUFFIXES.get(plain[-1] if plain else "", "")
+    kind = _SUFFIXES.get(_ending(PurePath(path)), "")
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
     if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
         return kind
