@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -71,31 +71,6 @@ _DEFINITION: Final = (
 )
 
 
-@dataclass(frozen=True)
-class AttentionRequest:
-    """What to study.
-
-    Attributes:
-        data: Prepared folder.
-        output: Folder to write to.
-        weights: File or registered name; None takes the shipped ones.
-        selection: Which molecules.
-        noise: Noise levels.
-        layers: From 1; None takes all.
-        untrained: So many networks of the same shape before training, as a control.
-        plot: Whether to draw the figures.
-    """
-
-    data: Path
-    output: Path
-    weights: Path | None = None
-    selection: Selection = field(default_factory=Selection)
-    noise: NoiseLevels = field(default_factory=NoiseLevels)
-    layers: tuple[int, ...] | None = None
-    untrained: int = 3
-    plot: bool = True
-
-
 def attention(
     data: command.Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for tables and figures.")],
@@ -135,17 +110,17 @@ def attention(
     """
     if condition not in ("true", "predicted"):
         raise UsageError(f"condition must be true or predicted, not {condition!r}")
-    request = AttentionRequest(
+    found = study(
         data,
         output,
         weights,
         Selection(fold, limit, peaks=condition == "predicted"),
         NoiseLevels(_numbers("--t", steps), draws, seed),
-        _numbers("--layers", layers) if layers else None,
-        untrained,
-        plot,
+        Runtime.resolve(device, "float32", "off").device,
+        layers=_numbers("--layers", layers) if layers else None,
+        untrained=untrained,
+        plot=plot,
     )
-    found = study(request, Runtime.resolve(device, "float32", "off").device)
     title = f"Attention of bonds to their ends, {found['data']['molecules']} molecules"
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(COLUMNS):
@@ -163,12 +138,30 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def study(request: AttentionRequest, device: torch.device) -> dict[str, Any]:
+def study(
+    data: Path,
+    output: Path,
+    weights: Path | None,
+    selection: Selection,
+    noise: NoiseLevels,
+    device: torch.device,
+    *,
+    layers: tuple[int, ...] | None = None,
+    untrained: int = 3,
+    plot: bool = True,
+) -> dict[str, Any]:
     """Look at all molecules; write results.json, the tables and, if asked for, the figures.
 
     Args:
-        request: What to study.
+        data: Prepared folder.
+        output: Folder to write to.
+        weights: File or registered name; None takes the shipped ones.
+        selection: Which molecules.
+        noise: Noise levels.
         device: To run on.
+        layers: From 1; None takes all.
+        untrained: So many networks of the same shape before training, as a control.
+        plot: Whether to draw the figures.
 
     Returns:
         Contents of results.json.
@@ -176,37 +169,36 @@ def study(request: AttentionRequest, device: torch.device) -> dict[str, Any]:
     Raises:
         DuallgdError: Data, weights, options or the output folder do not fit.
     """
-    path = resolve_weights(request.weights)
-    studied = load_studied(path, device, predicted=request.selection.peaks)
-    layers = check(studied, request.noise.steps, request.layers)
-    molecules, fold = known_molecules(request.data, request.selection)
+    path = resolve_weights(weights)
+    studied = load_studied(path, device, predicted=selection.peaks)
+    chosen = check(studied, noise.steps, layers)
+    molecules, fold = known_molecules(data, selection)
     known = [molecule for molecule in molecules if studied.knows(molecule)]
     if not known:
         raise UsageError(f"these weights know the elements of none of {len(molecules)} molecules")
-    make_folder(request.output)
-    seen = _look(studied, known, request.noise, layers)
+    make_folder(output)
+    seen = _look(studied, known, noise, chosen)
     controls = [
-        _control(seed, _look(studied.untrained(seed), known, request.noise, layers))
-        for seed in range(request.untrained)
+        _control(seed, _look(studied.untrained(seed), known, noise, chosen))
+        for seed in range(untrained)
     ]
-    names = [f"layer {layer + 1}" for layer in layers] + [f"t = {t}" for t in request.noise.steps]
-    kinds = summarise(seen, names)
+    names = [f"layer {layer + 1}" for layer in chosen] + [f"t = {t}" for t in noise.steps]
     found = {
         "format": _FORMAT,
         "duallgd": __version__,
         "definition": _DEFINITION,
         "weights": {"file": path.name, "sha256": sha256(path)},
-        "data": {"folder": request.data.name, "fold": fold, "molecules": len(known)},
+        "data": {"folder": data.name, "fold": fold, "molecules": len(known)},
         "molecules_with_foreign_elements": len(molecules) - len(known),
-        "condition": "predicted fingerprints" if request.selection.peaks else "true fingerprints",
-        "noise": asdict(request.noise),
-        "layers": [layer + 1 for layer in layers],
-        "kinds": [kind.as_mapping() for kind in kinds],
+        "condition": "predicted fingerprints" if selection.peaks else "true fingerprints",
+        "noise": asdict(noise),
+        "layers": [layer + 1 for layer in chosen],
+        "kinds": summarise(seen, names),
         "order_effect": asdict(order_effect(seen)),
         "untrained": controls,
         "shown": _shown(known, seen),
     }
-    return _write(request, {**found, "reading": reading(found)})
+    return _write(output, {**found, "reading": reading(found)}, plot)
 
 
 def _look(
@@ -257,14 +249,14 @@ def _shown(known: Sequence[KnownMolecule], seen: Sequence[MoleculeAsymmetry]) ->
     }
 
 
-def _write(request: AttentionRequest, found: dict[str, Any]) -> dict[str, Any]:
+def _write(output: Path, found: dict[str, Any], plot: bool) -> dict[str, Any]:
     text = json.dumps(finite(found), indent=1, ensure_ascii=False) + "\n"
     plain: dict[str, Any] = json.loads(text)
-    write_atomically(request.output / "results.json", [text])
-    write_atomically(request.output / "kinds.csv", comma_separated(plain["kinds"]))
-    write_atomically(request.output / "attention.md", markdown(plain))
-    if request.plot:
-        write_figures(request.output, plain)
+    write_atomically(output / "results.json", [text])
+    write_atomically(output / "kinds.csv", comma_separated(plain["kinds"]))
+    write_atomically(output / "attention.md", markdown(plain))
+    if plot:
+        write_figures(output, plain)
     return plain
 
 

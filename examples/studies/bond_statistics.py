@@ -1,4 +1,4 @@
-"""Statistics of attention asymmetry by kind of bond; numpy alone.
+"""Statistics of attention asymmetry by kind of bond; numpy and scipy alone.
 
 A kind of bond is its two elements, the less electronegative first, and its class: ``C=O``, ``C:N``.
 Letters: M pairs of a molecule, R bonds of one kind in all molecules, V views (all layers and noise
@@ -9,11 +9,12 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.evaluate.intervals import DRAWS, Estimate, per_spectrum
@@ -50,53 +51,6 @@ class MoleculeAsymmetry:
     kind: tuple[str, ...]
     log_ratio: NDArray[np.float64]
     by_row: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class KindSummary:
-    """Statistics of one kind of bond.
-
-    Attributes:
-        kind: Such as ``C=O``.
-        difference: Of the electronegativities; None for several kinds together.
-        bonds: R.
-        molecules: G.
-        mean: Of log2 r, with its interval, as in `evaluate.intervals`, by molecule.
-        median: Likewise.
-        magnitude: Mean of its absolute value.
-        share_negative: Of the bonds.
-        molecules_negative: Molecules whose mean is below 0.
-        p_value: Two-sided sign test over the molecules' means.
-        quantiles: 5, 25, 50, 75 and 95 %.
-        by_view: Mean and interval of each layer and each noise level, by name.
-        unbonded: Mean over pairs of the same elements without a bond, with its interval; NaN
-            where there are none.
-    """
-
-    kind: str
-    difference: float | None
-    bonds: int
-    molecules: int
-    mean: Estimate
-    median: Estimate
-    magnitude: float
-    share_negative: float
-    molecules_negative: int
-    p_value: float
-    quantiles: tuple[float, ...]
-    by_view: Mapping[str, Estimate]
-    unbonded: Estimate
-
-    @property
-    def verdict(self) -> str:
-        """Which end the interval of the mean says gets more: high, low or neither."""
-        if self.mean.high < 0:
-            return "high"
-        return "low" if self.mean.low > 0 else "neither"
-
-    def as_mapping(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "verdict": self.verdict}
 
 
 def views(first: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -141,8 +95,14 @@ def asymmetry(
 
 def summarise(
     molecules: Sequence[MoleculeAsymmetry], view_names: Sequence[str]
-) -> list[KindSummary]:
+) -> list[dict[str, Any]]:
     """Statistics of every kind of bond, after those of all with unequal and with equal ends.
+
+    Means come with their intervals, as in `evaluate.intervals`, by molecule. ``by_view`` has those
+    of each layer and each noise level, ``unbonded`` that over pairs of the same elements without a
+    bond; NaN where there are none. ``difference`` of the electronegativities is None for several
+    kinds together. ``verdict`` says which end gets more by the interval of the mean: high, low or
+    neither. ``p_value`` is that of a two-sided sign test over the molecules' means.
 
     Args:
         molecules: At least one.
@@ -151,22 +111,22 @@ def summarise(
     grouped = _grouped(molecules)
     bonded = [name for name in grouped if UNBONDED not in name]
     first = {name: place for place, name in enumerate(OVERALL)}
-    bonded.sort(key=lambda name: (first.get(name, 2), -len(grouped[name].owners), name))
+    bonded.sort(key=lambda name: (first.get(name, 2), -len(grouped[name][1]), name))
     found = []
     for name in bonded:
-        other = grouped.get(_without_bond(name), _Group())
-        away = np.array([value[:1] for value in other.values]).reshape(-1, 1)
-        unbonded = per_spectrum(away, other.owners)[0]
-        found.append(_summary(name, grouped[name], view_names, unbonded))
+        values, owners = grouped.get(_without_bond(name), ([], []))
+        away = np.array([value[:1] for value in values]).reshape(-1, 1)
+        unbonded = per_spectrum(away, owners)[0]
+        found.append(_summary(name, *grouped[name], view_names, unbonded))
     return found
 
 
 def means(molecules: Sequence[MoleculeAsymmetry]) -> dict[str, Estimate]:
     """Mean log2 r of every common kind of bond, and of all with unequal and with equal ends."""
     return {
-        name: per_spectrum(np.array(group.values)[:, :1], group.owners)[0]
-        for name, group in _grouped(molecules).items()
-        if UNBONDED not in name and is_common(len(group.owners), len(set(group.owners)))
+        name: per_spectrum(np.array(values)[:, :1], owners)[0]
+        for name, (values, owners) in _grouped(molecules).items()
+        if UNBONDED not in name and is_common(len(owners), len(set(owners)))
     }
 
 
@@ -204,16 +164,6 @@ def order_effect(molecules: Sequence[MoleculeAsymmetry]) -> Estimate:
     return per_spectrum(np.concatenate(values)[:, None], owners)[0]
 
 
-def sign_test(negative: int, positive: int) -> float:
-    """Two-sided p-value of so many signs of either kind if both were equally likely."""
-    n, few = negative + positive, min(negative, positive)
-    logs = [
-        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in range(few + 1)
-    ]
-    tail = sum(math.exp(value - n * math.log(2)) for value in logs)
-    return min(1.0, 2 * tail)
-
-
 def median_interval(
     values: NDArray[np.float64], clusters: Sequence[str], seed: int = 0
 ) -> Estimate:
@@ -237,48 +187,48 @@ def median_interval(
     return Estimate(float(np.median(values)), float(low), float(high))
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Bonds of one kind: their views, (V,) each, and their molecules."""
-
-    values: list[NDArray[np.float64]] = field(default_factory=list)
-    owners: list[str] = field(default_factory=list)
-
-
-def _grouped(molecules: Sequence[MoleculeAsymmetry]) -> dict[str, _Group]:
-    found: dict[str, _Group] = defaultdict(_Group)
+def _grouped(
+    molecules: Sequence[MoleculeAsymmetry],
+) -> dict[str, tuple[list[NDArray[np.float64]], list[str]]]:
+    """Bonds by kind: their views, (V,) each, and their molecules."""
+    found: dict[str, tuple[list[NDArray[np.float64]], list[str]]] = defaultdict(lambda: ([], []))
     for molecule in molecules:
         for name, value in zip(molecule.kind, molecule.log_ratio, strict=True):
-            for group in (found[name], found[_overall(name)]):
-                group.values.append(value)
-                group.owners.append(molecule.key)
+            for values, owners in (found[name], found[_overall(name)]):
+                values.append(value)
+                owners.append(molecule.key)
     return found
 
 
 def _summary(
-    name: str, group: _Group, view_names: Sequence[str], unbonded: Estimate
-) -> KindSummary:
-    values, owners = np.array(group.values), group.owners
+    name: str,
+    views: list[NDArray[np.float64]],
+    owners: list[str],
+    view_names: Sequence[str],
+    unbonded: Estimate,
+) -> dict[str, Any]:
+    values = np.array(views)
     first = values[:, 0]
     mean, *others = per_spectrum(values, owners)
     names, code = np.unique(np.array(owners), return_inverse=True)
     of_molecules = np.bincount(code, first)
     negative, positive = int((of_molecules < 0).sum()), int((of_molecules > 0).sum())
-    return KindSummary(
-        kind=name,
-        difference=difference_of(name),
-        bonds=len(first),
-        molecules=len(names),
-        mean=mean,
-        median=median_interval(first, owners),
-        magnitude=float(np.abs(first).mean()),
-        share_negative=float((first < 0).mean()),
-        molecules_negative=negative,
-        p_value=sign_test(negative, positive),
-        quantiles=tuple(np.percentile(first, _QUANTILES).tolist()),
-        by_view=dict(zip(view_names, others, strict=True)),
-        unbonded=unbonded,
-    )
+    return {
+        "kind": name,
+        "difference": difference_of(name),
+        "bonds": len(first),
+        "molecules": len(names),
+        "mean": asdict(mean),
+        "median": asdict(median_interval(first, owners)),
+        "magnitude": float(np.abs(first).mean()),
+        "share_negative": float((first < 0).mean()),
+        "molecules_negative": negative,
+        "p_value": binomtest(negative, negative + positive).pvalue if negative + positive else 1.0,
+        "quantiles": tuple(np.percentile(first, _QUANTILES).tolist()),
+        "by_view": {name: asdict(of) for name, of in zip(view_names, others, strict=True)},
+        "unbonded": asdict(unbonded),
+        "verdict": "high" if mean.high < 0 else "low" if mean.low > 0 else "neither",
+    }
 
 
 def _ends(kind: str) -> tuple[str, str]:

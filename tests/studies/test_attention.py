@@ -2,12 +2,11 @@
 
 import csv
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 from asymmetry import NoiseLevels, Selection, known_molecules
-from attention import COLUMNS, AttentionRequest, attention, interval, markdown
+from attention import COLUMNS, attention, interval, markdown
 from attention import study as study_of
 from bond_statistics import common_kinds
 
@@ -16,8 +15,6 @@ from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.errors import MissingInputError, UsageError
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +33,16 @@ def weights(tmp_path_factory):
 @pytest.fixture
 def request_(folder, weights, tmp_path):
     noise = NoiseLevels((50, 500), draws=1)
-    return AttentionRequest(folder, tmp_path / "out", weights, noise=noise, untrained=1, plot=False)
+    return {
+        "data": folder, "output": tmp_path / "out", "weights": weights, "noise": noise,
+        "selection": Selection(), "device": torch.device("cpu"), "untrained": 1, "plot": False,
+    }  # fmt: skip
 
 
 def test_a_study_writes_the_same_numbers_everywhere(request_):
-    found = study_of(request_, CPU)
+    found = study_of(**request_)
 
-    out = request_.output
+    out = request_["output"]
     assert json.loads((out / "results.json").read_text()) == found
     assert found["data"] == {"folder": "made", "fold": "dev", "molecules": len(SMILES)}
     assert found["condition"] == "true fingerprints"
@@ -62,9 +62,9 @@ def test_a_study_writes_the_same_numbers_everywhere(request_):
 
 
 def test_the_document_holds_common_kinds_and_what_they_say(request_):
-    found = study_of(request_, CPU)
+    found = study_of(**request_)
 
-    text = (request_.output / "attention.md").read_text()
+    text = (request_["output"] / "attention.md").read_text()
     assert text == "".join(markdown(found))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 1 + len(common_kinds(found))
@@ -74,17 +74,17 @@ def test_the_document_holds_common_kinds_and_what_they_say(request_):
 
 
 def test_a_study_gives_the_same_bytes_again_and_others_with_another_seed(request_, tmp_path):
-    study_of(request_, CPU)
-    study_of(replace(request_, output=tmp_path / "again"), CPU)
-    reseeded = replace(request_, output=tmp_path / "other", noise=NoiseLevels((50, 500), 1, seed=1))
-    study_of(reseeded, CPU)
+    study_of(**request_)
+    study_of(**request_ | {"output": tmp_path / "again"})
+    noise = NoiseLevels((50, 500), 1, seed=1)
+    study_of(**request_ | {"output": tmp_path / "other", "noise": noise})
 
     texts = [(tmp_path / name / "results.json").read_text() for name in ("out", "again", "other")]
     assert texts[0] == texts[1] != texts[2]
 
 
 def test_the_molecule_of_the_figure_is_the_one_nearest_to_the_papers_size(request_):
-    shown = study_of(request_, CPU)["shown"]
+    shown = study_of(**request_)["shown"]
 
     assert len(shown["elements"]) == 14  # caffeine, the largest of the made ones
     assert len(shown["places"]) == 14
@@ -99,18 +99,18 @@ def test_the_molecule_of_the_figure_is_the_one_nearest_to_the_papers_size(reques
 def test_both_figures_are_drawn(request_):
     pytest.importorskip("matplotlib", reason="needs the evaluate extra")
 
-    study_of(replace(request_, plot=True), CPU)
+    study_of(**request_ | {"plot": True})
 
     for name in ("asymmetry_molecule", "asymmetry_kinds"):
-        assert (request_.output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (request_.output / f"{name}.svg").read_text()
+        assert (request_["output"] / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (request_["output"] / f"{name}.svg").read_text()
 
 
 def test_predicted_fingerprints_change_the_numbers(request_, tmp_path):
     spectra = spectra_folder(tmp_path / "spectra")
-    chosen = replace(request_, data=spectra, selection=Selection("train", peaks=True), untrained=0)
-    predicted = study_of(chosen, CPU)
-    true = study_of(replace(chosen, selection=Selection("train")), CPU)
+    chosen = request_ | {"data": spectra, "untrained": 0}
+    predicted = study_of(**chosen | {"selection": Selection("train", peaks=True)})
+    true = study_of(**chosen | {"selection": Selection("train")})
 
     assert predicted["condition"] == "predicted fingerprints"
     assert predicted["kinds"][0]["bonds"] == true["kinds"][0]["bonds"]
@@ -142,10 +142,10 @@ def test_molecules_come_with_all_their_bonds_and_their_own_fingerprint(folder):
 
 def test_a_folder_without_data_and_one_that_cannot_be_made_are_refused(request_, tmp_path):
     with pytest.raises(MissingInputError, match="no prepared data"):
-        study_of(replace(request_, data=tmp_path), CPU)
+        study_of(**request_ | {"data": tmp_path})
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be made"):
-        study_of(replace(request_, output=tmp_path / "file" / "out"), CPU)
+        study_of(**request_ | {"output": tmp_path / "file" / "out"})
 
 
 def test_an_estimate_that_does_not_exist_is_a_dash():
