@@ -48,7 +48,7 @@ class SamplingSettings:
         time_shift: Share of the way from the true step to pure noise by which the network is told
             of more noise than there is, 0 to below 1; None for what the network's settings name.
         analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
-            the predicted fingerprint instead of pure noise; see `predict.templates`.
+            the predicted fingerprint instead of pure noise; see `generator.templates`.
         core: SMILES of a substructure that every sample holds, or None; see `chem.guide`.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.

@@ -43,6 +43,7 @@ _SURELY_FINE_BYTES: Final = 1 << 28
 _BLOCK_BYTES: Final = 1 << 20
 _PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
+STANDARD_STREAM: Final = "-"  # in place of a path
 
 
 def sha256(source: Path | BinaryIO) -> str:

@@ -20,12 +20,12 @@ from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS, N_HEAVY
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import draw_classes
+from duallgd_cli.generator.network import ModelGenerator, chunk_size, for_inference
 from duallgd_cli.model.denoiser import Condition, Denoiser, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import ModelSettings
-from duallgd_cli.predict.generate import ModelGenerator, chunk_size, for_inference
 from duallgd_cli.runtime import Runtime
 
 RANDOM: Final = "random"

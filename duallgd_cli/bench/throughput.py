@@ -20,8 +20,8 @@ import torch
 
 from duallgd_cli.bench import made, work
 from duallgd_cli.bench.measure import peak_memory, timed
+from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.generate import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime

@@ -56,8 +56,8 @@ class Checkpoint:
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
         reranker: Arrays of the fragment model and the substructure prior, by name; see
-            `predict.reranker`. They fit the data, not the network, and most files hold none.
-        templates: Known molecules to start samples from, by name; see `predict.templates`. Most
+            `generator.reranker`. They fit the data, not the network, and most files hold none.
+        templates: Known molecules to start samples from, by name; see `generator.templates`. Most
             files hold none.
     """
 

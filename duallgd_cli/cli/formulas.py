@@ -66,7 +66,7 @@ def formulas(
 
     display.configure_logging(quiet, json_log)
     running.refuse_to_replace(output, allowed=force, resumable=False)
-    from duallgd_cli.predict.formula_rows import FormulaRequest, write_formulas
+    from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
     from duallgd_cli.spectra.reading.opening import spectrum_files
 
     asked = {

@@ -200,9 +200,9 @@ def predict(
     with loading():
         from duallgd_cli.formulas.ranking import MOST_PPM
         from duallgd_cli.predict import api
-        from duallgd_cli.predict.inputs import count_spectra
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+        from duallgd_cli.spectra.inputs import count_spectra
         from duallgd_cli.spectra.reading.opening import spectrum_files
 
         given = {

@@ -84,7 +84,7 @@ def refuse_page(page: Path | None, output: str | None, shard: str | None) -> Non
             "--report needs an output file and a whole run; name one with -o, or join the shards "
             "with duallgd merge and run duallgd report"
         )
-    from duallgd_cli.predict.writers import check_writable
+    from duallgd_cli.writers.formats import check_writable
 
     check_writable(str(page))
 

@@ -51,9 +51,9 @@ def trace(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log=False)
+    from duallgd_cli.generator.trace import trace as follow
     from duallgd_cli.predict import api
     from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.predict.trace import trace as follow
     from duallgd_cli.report.trace import check, write_trace
     from duallgd_cli.runtime import Runtime
 

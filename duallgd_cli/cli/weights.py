@@ -82,7 +82,7 @@ def verify(weights: _Weights) -> None:
     from duallgd_cli.checkpoint.lineage import require_trained
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
-    from duallgd_cli.predict.generate import parts_of
+    from duallgd_cli.generator.network import parts_of
     from duallgd_cli.reference import weights_file as reference
 
     if is_reference(weights):
@@ -188,7 +188,7 @@ def analogues(
 
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.data.prepared import load_molecules
-    from duallgd_cli.predict.templates import known_molecules
+    from duallgd_cli.generator.templates import known_molecules
 
     known = known_molecules(load_molecules(molecules), max_atoms)
     checkpoint = replace(weights_format.load(weights), templates=known.tensors(), ranking={})

@@ -17,7 +17,7 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions
-from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest

@@ -38,7 +38,6 @@ from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules,
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.inputs import Inputs
 from duallgd_cli.predict.journal import ENDING, FinishedRun, few
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.output import merge, record_path
@@ -47,6 +46,7 @@ from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.run import Progress, predict, run_header
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.inputs import Inputs
 
 ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"

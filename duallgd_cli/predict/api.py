@@ -23,22 +23,21 @@ from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.inputs import Inputs, table_identity
 from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pictures import Html, html
-from duallgd_cli.predict.pipeline import by_feature, results
+from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rescored
-from duallgd_cli.predict.run import formula_source_of
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
-from duallgd_cli.predict.writers import COLUMNS, NUMBERS, rows
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.reading.opening import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -66,7 +65,7 @@ def load(
         UsageError: There is no such device.
         WeightsError: The weights are missing, broken or do not fit.
     """
-    from duallgd_cli.predict.generate import load_model
+    from duallgd_cli.generator.network import load_model
 
     return load_model(weights, runtime or Runtime.resolve(device=device))
 
@@ -135,7 +134,7 @@ def predictions(
     """
     chosen = _changed(settings or PredictSettings(), changes or {})
     ranking = for_run(model.ranking, chosen)
-    source = formula_source_of(chosen, formulas, model)
+    source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)
     record = {
         "duallgd": __version__,
@@ -264,7 +263,7 @@ def _features(
 ) -> Iterator[Iterator[Feature | Unreadable]]:
     if isinstance(given, tuple):
         with Inputs(given) as inputs:
-            yield inputs.features(settings)
+            yield inputs.features(settings.group_by)
         return
     measured = [one for one in given if isinstance(one, Unreadable) or one.ms_level != 1]
     if len({one.source for one in measured}) < len(measured):

@@ -28,9 +28,9 @@ from duallgd_cli.chem.molecule import (
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.errors import MoleculeError
+from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import Structure, Tallies
-from duallgd_cli.predict.reranker import CandidateScorer
 
 _LEAST_PROBABILITY: Final = 1e-4
 _SALT: Final = "internal salt"
@@ -53,7 +53,7 @@ class NamedMolecule:
         placement: Of a zwitterion, what it shares with all that differ from it in the placement of
             charges alone; "" of any other molecule.
         fault: What of a `chem.guide.Guide` it breaks, "" if nothing.
-        scores: By `predict.reranker.CandidateScorer.scores`; empty where it cannot score it.
+        scores: By `generator.reranker.CandidateScorer.scores`; empty where it cannot score it.
     """
 
     smiles: str

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, quote
+from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.ranking import RankingModel
-from duallgd_cli.predict.reranker import CandidateScorer
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import write_atomically
+from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.predict.parts import likely_parts
@@ -23,10 +23,9 @@ from duallgd_cli.predict.prediction import (
     sentences,
 )
 from duallgd_cli.predict.ranking import RankingModel, rank, recorded
-from duallgd_cli.predict.settings import STANDARD_STREAM
-from duallgd_cli.predict.summaries import summary_paths, write_summary
-from duallgd_cli.predict.writers import Rows, check_writable, resolve_format, write, write_parts
 from duallgd_cli.runtime import versions
+from duallgd_cli.writers.formats import Rows, check_writable, resolve_format, write, write_parts
+from duallgd_cli.writers.summaries import summary_paths, write_summary
 
 
 @dataclass(slots=True)

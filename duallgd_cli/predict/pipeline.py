@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure
+from duallgd_cli.errors import Failure, FormulaError, UsageError
+from duallgd_cli.files import sha256
+from duallgd_cli.formulas.source import PredictedFormulas
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import AssemblyResult, collect, distinct
 from duallgd_cli.predict.generation import (
@@ -27,11 +31,17 @@ from duallgd_cli.predict.generation import (
     noise_seed,
 )
 from duallgd_cli.predict.prediction import OK, Case, ExplainedPeak, Member, Outcome, sentences
-from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.settings import PREDICT, PredictSettings
 from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
-from duallgd_cli.spectra.formulas import FormulaSource
+from duallgd_cli.spectra.formulas import (
+    FieldFormulas,
+    FixedFormula,
+    FormulaSource,
+    TableFormulas,
+    ion_with_metal,
+)
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
@@ -92,6 +102,68 @@ def results(
                 yield waiting.popleft()()
     while waiting:
         yield waiting.popleft()()
+
+
+def formula_source(
+    settings: PredictSettings, table: Path | None, max_heavy_atoms: int
+) -> FormulaSource:
+    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
+
+    Where these have none, it is predicted; with the word ``predict`` for a formula, everywhere.
+
+    Args:
+        settings: Name at most one of the three.
+        table: Of formulas by feature id, or None.
+        max_heavy_atoms: Of the largest molecule that the model can draw.
+
+    Raises:
+        UsageError: More than one of them is asked for, the one formula is none, or the table has no
+            usable columns.
+        MissingInputError: There is no such table.
+        UnreadableError: The table is empty or no text.
+    """
+    asked = [
+        name
+        for name, given in (
+            ("--formulas", table),
+            ("--formula", settings.formula),
+            ("--formula-col", settings.formula_column),
+        )
+        if given is not None
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    most_atoms = min(settings.limits.max_heavy_atoms, max_heavy_atoms)
+    limits = replace(settings.limits, max_heavy_atoms=most_atoms)
+    predicted = PredictedFormulas(settings.formula_search, limits, settings.formula_candidates)
+    if table is not None:
+        return TableFormulas(str(table), limits, predicted)
+    if settings.formula == PREDICT:
+        return predicted
+    if settings.formula is not None:
+        _require_formula(settings.formula)
+        return FixedFormula(settings.formula, limits)
+    return FieldFormulas(settings.formula_column, limits, predicted)
+
+
+def _require_formula(text: str) -> None:
+    """The formula of a molecule, or of an ion that holds the metal of its adduct.
+
+    Raises:
+        UsageError: It can be neither, whatever the spectra are.
+    """
+    try:
+        Formula.parse(text)
+    except FormulaError as error:
+        if all(ion_with_metal(text, adduct) is None for adduct in ADDUCTS):
+            raise UsageError(f"--formula: {error}") from None
+
+
+def table_identity(table: Path | None) -> dict[str, str | None]:
+    """Name and content of the formula table, for the header of a journal."""
+    if table is None:
+        return {"formulas": None}
+    return {"formulas": str(table), "formulas_sha256": sha256(table)}
 
 
 def by_feature(cases: Iterable[Case]) -> Iterator[Case]:

@@ -81,7 +81,7 @@ class Structure:
         fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
             over bits; None without predicted probabilities.
         fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
-        familiarity: Substructure prior of `predict.reranker`; None where the weights hold no
+        familiarity: Substructure prior of `generator.reranker`; None where the weights hold no
             re-ranker, or it cannot score this molecule.
         peaks_found: Log-likelihood of matched fragments against chance, or None as above.
         peaks_missed: Log-likelihood of predicted but absent fragments, or None as above.

@@ -65,7 +65,7 @@ class RankingModel:
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
-        familiarity: Weight of the substructure prior of `predict.reranker`.
+        familiarity: Weight of the substructure prior of `generator.reranker`.
         peaks_found: Weight of the log-likelihood of matched fragments, less the highest among the
             molecules of the hypothesis.
         peaks_missed: Weight of the log-likelihood of predicted but absent fragments, less the

@@ -14,21 +14,22 @@ from typing import Protocol
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
+from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.inputs import Inputs, formula_source, table_identity
 from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, scan
 from duallgd_cli.predict.output import RunSummary, parts_path, record_path, write_all, write_record
-from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
-from duallgd_cli.predict.settings import STANDARD_STREAM, PredictRequest, PredictSettings
-from duallgd_cli.predict.summaries import summary_paths
+from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.predict.workers import Workers
-from duallgd_cli.predict.writers import check_writable, resolve_format
 from duallgd_cli.spectra.formulas import FormulaSource
+from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature
+from duallgd_cli.writers.formats import check_writable, resolve_format
+from duallgd_cli.writers.summaries import summary_paths
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def predict(
         try:
             if progress is not None:
                 progress.started("reading")
-            source = formula_source_of(request.settings, request.formulas, model)
+            source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
             with open_journal(path, run_header(request, model, inputs)) as journal:
                 summary.n_resumed = journal.contents.n_finished
@@ -115,15 +116,6 @@ def predict(
         summary.seconds = time.perf_counter() - clock
         _write_record(request, path, finished, summary, began)
     return summary
-
-
-def formula_source_of(
-    settings: PredictSettings, table: Path | None, model: LoadedModel
-) -> FormulaSource:
-    """Where formulas come from, the limit of their size lowered to what the model can draw."""
-    largest = min(settings.limits.max_heavy_atoms, model.max_heavy_atoms)
-    limits = replace(settings.limits, max_heavy_atoms=largest)
-    return formula_source(replace(settings, limits=limits), table)
 
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
@@ -166,7 +158,7 @@ def _features(
     request: PredictRequest, inputs: Inputs, journal: Journal, progress: Progress | None
 ) -> Iterator[tuple[int, Feature | Unreadable]]:
     """What this shard still has to do, with its number among the features of all shards."""
-    features = stages.each(stages.READ, inputs.features(request.settings))
+    features = stages.each(stages.READ, inputs.features(request.settings.group_by))
     for number, item in enumerate(features):
         if not request.shard.holds(number):
             continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from duallgd_cli.config import SamplingSettings, require
 from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
-STANDARD_STREAM: Final = "-"
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 _MOST_FORMULAS: Final = 20
 # Each is a process of about 150 MB.

@@ -19,13 +19,13 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, UnsupportedElementError
 from duallgd_cli.files import sha256
-from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.predict.generate import (
+from duallgd_cli.generator.network import (
     deadline,
     on_one_thread,
     samples_at_once,
     sampling_task,
 )
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import Generated, LoadedModel, RefusedError
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference

@@ -18,8 +18,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from duallgd_cli.files import write_atomically
-from duallgd_cli.predict.writers import check_writable
 from duallgd_cli.report.contents import ReportedRun
+from duallgd_cli.writers.formats import check_writable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from duallgd_cli.chem.identity import unfold_bits
 from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import replaced, write_atomically
-from duallgd_cli.predict.trace import Trace
-from duallgd_cli.predict.writers import check_writable
+from duallgd_cli.generator.trace import Trace
 from duallgd_cli.report.contents import readable
 from duallgd_cli.report.page import page
+from duallgd_cli.writers.formats import check_writable
 
 _SIDE: Final = 260
 _MARGIN: Final = 16

@@ -1,7 +1,7 @@
 """Fitting the fragment model to measured spectra, and what is made of it.
 
 It simulates spectra, whose likeness to measured ones is looked at here, and scores candidates by
-their fragments, see `predict.reranker`. Molecules count alike, however many spectra they have.
+their fragments, see `generator.reranker`. Molecules count alike, however many spectra they have.
 
 Letters: S spectra, C fragments, K peaks.
 """

@@ -33,7 +33,7 @@ from duallgd_cli.config import SamplingSettings, digest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.intervals import Estimate, independent
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.run import TrainingRequest, run_training
 from duallgd_cli.train.settings import RunSettings

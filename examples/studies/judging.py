@@ -28,9 +28,9 @@ from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import corrupt
 from duallgd_cli.errors import UsageError
+from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
-from duallgd_cli.predict.generate import ModelGenerator
 from duallgd_cli.predict.generation import Generated
 
 FIRST: Final = 10

@@ -18,8 +18,8 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import draw_in_chunks
 from duallgd_cli.errors import UsageError
+from duallgd_cli.generator.network import samples_at_once, sampling_task
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.predict.generate import samples_at_once, sampling_task
 from duallgd_cli.reference import weights_file
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.features import AtomsOfGraphs, atoms_of, with_features

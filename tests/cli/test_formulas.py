@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.formula_rows import COLUMNS
+from duallgd_cli.formulas.rows import COLUMNS
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 
 

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
-from duallgd_cli.predict.writers import PART_COLUMNS
 from duallgd_cli.report.contents import FirstCandidate
+from duallgd_cli.writers.formats import PART_COLUMNS
 
 
 def rows_of(path):

@@ -8,11 +8,11 @@ from PIL import Image
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.generate import ModelGenerator
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.trace import trace
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.trace import trace
 from duallgd_cli.report.trace import write_trace
 from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.cli.test_report_page import BROWSER, Visit, browser  # noqa: F401 - a fixture

@@ -9,7 +9,7 @@ import pytest
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.predict.generate import load_model
+from duallgd_cli.generator.network import load_model
 from duallgd_cli.train.settings import preset_names
 from tests.made_prepared import SMILES, spectra_folder, structures_folder, verify
 from tests.made_simulation import simulated_folder

@@ -3,10 +3,10 @@
 from collections import Counter
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.inputs import Inputs, formula_source
-from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
+from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable, read
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz
@@ -55,9 +55,9 @@ def _read(path):
 
 def _statuses(path, workers):
     seen = Counter()
-    source = formula_source(SETTINGS, None)
+    source = formula_source(SETTINGS, None, 100)
     with Inputs((str(path),)) as inputs:
-        features = list(enumerate(inputs.features(SETTINGS)))
+        features = list(enumerate(inputs.features(SETTINGS.group_by)))
         cases = list(results(features, source, StubGenerator(), SETTINGS, workers))
     assert {case.number for case in cases} == {number for number, _ in features}, "one vanished"
     for (outcome,) in (case.outcomes for case in cases):

@@ -3,9 +3,8 @@
 import itertools
 
 from duallgd_cli.errors import Failure
-from duallgd_cli.predict.inputs import Inputs
-from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.formulas import TableFormulas
+from duallgd_cli.spectra.inputs import Inputs
 from examples.make_examples import SPECTRA
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz
@@ -60,7 +59,7 @@ def fuzz_tables(count, seed, folder):
     spectra = folder / "plain.ms"
     spectra.write_bytes(sound_files()["plain.ms"])
     with Inputs((str(spectra),)) as inputs:
-        features = list(inputs.features(PredictSettings()))
+        features = list(inputs.features("feature"))
     tables = sound_tables()
 
     def try_one(rng):

@@ -2,9 +2,8 @@
 
 import pytest
 
-from duallgd_cli.predict.inputs import Inputs
-from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.formulas import TableFormulas
+from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 from examples.make_examples import SPECTRA
@@ -83,7 +82,7 @@ def test_the_tables_to_be_broken_are_sound(tmp_path, program):
     source = TableFormulas(str(tmp_path / "table"))
 
     with Inputs((str(tmp_path / "plain.ms"),)) as inputs:
-        found = [source.propose(feature) for feature in inputs.features(PredictSettings())]
+        found = [source.propose(feature) for feature in inputs.features("feature")]
 
     assert [str(hypotheses[0].formula) for hypotheses in found] == [
         made.formula for made in SPECTRA[:4]

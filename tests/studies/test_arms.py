@@ -18,7 +18,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import InterruptedRunError, UsageError, WeightsError
-from duallgd_cli.predict.generate import parts_of
+from duallgd_cli.generator.network import parts_of
 from duallgd_cli.train.settings import run_settings
 from tests.made_prepared import structures_folder
 from tests.made_training import cpu

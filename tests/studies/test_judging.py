@@ -19,8 +19,8 @@ from torch.nn.functional import one_hot
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
+from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
-from duallgd_cli.predict.generate import ModelGenerator
 from tests.made_prepared import structures_folder
 from tests.made_training import cpu
 

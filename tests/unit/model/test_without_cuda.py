@@ -7,10 +7,10 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.generator.network import ModelGenerator, for_inference
 from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors
-from duallgd_cli.predict.generate import ModelGenerator, for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.settings import TrainingSettings

@@ -15,8 +15,8 @@ from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.output import predictions
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.predict.writers import COLUMNS
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.writers.formats import COLUMNS
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 

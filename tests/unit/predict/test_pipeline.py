@@ -3,10 +3,10 @@
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.inputs import Inputs, formula_source
-from duallgd_cli.predict.pipeline import by_feature, results
+from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
+from duallgd_cli.spectra.inputs import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import StubGenerator
 
@@ -22,7 +22,7 @@ def features(tmp_path):
     table = tmp_path / "formulas.csv"
     table.write_text("id,formula\n1,C9H8O4\n1,C8H8N2O3\n2,C8H10N4O2\n")
     with Inputs((made,)) as inputs:
-        yield list(enumerate(inputs.features(SETTINGS))), formula_source(SETTINGS, table)
+        yield list(enumerate(inputs.features("feature"))), formula_source(SETTINGS, table, 100)
 
 
 def drawn(features, generator=None, held=lambda *_: False, draws_aside=False):

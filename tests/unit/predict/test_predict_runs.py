@@ -11,10 +11,10 @@ from duallgd_cli.errors import (
     InterruptedRunError,
     UsageError,
 )
-from duallgd_cli.predict import writers
 from duallgd_cli.predict.output import merge
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import Shard
+from duallgd_cli.writers import formats
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import SETTINGS, Stopping, model_with, request
@@ -48,18 +48,18 @@ def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, mon
     output = tmp_path / "out.csv"
     first = request(spectra, output, journal=tmp_path / "first.jsonl")
     second = request(spectra, output, journal=tmp_path / "second.jsonl")
-    written = writers._pieces
+    written = formats._pieces
     monkeypatch.setattr(os, "getpid", lambda: 1)
 
     def slowly(*given):
         pieces = list(written(*given))
         yield from pieces[:3]
-        monkeypatch.setattr(writers, "_pieces", written)
+        monkeypatch.setattr(formats, "_pieces", written)
         monkeypatch.setattr(os, "getpid", lambda: 2)
         predict(second, stub_model())  # begins and ends while the first still writes
         yield from pieces[3:]
 
-    monkeypatch.setattr(writers, "_pieces", slowly)
+    monkeypatch.setattr(formats, "_pieces", slowly)
     predict(first, stub_model())
 
     again = tmp_path / "again.csv"

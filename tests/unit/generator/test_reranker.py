@@ -14,8 +14,8 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.model.fragment_model import FragmentModel
-from duallgd_cli.predict.reranker import CandidateScorer, Reranker
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 N_BITS = 4096

@@ -13,8 +13,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.predict.generate import (
+from duallgd_cli.generator.network import (
     BYTES_PER_PAIR,
     ModelGenerator,
     chunk_size,
@@ -22,6 +21,7 @@ from duallgd_cli.predict.generate import (
     formula_condition,
     load_model,
 )
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
@@ -93,7 +93,7 @@ def test_chunks_change_no_sample(generator, monkeypatch):
     whole = generator.generate(annotated(), SETTINGS, seed=1)
     for chunk in (1, 3):
         monkeypatch.setattr(
-            "duallgd_cli.predict.generate.chunk_size", lambda *_, chunk=chunk: chunk
+            "duallgd_cli.generator.network.chunk_size", lambda *_, chunk=chunk: chunk
         )
         parts = generator.generate(annotated(), SETTINGS, seed=1)
 
@@ -103,7 +103,7 @@ def test_chunks_change_no_sample(generator, monkeypatch):
 
 @pytest.mark.parametrize("threads", [2, 16])
 def test_threads_beside_each_other_draw_the_same(generator, model, monkeypatch, threads):
-    monkeypatch.setattr("duallgd_cli.predict.generate.chunk_size", lambda *_: 2)
+    monkeypatch.setattr("duallgd_cli.generator.network.chunk_size", lambda *_: 2)
     alone = generator.generate(annotated(), SETTINGS, seed=1)
     beside = ModelGenerator(model, replace(cpu(), threads=threads))
 
@@ -116,7 +116,7 @@ def test_threads_beside_each_other_draw_the_same(generator, model, monkeypatch, 
 
 @pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
 def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
-    monkeypatch.setattr("duallgd_cli.predict.generate.chunk_size", lambda *_: 1)
+    monkeypatch.setattr("duallgd_cli.generator.network.chunk_size", lambda *_: 1)
     evaluations = []
 
     def stop_once():
@@ -209,7 +209,7 @@ def test_without_a_limit_time_never_runs_out():
 
 def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("duallgd_cli.predict.generate.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("duallgd_cli.generator.network.time.monotonic", lambda: now[0])
 
     def finish():
         now[0] += 2.0  # what was begun takes the device two seconds

@@ -18,21 +18,20 @@ from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import sample
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
-from duallgd_cli.predict.generate import (
+from duallgd_cli.generator.network import (
     ModelGenerator,
     deadline,
     formula_condition,
     on_one_thread,
     sampling_task,
 )
+from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
-from duallgd_cli.predict.inputs import Inputs
-from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import Case
-from duallgd_cli.predict.run import formula_source_of
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.predict.workers import Workers
+from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature
 
@@ -140,9 +139,9 @@ def trace(
     """
     if not isinstance(model.generator, ModelGenerator):
         raise UsageError(f"weights {model.name} cannot be followed; take weights of duallgd")
-    source, why = formula_source_of(settings, formulas, model), ""
+    source, why = formula_source(settings, formulas, model.max_heavy_atoms), ""
     with Inputs((spectra,)) as inputs, Workers(1) as workers:
-        item = _found(inputs.features(settings), chosen, spectra)
+        item = _found(inputs.features(settings.group_by), chosen, spectra)
         recorder = _Recorder(model.generator)
         for case in results([(0, item)], source, recorder, settings, workers):
             if recorder.drawn is not None and recorder.annotated is not None:

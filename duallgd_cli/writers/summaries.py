@@ -12,10 +12,9 @@ from typing import Final
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.files import write_atomically
+from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.settings import STANDARD_STREAM
-from duallgd_cli.predict.writers import check_writable, rows, table
+from duallgd_cli.writers.formats import check_writable, rows, table
 
 
 @dataclass(frozen=True, slots=True)

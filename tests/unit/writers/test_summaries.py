@@ -8,7 +8,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.output import merge
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
-from duallgd_cli.predict.summaries import SUMMARIES
+from duallgd_cli.writers.summaries import SUMMARIES
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import stub_model
 

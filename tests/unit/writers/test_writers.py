@@ -9,7 +9,6 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict import writers
 from duallgd_cli.predict.journal import Header
 from duallgd_cli.predict.prediction import (
     Candidate,
@@ -20,6 +19,7 @@ from duallgd_cli.predict.prediction import (
     sentences,
 )
 from duallgd_cli.spectra.types import Source
+from duallgd_cli.writers import formats
 
 HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
@@ -93,7 +93,7 @@ FAILED = prediction(
 
 def text(kind, *predictions, tmp_path):
     path = tmp_path / f"out.{kind}"
-    writers.write(predictions, str(path), kind, RUN)
+    formats.write(predictions, str(path), kind, RUN)
     return path.read_text(encoding="utf-8")
 
 
@@ -157,7 +157,7 @@ def test_what_spectra_of_a_feature_share_is_written_once_if_asked(tmp_path):
     second = replace(first, source=first.group[1])
 
     for rows, count in (("feature", 2), ("spectrum", 4)):
-        writers.write([first, second], str(tmp_path / "out.csv"), "csv", RUN, rows)
+        formats.write([first, second], str(tmp_path / "out.csv"), "csv", RUN, rows)
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + count
 
 
@@ -244,7 +244,7 @@ def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
 
 def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
     path = tmp_path / "out.sdf"
-    writers.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf", RUN)
+    formats.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf", RUN)
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -262,7 +262,7 @@ def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
 def test_an_identifier_cannot_break_an_sdf_record(tmp_path):
     path = tmp_path / "out.sdf"
     wicked = prediction(candidate(), spectrum_id="$$$$\n> <X>", feature_id="$$$$", scans=">  <Y>")
-    writers.write([wicked, prediction(candidate())], str(path), "sdf", RUN)
+    formats.write([wicked, prediction(candidate())], str(path), "sdf", RUN)
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -274,7 +274,7 @@ def test_aromatic_and_charged_molecules_survive_the_sdf(tmp_path):
     path = tmp_path / "out.sdf"
     smiles = ["c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC(=O)[O-]", "O=[N+]([O-])c1ccccc1"]
     found = [candidate(rank + 1, one) for rank, one in enumerate(smiles)]
-    writers.write([prediction(*found)], str(path), "sdf", RUN)
+    formats.write([prediction(*found)], str(path), "sdf", RUN)
 
     assert [Chem.MolToSmiles(mol) for mol in Chem.SDMolSupplier(str(path))] == smiles
 
@@ -292,22 +292,22 @@ def test_aromatic_and_charged_molecules_survive_the_sdf(tmp_path):
     ],
 )
 def test_the_format_follows_from_the_name_or_the_ending(output, name, kind):
-    assert writers.resolve_format(output, name) == kind
+    assert formats.resolve_format(output, name) == kind
 
 
 @pytest.mark.parametrize(("output", "name"), [("a.xlsx", ""), ("a", ""), ("a.csv", "parquet")])
 def test_an_unknown_format_is_a_usage_error(output, name):
     with pytest.raises(UsageError, match="csv"):
-        writers.resolve_format(output, name)
+        formats.resolve_format(output, name)
 
 
 def test_an_output_that_cannot_be_written_is_refused_beforehand(tmp_path):
     with pytest.raises(UsageError, match="is a folder"):
-        writers.check_writable(str(tmp_path))
+        formats.check_writable(str(tmp_path))
     with pytest.raises(UsageError, match="does not exist"):
-        writers.check_writable(str(tmp_path / "absent" / "out.csv"))
-    writers.check_writable(str(tmp_path / "out.csv"))
-    writers.check_writable("-")
+        formats.check_writable(str(tmp_path / "absent" / "out.csv"))
+    formats.check_writable(str(tmp_path / "out.csv"))
+    formats.check_writable("-")
 
 
 def test_a_device_or_pipe_is_no_output(tmp_path):
@@ -316,19 +316,19 @@ def test_a_device_or_pipe_is_no_output(tmp_path):
 
     for name in ("pipe.csv", "link.csv"):
         with pytest.raises(UsageError, match="is no ordinary file"):
-            writers.check_writable(str(tmp_path / name))
+            formats.check_writable(str(tmp_path / name))
 
 
 def test_an_output_that_cannot_be_looked_at_is_refused_in_words(tmp_path):
     with pytest.raises(UsageError, match="cannot be written: File name too long"):
-        writers.check_writable(str(tmp_path / ("a" * 300 + ".csv")))
+        formats.check_writable(str(tmp_path / ("a" * 300 + ".csv")))
 
 
 def test_standard_output_that_is_closed_is_refused_beforehand(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
 
     with pytest.raises(UsageError, match="standard output is closed"):
-        writers.check_writable("-")
+        formats.check_writable("-")
 
 
 def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
@@ -336,7 +336,7 @@ def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
     behind.write_text("before")
     link.symlink_to(behind)
 
-    writers.write([prediction(candidate())], str(link), "csv", RUN)
+    formats.write([prediction(candidate())], str(link), "csv", RUN)
 
     assert link.is_symlink()
     assert behind.read_text().startswith(HEADER)
@@ -351,7 +351,7 @@ def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        writers.write(broken(), str(path), "csv", RUN)
+        formats.write(broken(), str(path), "csv", RUN)
 
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
@@ -361,7 +361,7 @@ def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
     predictions = [prediction(candidate(), spectrum_id="Größe")]
     written = text("csv", *predictions, tmp_path=tmp_path)
 
-    writers.write(predictions, "-", "csv", RUN)
+    formats.write(predictions, "-", "csv", RUN)
 
     assert capfdbinary.readouterr().out == written.encode()
 
@@ -374,4 +374,4 @@ def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
 
 def test_every_column_has_a_cell_in_every_row():
     for one in (FAILED, prediction(candidate())):
-        assert all(len(row) == len(writers.COLUMNS) for row in writers.rows(one))
+        assert all(len(row) == len(formats.COLUMNS) for row in formats.rows(one))

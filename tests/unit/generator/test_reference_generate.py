@@ -11,7 +11,7 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.predict.generate import load_model
+from duallgd_cli.generator.network import load_model
 from duallgd_cli.predict.generation import OutOfTimeError, RefusedError
 from duallgd_cli.predict.ranking import rank
 from duallgd_cli.reference import generator as reference_generate

@@ -37,6 +37,9 @@ from duallgd_cli.diffusion.sampler import (
 )
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
+from duallgd_cli.generator.graphs import CapturedDenoiser
+from duallgd_cli.generator.reranker import CandidateScorer, Reranker
+from duallgd_cli.generator.templates import Templates
 from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
 from duallgd_cli.model.layers import PairAttention
@@ -48,10 +51,7 @@ from duallgd_cli.predict.generation import (
     OutOfTimeError,
     require_core,
 )
-from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.predict.ranking import RankingModel
-from duallgd_cli.predict.reranker import CandidateScorer, Reranker
-from duallgd_cli.predict.templates import Templates
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 

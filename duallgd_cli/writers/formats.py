@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from duallgd_cli.errors import UsageError, printable, quote
-from duallgd_cli.files import write_atomically
-from duallgd_cli.predict import mztab
+from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.journal import Header
 from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction, sentences
-from duallgd_cli.predict.settings import STANDARD_STREAM
+from duallgd_cli.writers import mztab
 
 Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")

@@ -7,27 +7,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import (
     DuallgdError,
     Failure,
-    FormulaError,
     MissingInputError,
     UnreadableError,
-    UsageError,
 )
-from duallgd_cli.files import require_input, sha256
-from duallgd_cli.formulas.source import PredictedFormulas
-from duallgd_cli.predict.settings import PREDICT, STANDARD_STREAM, PredictSettings
-from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.formulas import (
-    FieldFormulas,
-    FixedFormula,
-    FormulaSource,
-    TableFormulas,
-    ion_with_metal,
-)
+from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
+from duallgd_cli.spectra.features import GroupBy, group
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of
@@ -75,7 +62,7 @@ class Inputs:
         """Name, size and SHA-256 of each input."""
         return tuple(self._identity(name) for name in self.names)
 
-    def features(self, settings: PredictSettings) -> Iterator[Feature | Unreadable]:
+    def features(self, group_by: GroupBy) -> Iterator[Feature | Unreadable]:
         """Features and unreadable records in the order of the inputs; MS1 spectra are counted.
 
         A file of which nothing can be read is one unreadable record, so that it does not cost the
@@ -84,7 +71,7 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        for item in group(self._measured(), settings.group_by):
+        for item in group(self._measured(), group_by):
             self.n_features += 1
             yield item
 
@@ -132,65 +119,9 @@ def count_spectra(names: tuple[str, ...]) -> int | None:
     try:
         if any(map(_flows, names)):
             return None
-        items = inputs.features(PredictSettings(group_by="none"))
-        return sum(1 for _ in items)
+        return sum(1 for _ in inputs.features("none"))
     except (DuallgdError, OSError):
         return None
-
-
-def formula_source(settings: PredictSettings, table: Path | None) -> FormulaSource:
-    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
-
-    Where these have none, it is predicted; with the word ``predict`` for a formula, everywhere.
-
-    Raises:
-        UsageError: More than one of them is asked for, the one formula is none, or the table has no
-            usable columns.
-        MissingInputError: There is no such table.
-        UnreadableError: The table is empty or no text.
-    """
-    asked = [
-        name
-        for name, given in (
-            ("--formulas", table),
-            ("--formula", settings.formula),
-            ("--formula-col", settings.formula_column),
-        )
-        if given is not None
-    ]
-    if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
-    predicted = PredictedFormulas(
-        settings.formula_search, settings.limits, settings.formula_candidates
-    )
-    if table is not None:
-        return TableFormulas(str(table), settings.limits, predicted)
-    if settings.formula == PREDICT:
-        return predicted
-    if settings.formula is not None:
-        _require_formula(settings.formula)
-        return FixedFormula(settings.formula, settings.limits)
-    return FieldFormulas(settings.formula_column, settings.limits, predicted)
-
-
-def _require_formula(text: str) -> None:
-    """The formula of a molecule, or of an ion that holds the metal of its adduct.
-
-    Raises:
-        UsageError: It can be neither, whatever the spectra are.
-    """
-    try:
-        Formula.parse(text)
-    except FormulaError as error:
-        if all(ion_with_metal(text, adduct) is None for adduct in ADDUCTS):
-            raise UsageError(f"--formula: {error}") from None
-
-
-def table_identity(table: Path | None) -> dict[str, Any]:
-    """Name and content of the formula table, for the header of a journal."""
-    if table is None:
-        return {"formulas": None}
-    return {"formulas": str(table), "formulas_sha256": sha256(table)}
 
 
 def _flows(name: str) -> bool:

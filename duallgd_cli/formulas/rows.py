@@ -10,11 +10,13 @@ import numpy as np
 from duallgd_cli.config import require
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_formulas
-from duallgd_cli.predict.inputs import Inputs
 from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
-from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.writers import (
+from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.reading import Unreadable
+from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
     check_writable,
     inert,
@@ -23,9 +25,6 @@ from duallgd_cli.predict.writers import (
     table,
     write_pieces,
 )
-from duallgd_cli.spectra.features import CleaningSettings, clean
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import Feature, Spectrum
 
 COLUMNS: Final = (
     *SPECTRUM_COLUMNS,
@@ -84,7 +83,7 @@ def write_formulas(request: FormulaRequest) -> RunSummary:
     check_writable(request.output)
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
-        features = inputs.features(PredictSettings(group_by=request.group_by))
+        features = inputs.features(request.group_by)
         rows = (row for item in features for row in _rows(item, request, summary))
         if kind == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)

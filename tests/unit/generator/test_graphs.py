@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from duallgd_cli.generator import graphs
+from duallgd_cli.generator.graphs import CapturedDenoiser
+from duallgd_cli.generator.network import for_inference
 from duallgd_cli.model import denoiser as denoiser_module
-from duallgd_cli.predict import graphs
-from duallgd_cli.predict.generate import for_inference
-from duallgd_cli.predict.graphs import CapturedDenoiser
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 from tests.made_training import cpu

@@ -15,8 +15,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion import sampler
 from duallgd_cli.errors import ConfigError, UsageError, WeightsError
-from duallgd_cli.predict.generate import ModelGenerator
-from duallgd_cli.predict.templates import Templates, fitted, known_molecules
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.templates import Templates, fitted, known_molecules
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_training import cpu

@@ -1,0 +1,1 @@
+"""The trained network behind the seam of `predict.generation`: draws samples and scores them."""

@@ -1,0 +1,1 @@
+"""The files that predictions leave in: tables, JSON lines, structure files, mzTab-M."""
