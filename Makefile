@@ -12,7 +12,7 @@ DEMO := out/demo.csv
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env lint test quick check slow fuzz gpu parity demo dist clean
+.PHONY: help env lint test quick check slow fuzz gpu parity demo docs dist clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
@@ -59,6 +59,15 @@ demo: env  ## predict structures for the example spectra with the shipped weight
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 	@echo "To look at: open $(DEMO:.csv=.html) in a browser"
+
+docs: env  ## the documents as a site, build/site, with the help of every command
+	$(BIN)/python -m pip install -q --root-user-action=ignore -e '.[docs]'
+	rm -rf build/docs build/site
+	mkdir -p build
+	cp -r docs build/docs
+	sed -e 's|](docs/|](|g' -e 's|src="docs/|src="|g' README.md > build/docs/index.md
+	$(BIN)/typer duallgd_cli.cli.app utils docs --name duallgd --output build/docs/commands.md
+	$(BIN)/mkdocs build -q
 
 dist: env  ## wheel, installed into a fresh environment and tried there
 	rm -rf dist build/wheel-venv
