@@ -50,7 +50,7 @@ ALLOWED = {
     | {"generator", "formulas", "writers"},
     "generator": _CORE | {"predict", "reference"},
     "writers": {"chem", "predict"},
-    "evaluate": _CORE | {"predict", "generator", "reference"},
+    "evaluate": _CORE | {"predict", "generator", "reference", "formulas"},
     "bench": (_CORE - {"data"}) | {"predict", "generator"},
     "report": _CORE | {"predict", "generator", "writers"},
     "cli": _CORE

@@ -1,14 +1,21 @@
 """Readable tables of an evaluation on the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
-_PERCENT: Final = frozenset({"accuracy", "reference_accuracy", "oracle_accuracy"})
+_PERCENT: Final = frozenset(
+    {"accuracy", "formula_accuracy", "reference_accuracy", "oracle_accuracy"}
+)
 _COUNTS: Final = frozenset({"candidates", "valid", "formula_exact", "distinct"})
-_SHORT: Final = {"accuracy": "acc", "mces": "MCES", "tanimoto": "Tan"}
+_SHORT: Final = {
+    "accuracy": "acc",
+    "formula_accuracy": "formula",
+    "mces": "MCES",
+    "tanimoto": "Tan",
+}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 
@@ -22,20 +29,30 @@ def show(found: Mapping[str, Any]) -> None:
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=_WIDTH_WITHOUT_TERMINAL)
-    console.print(_metrics(found))
-    for sentence in _remarks(found):
-        console.print(sentence, markup=False)
+    track = "track not stated" if found["track"] == "not stated" else found["track"]
+    for shown in (_metrics(found), *_remarks(found), *_tables(found)):
+        if isinstance(shown, Table):
+            shown.title = f"{shown.title}, {track}"
+        console.print(shown)
+
+
+def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
+    """What there is to show below the metrics of all spectra."""
+    if "formula_accuracy" in found:
+        title = "The true formula among the predicted ones"
+        yield _groups(found["formula_accuracy"], found["spectra"] + 1, title)
     for part in found["parts"]:
-        console.print(_metrics(part))
+        yield _metrics(part)
     if found["published"]:
-        console.print(_beside(found, found["published"]))
+        yield _beside(found, found["published"])
     if found["rivals"]:
-        console.print(_rivals(found))
-    console.print(_decomposition(found))
+        yield _rivals(found)
+    yield _decomposition(found)
     if "sweep" in found:
-        console.print(_sweep(found["sweep"]))
+        yield _sweep(found["sweep"])
     if found["groups"]:
-        console.print(_groups(found))
+        title = "Groups of spectra, means over spectra"
+        yield _groups(found["groups"], found["spectra"], title)
 
 
 def _metrics(found: Mapping[str, Any]) -> Table:
@@ -147,20 +164,21 @@ def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) ->
     return table
 
 
-def _groups(found: Mapping[str, Any]) -> Table:
-    table = Table(title="Groups of spectra, means over spectra", title_justify="left")
+def _groups(groups: Sequence[Mapping[str, Any]], everything: int, title: str) -> Table:
+    """A line a group; those of so many spectra as `everything` share the caption."""
+    table = Table(title=title, title_justify="left")
     table.add_column("group", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
-    names = list(found["groups"][0]["estimates"])
+    names = list(groups[0]["estimates"])
     for name in names:
         kind, _, k = name.partition("@")
         table.add_column(f"{_SHORT.get(kind, kind)}@{k}", justify="right", no_wrap=True)
-    whole = [group for group in found["groups"] if group["spectra"] == found["spectra"]]
+    whole = [group for group in groups if group["spectra"] == everything]
     if whole:
         alike = (f"{group['by'].replace('_', ' ')} {group['label']}" for group in whole)
         table.caption = f"All spectra are of one group of {', '.join(alike)}."
     previous = ""
-    for group in found["groups"]:
+    for group in groups:
         if group in whole:
             continue
         if group["by"] != previous:

@@ -33,7 +33,7 @@ _POLARITY: Final = {"+": "positive", "-": "negative"}
 _PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
 
 # Index and name of a group, so that groups sort.
-_Label = tuple[float, str]
+GroupLabel = tuple[float, str]
 
 
 def is_ordered(by: str) -> bool:
@@ -82,7 +82,7 @@ def strata(
         For each group what it differs in (``by``) and its ``label``, how many ``spectra`` of how
         many ``molecules`` it holds, and the ``estimates`` of the metrics over its spectra.
     """
-    kinds: dict[str, list[_Label]] = {}
+    kinds: dict[str, list[GroupLabel]] = {}
     for truth in truths:
         for by, label in _labels(truth, notes).items():
             kinds.setdefault(by, []).append(label)
@@ -90,12 +90,12 @@ def strata(
         group
         for by, labels in kinds.items()
         if {label for _, label in labels} != {MISSING}
-        for group in _grouped(by, labels, scores, metrics, seed)
+        for group in grouped(by, labels, scores, metrics, seed)
     ]
     for part, keep in parts(truths).items() if notes.get("nearest_training") else ():
         labels = [kinds["nearest_training"][row] for row in np.flatnonzero(keep)]
         by = f"nearest_training_{part}"
-        found += _grouped(by, labels, scores.subset(keep), metrics, seed)
+        found += grouped(by, labels, scores.subset(keep), metrics, seed)
     return found
 
 
@@ -130,9 +130,18 @@ def part_records(scores: Scores, truths: Sequence[Truth], *, seed: int = 0) -> l
     return found
 
 
-def _grouped(
-    by: str, labels: Sequence[_Label], scores: Scores, metrics: Sequence[str], seed: int
+def grouped(
+    by: str, labels: Sequence[GroupLabel], scores: Scores, metrics: Sequence[str], seed: int
 ) -> list[dict[str, Any]]:
+    """Report every group of one kind, each as `strata` says.
+
+    Args:
+        by: The kind.
+        labels: Group of each spectrum.
+        scores: Of the spectra.
+        metrics: Columns to report.
+        seed: Of the bootstrap.
+    """
     found = []
     for label in sorted(set(labels)):
         part = scores.subset(np.array([one == label for one in labels]))
@@ -149,7 +158,7 @@ def _grouped(
     return found
 
 
-def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, _Label]:
+def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:
     """The group of a spectrum in every kind."""
     field = truth.fields.get
     sign = _POLARITY.get(field("adduct", "")[-1:])
@@ -164,11 +173,11 @@ def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str,
     return found
 
 
-def _named(text: str) -> _Label:
+def _named(text: str) -> GroupLabel:
     return (0.0, text) if text else (math.inf, MISSING)
 
 
-def _energy(text: str) -> _Label:
+def _energy(text: str) -> GroupLabel:
     try:
         index, label = _binned("collision_energy", float(text))
     except ValueError:
@@ -176,7 +185,7 @@ def _energy(text: str) -> _Label:
     return index, label.replace(".0", "") + ("" if label == MISSING else " eV")
 
 
-def _binned(by: str, value: float | None) -> _Label:
+def _binned(by: str, value: float | None) -> GroupLabel:
     """Bin of a number; whole numbers are named by what the bin can hold."""
     if value is None or math.isnan(value):
         return (math.inf, MISSING)

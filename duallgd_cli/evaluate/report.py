@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import yaml
 from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.assess import Assessment, assess, compare, decompose
+from duallgd_cli.evaluate.formula_track import formula_accuracy
 from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -64,6 +66,7 @@ class EvaluationInputs:
         notes: Numbers by spectrum, as `assess` takes them.
         rivals: Predictions of others for the same spectra.
         oracle: Predictions from the true fingerprints, None if they were not made.
+        formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
     """
 
     suite: Suite
@@ -74,6 +77,7 @@ class EvaluationInputs:
     notes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
     oracle: Mapping[str, Predicted] | None = None
+    formulas: Mapping[str, Sequence[str]] | None = None
 
 
 def report(
@@ -106,7 +110,7 @@ def report(
     )
     found = _results(settings, inputs, assessment)
     for name, rows in _tables(assessment, found).items():
-        write_table(folder / name, rows)
+        write_table(folder / name, rows, inputs.track)
     write_results(folder, found)
     if inputs.suite.submission and found["data"]["fold"] == "test":
         write_model_card(folder, found)
@@ -128,13 +132,20 @@ def write_results(folder: Path, found: Mapping[str, Any]) -> None:
     write_plots(folder, found)
 
 
-def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
+def write_table(path: Path, rows: Iterable[Sequence[object]], track: str = "") -> None:
     """Write a tab-separated table; numbers with six digits.
+
+    Args:
+        path: Of the file.
+        rows: The first holds the names of the columns.
+        track: Said in a last column of every row, "" for no such column.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    write_atomically(path, ("\t".join(map(_cell, row)) + "\n" for row in rows))
+    lasts = chain([["track"]], repeat([track])) if track else repeat([])
+    lines = ([*row, *last] for row, last in zip(rows, lasts, strict=False))
+    write_atomically(path, ("\t".join(map(_cell, line)) + "\n" for line in lines))
 
 
 def make_folder(path: Path) -> None:
@@ -170,6 +181,11 @@ def _results(
     if inputs.oracle is not None:
         plain = replace(settings, reference=False, preset="duallgd", mces=False)
         oracle = assess(assessment.truths, inputs.oracle, plain).scores
+    formulas = {}
+    if inputs.formulas is not None:
+        seed = settings.prediction.seed
+        groups = formula_accuracy(assessment.truths, inputs.formulas, seed)
+        formulas["formula_accuracy"] = groups
     numbers, names = dict(assessment.numbers), sorted(assessment.scores.spectrum_id)
     calibration = numbers.pop("calibration")
     return {
@@ -204,6 +220,7 @@ def _results(
             "interval": INTERVAL,
         },
         **numbers,
+        **formulas,
         "published": list(suite.published),
         "calibration": calibration,
         "rivals": {
@@ -233,7 +250,7 @@ def _cell(value: object) -> str:
 
 
 def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]:
-    return {
+    tables = {
         "per_spectrum.tsv": _per_spectrum(assessment),
         "metrics.tsv": _metrics(found),
         "groups.tsv": _groups(found["groups"]),
@@ -241,6 +258,9 @@ def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]
         "rivals.tsv": _rivals(found),
         "decomposition.tsv": _decomposition(found),
     }
+    if "formula_accuracy" in found:
+        tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
+    return tables
 
 
 def _per_spectrum(assessment: Assessment) -> Rows:

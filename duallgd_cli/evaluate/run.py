@@ -3,7 +3,8 @@
 A benchmark is predicted from unlabelled spectra by the predict use case with its journal, so it
 resumes and shards like `duallgd predict`; once all shards are finished, the same settings with
 `resume` join and score them. The folder of the report then holds ``spectra.tsv`` (all that the
-prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal.
+prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal; ``formulas.csv`` where formulas
+are predicted.
 """
 
 import json
@@ -23,6 +24,7 @@ from duallgd_cli.evaluate.baselines import (
     model_predictions,
     random_predictions,
 )
+from duallgd_cli.evaluate.formula_track import predicted_formulas, tried_formulas
 from duallgd_cli.evaluate.leakage import Checked, TrainingHashes, check_leakage
 from duallgd_cli.evaluate.report import (
     EvaluationInputs,
@@ -51,6 +53,7 @@ from duallgd_cli.spectra.inputs import Inputs
 ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
+FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
 SWEEP: Final = "sweep.tsv"
 _HASHES: Final = ".train.hashes"
@@ -205,6 +208,12 @@ def _benchmark(
         track="formula known" if with_formula else "formula predicted",
     )
     inputs = _with_journal(inputs, run)
+    if settings.formulas is not None:
+        inputs = replace(inputs, formulas=tried_formulas(list(predictions_of(run))))
+    elif not with_formula:
+        search = settings.prediction.formula_search
+        ranked = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
+        inputs = replace(inputs, formulas=ranked)
     record = {
         **inputs.record,
         "weights": {"name": model.name, "sha256": model.sha256, "record": dict(model.record)},
@@ -243,7 +252,7 @@ def _swept(
         if path.name not in (SPECTRA, TRUTH):
             shutil.copyfile(path, settings.folder / path.name)
     rows = _sweep_rows(values, runs)
-    write_table(settings.folder / SWEEP, _sweep_table(rows))
+    write_table(settings.folder / SWEEP, _sweep_table(rows), runs[-1]["track"])
     swept = {**runs[-1], "sweep": {"setting": setting, "rows": rows}}
     write_results(settings.folder, swept)
     return swept

@@ -93,18 +93,43 @@ def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table
     assert not any(smiles in text for smiles, *_ in labelled_table.MOLECULES)
 
 
-def test_predicted_formulas_are_a_track_of_their_own(duallgd, table, tmp_path):
+@pytest.mark.parametrize("source", ["of a table", "predicted"])
+def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path, source):
     (tmp_path / "formulas.csv").write_text("id,formula\nS00,C9H8O4\nS10,C8H10N4O2\n")
+    given = ("--formula", "predict")
+    if source == "of a table":
+        given = ("--formulas", tmp_path / "formulas.csv")
 
-    duallgd(
-        *("evaluate", "--benchmark", table, "--fold", "test", "-o", "report", *FEW),
-        *("--formulas", tmp_path / "formulas.csv", "--no-rivals"),
-    )
+    done = duallgd(*TEST, "-o", "report", "--no-rivals", *given)
 
     found = results(tmp_path / "report")
+    assert done.code == 0, done.err
     assert found["track"] == "formula predicted"
     assert "formula" not in (tmp_path / "report" / "spectra.tsv").read_text().splitlines()[0]
     assert found["statuses"] == {"ok": 6}  # what the table lacks is predicted
+    # The precursors of the table are exact and its molecules well known.
+    everything, *groups = found["formula_accuracy"]
+    means = [everything["estimates"][f"formula_accuracy@{k}"]["mean"] for k in (1, 5, 10)]
+    assert (everything["spectra"], means) == (6, [1.0, 1.0, 1.0])
+    assert {group["by"] for group in groups} == {"mass", "formula"}
+    assert "The true formula among the predicted ones, formula predicted" in done.out
+
+
+@pytest.mark.parametrize("track", ["known", "predicted"])
+def test_every_table_states_its_track(duallgd, tmp_path, track):
+    given = ("--formula", "predict") if track == "predicted" else ()
+
+    done = duallgd(*TEST, "-o", "r", "--spectra-per-molecule", "1", *given)
+
+    tables = {path.name: path.read_text() for path in (tmp_path / "r").glob("*.tsv")}
+    inputs = {"spectra.tsv", "truth.tsv"}
+    assert ("formula_accuracy.tsv" in tables) == (track == "predicted")
+    for name in tables.keys() - inputs:
+        head, *rows = (line.split("\t") for line in tables[name].splitlines())
+        assert head[-1] == "track"
+        assert {row[-1] for row in rows} <= {f"formula {track}"}
+    assert f"labelled.tsv, fold test, formula {track}" in done.out
+    assert f"means over spectra, formula {track}" in done.out
 
 
 def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
