@@ -14,7 +14,7 @@ from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.evaluate.tables import Truth, read_rows
 from duallgd_cli.formulas.known import known_formulas
 from duallgd_cli.formulas.ranking import FormulaSettings
-from duallgd_cli.predict.formula_rows import FormulaRequest, write_formulas
+from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
 from duallgd_cli.predict.prediction import Prediction
 
 RANKS: Final = (1, 5, 10)
