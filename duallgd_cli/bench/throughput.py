@@ -1,5 +1,8 @@
 """End-to-end throughput of prediction: spectra per second, and where the time goes.
 
+Without a file, spectra are made from chemistry: formulas of one size, fragments at their m/z.
+Nothing was measured and no structure stands behind them; only sizes and numbers of peaks are those
+of real spectra.
 Letters: S samples of a spectrum, J steps, N heavy atoms, M pairs.
 """
 
@@ -9,22 +12,28 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch
 
-from duallgd_cli.bench import made, work
+from duallgd_cli.bench import work
 from duallgd_cli.bench.measure import peak_memory, timed
+from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.prediction import Case
@@ -32,6 +41,9 @@ if TYPE_CHECKING:
 PROFILE: Final = "profile.txt"
 _NEEDED_TO_ASSEMBLE: Final = "rdkit"
 _PROFILED_ROWS: Final = 40
+_ADDUCT: Final = BY_NAME["[M+H]+"]
+_PEAKS: Final = 30
+_MAX_NITROGENS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +199,7 @@ def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> N
         inputs = request.inputs
         if not inputs:
             path = Path(name) / "made.mgf"
-            text = made.mgf(made.formulas(request.atoms, request.spectra), request.settings.seed)
+            text = made_mgf(made_formulas(request.atoms, request.spectra), request.settings.seed)
             path.write_text(text, encoding="utf-8")
             inputs = (str(path),)
         output = str(Path(name) / "out.csv")
@@ -200,8 +212,8 @@ def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> N
 
 def _draw_made(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:
     """The network alone, on made spectra."""
-    formulas = made.formulas(request.atoms, request.spectra)
-    for number, spectrum in enumerate(made.annotated(formulas, request.settings.seed)):
+    formulas = made_formulas(request.atoms, request.spectra)
+    for number, spectrum in enumerate(made_spectra(formulas, request.settings.seed)):
         with stages.stage(stages.SAMPLE):
             model.generator.generate(spectrum, request.settings.sampling, seed=number)
         sizes.note(request.atoms)
@@ -217,7 +229,7 @@ def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) 
     steps = torch.full((1,), settings.diffusion.n_steps, device=device)
     total = 0.0
     for n, count in atoms.items():
-        known = formula_condition(made.formulas(n, 1)[0], bits, settings.memory_bits).to(device)
+        known = formula_condition(made_formulas(n, 1)[0], bits, settings.memory_bits).to(device)
         bonds = torch.zeros(1, n * (n - 1) // 2, dtype=torch.long, device=device)
         with torch.no_grad(), runtime.autocast():
             context = denoiser.context(known)
@@ -232,3 +244,54 @@ def _ordered(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     found = {name: seconds[name] for name in names if name in seconds}
     inside = sum(taken for name, taken in found.items() if name != stages.ELSEWHERE)
     return {**found, "other": max(0.0, whole - inside)}
+
+
+def made_formulas(n_atoms: int, count: int) -> list[Formula]:
+    """Formulas of C, H, N and O with so many heavy atoms, as different as that allows."""
+    found = []
+    for number in range(count):
+        nitrogens = number % min(_MAX_NITROGENS, max(1, n_atoms - 1))
+        oxygens = (n_atoms // 6 + number // _MAX_NITROGENS) % max(1, n_atoms - nitrogens)
+        counts = [0] * N_ELEMENTS
+        counts[INDEX["C"]] = n_atoms - nitrogens - oxygens
+        counts[INDEX["N"]], counts[INDEX["O"]] = nitrogens, oxygens
+        counts[HYDROGEN] = n_atoms + (n_atoms + nitrogens) % 2  # even-electron
+        found.append(Formula(tuple(counts)))
+    return found
+
+
+def made_mgf(made: Sequence[Formula], seed: int) -> str:
+    """Spectra of these formulas as the text of an MGF file."""
+    blocks = []
+    for number, formula in enumerate(made):
+        mz, intensity = _made_peaks(formula, seed + number)
+        lines = [
+            "BEGIN IONS",
+            f"TITLE=made {number}",
+            f"PEPMASS={precursor_mz(formula, _ADDUCT):.5f}",
+        ]
+        lines += [f"ADDUCT={_ADDUCT.name}", f"FORMULA={formula}", "MSLEVEL=2"]
+        lines += [f"{m:.5f} {i:.3f}" for m, i in zip(mz, intensity, strict=True)]
+        blocks.append("\n".join([*lines, "END IONS", ""]))
+    return "\n".join(blocks)
+
+
+def made_spectra(made: Sequence[Formula], seed: int) -> list[AnnotatedSpectrum]:
+    """The same spectra with their peaks explained, as the network reads them."""
+    found = []
+    for number, formula in enumerate(made):
+        mz, intensity = _made_peaks(formula, seed + number)
+        source = Source("made.mgf", number)
+        spectrum = Spectrum(source, f"made {number}", mz, intensity, precursor_mz(formula, _ADDUCT))
+        hypothesis = Hypothesis(Feature((spectrum,)), formula, _ADDUCT)
+        found.append(annotate(hypothesis, AnnotationSettings()))
+    return found
+
+
+def _made_peaks(formula: Formula, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """m/z (P,) ascending and intensity (P,) of random parts of the ion."""
+    rng = np.random.default_rng(seed)
+    parts = {tuple(np.floor(formula.array * share)) for share in rng.random((_PEAKS, N_ELEMENTS))}
+    masses = [Formula(tuple(int(n) for n in part)).atoms_mass for part in parts if sum(part[:-1])]
+    mz = np.sort(np.array(masses)) - ELECTRON_MASS_DA
+    return mz, rng.random(len(mz)) + 0.01

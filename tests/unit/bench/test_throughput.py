@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from duallgd_cli.bench import made, throughput
+from duallgd_cli.bench import throughput
 from duallgd_cli.bench.throughput import ThroughputRequest, measure_throughput, write_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
@@ -61,7 +61,9 @@ def test_matrix_products_are_those_of_the_layers(weights):
 
 def test_files_of_the_user_are_taken_and_skipped_spectra_are_not_counted(weights, tmp_path):
     path = tmp_path / "own.mgf"
-    text = made.mgf(made.formulas(6, 1) + made.formulas(8, 2), seed=4)
+    text = throughput.made_mgf(
+        throughput.made_formulas(6, 1) + throughput.made_formulas(8, 2), seed=4
+    )
     path.write_text(text + text.split("\n\n")[0].replace("C5H6O", "C5H6OFe"), encoding="utf-8")
 
     found, _ = measure_throughput(
@@ -98,12 +100,12 @@ def test_written_files_hold_the_figures(weights, tmp_path):
 
 @pytest.mark.parametrize("n_atoms", [2, 5, 30, 100])
 def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms):
-    formulas = made.formulas(n_atoms, 7)
-    spectra = made.annotated(formulas, seed=1)
+    formulas = throughput.made_formulas(n_atoms, 7)
+    spectra = throughput.made_spectra(formulas, seed=1)
 
     assert all(formula.n_heavy == n_atoms for formula in formulas)
     assert n_atoms < 30 or len(set(formulas)) == 7
     assert n_atoms < 30 or all(spectrum.n_explained >= 10 for spectrum in spectra)
     assert all(torch.isfinite(torch.from_numpy(s.intensity)).all() for s in spectra)
-    again = made.annotated(formulas, seed=1)
+    again = throughput.made_spectra(formulas, seed=1)
     assert [s.mz.tolist() for s in again] == [s.mz.tolist() for s in spectra]
