@@ -66,6 +66,8 @@ docs: env  ## the documents as a site, build/site, with the help of every comman
 	mkdir -p build
 	cp -r docs build/docs
 	sed -e 's|](docs/|](|g' -e 's|src="docs/|src="|g' README.md > build/docs/index.md
+	cp -r CHANGELOG.md CONTRIBUTING.md CITATION.cff LICENSE build/docs
+	mkdir build/docs/weights && cp weights/README.md build/docs/weights
 	$(BIN)/typer duallgd_cli.cli.app utils docs --name duallgd --output build/docs/commands.md
 	$(BIN)/mkdocs build -q
 

@@ -234,7 +234,7 @@ def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]
     else:
         candidates = _under_given_formulas(case, model)
     top = math.fsum(candidate.confidence for candidate in candidates[:FIRST])
-    return tuple(replace(one, rank=place) for place, one in enumerate(candidates, 1)), top
+    return tuple(candidates), top
 
 
 def rescored(
@@ -277,15 +277,16 @@ def rescored(
 
 def _under_given_formulas(case: Case, model: RankingModel) -> list[Candidate]:
     """Candidates of all hypotheses, best first, their weights compared."""
+    weights = model.weights
     merged = _merged(
-        _candidate(structure, outcome, features, model)
+        _candidate(structure, outcome, features, float(np.dot(features, weights)))
         for structure, outcome, features in described(case.outcomes, model)
     )
     scores = np.array([candidate.score for candidate in merged])
     confidence = candidate_confidence(scores, SampleStatistics.of(case, model), model)
     return [
-        replace(candidate, confidence=float(value))
-        for candidate, value in zip(merged, confidence, strict=True)
+        replace(candidate, rank=place, confidence=float(value))
+        for place, (candidate, value) in enumerate(zip(merged, confidence, strict=True), 1)
     ]
 
 
@@ -300,7 +301,10 @@ def _under_predicted_formulas(case: Case, model: RankingModel) -> list[Candidate
         for outcome in case.outcomes
         for candidate in _under_given_formulas(replace(case, outcomes=(outcome,)), model)
     ]
-    return [replace(one, confidence=math.exp(one.score)) for one in _merged(found)]
+    return [
+        replace(one, rank=place, confidence=math.exp(one.score))
+        for place, one in enumerate(_merged(found), 1)
+    ]
 
 
 def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -395,7 +399,7 @@ def _evidence(structures: Sequence[Structure]) -> list[list[float]]:
 
 
 def _candidate(
-    structure: Structure, outcome: Outcome, features: tuple[float, ...], model: RankingModel
+    structure: Structure, outcome: Outcome, features: tuple[float, ...], score: float
 ) -> Candidate:
     extra = dict(zip(FEATURES, features, strict=True))
     extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
@@ -408,7 +412,7 @@ def _candidate(
         adduct=outcome.adduct,
         samples=structure.samples or structure.alternatives,
         log_likelihood=structure.log_likelihood,
-        score=float(np.dot(features, model.weights)),
+        score=score,
         confidence=0.0,
         extra_scores=extra,
     )
