@@ -25,12 +25,11 @@ from duallgd_cli.generator.network import (
     on_one_thread,
     sampling_task,
 )
-from duallgd_cli.predict.candidates import AssemblyResult, assemble_matrices
+from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature

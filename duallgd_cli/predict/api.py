@@ -22,6 +22,7 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
+from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pictures import Html, html
@@ -29,7 +30,6 @@ from duallgd_cli.predict.pipeline import by_feature, formula_source, results, ta
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rescored
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.inputs import Inputs

@@ -229,8 +229,9 @@ def write_all(
     write(watched, summary.output, output_format, run.header, rows)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))
-    for name, path in summary_paths(summaries, summary.output).items():
-        write_summary(predictions(run), name, path)
+    if summaries:
+        for name, path in summary_paths(summaries, summary.output).items():
+            write_summary(predictions(run), name, path)
 
 
 def parts_path(output: str) -> Path:

@@ -22,7 +22,7 @@ from duallgd_cli.errors import Failure, FormulaError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas.source import PredictedFormulas
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.candidates import AssemblyResult, collect, distinct
+from duallgd_cli.predict.candidates import AssemblyResult, Workers, collect, distinct
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,
@@ -32,7 +32,6 @@ from duallgd_cli.predict.generation import (
 )
 from duallgd_cli.predict.prediction import OK, Case, ExplainedPeak, Member, Outcome, sentences
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
 from duallgd_cli.spectra.formulas import (
@@ -76,7 +75,8 @@ def results(
     Yields:
         The feature with the outcome of one hypothesis; a feature without any has one failure.
     """
-    settings.guide.check()
+    if settings.guide is not None:
+        settings.guide.check()
     limit_s = settings.sampling.timeout_s
     waiting: deque[Callable[[], Case]] = deque()
     for number, item in features:

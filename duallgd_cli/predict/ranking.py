@@ -177,7 +177,7 @@ def for_run(model: RankingModel, settings: PredictSettings) -> RankingModel:
         model: As fitted.
         settings: Of the run.
     """
-    sampling, guided = settings.sampling, settings.guide != type(settings.guide)()
+    sampling, guided = settings.sampling, settings.guide is not None
     steps, samples = sampling.steps, sampling.samples
     others = (
         f"schedule {sampling.schedule}" if sampling.schedule is not None else "",

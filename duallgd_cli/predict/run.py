@@ -16,6 +16,7 @@ from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.predict import stages
+from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, scan
 from duallgd_cli.predict.output import RunSummary, parts_path, record_path, write_all, write_record
@@ -23,7 +24,6 @@ from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.settings import PredictRequest
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
@@ -74,13 +74,7 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    request.settings.guide.check()
-    output_format = resolve_format(request.output, request.format)
-    check_writable(request.output)
-    if request.parts:
-        parts_path(request.output)
-    summary_paths(request.summaries, request.output)
-    _refuse_to_overwrite(request)
+    output_format = _checked(request)
     model = replace(model, ranking=for_run(model.ranking, request.settings))
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
@@ -166,6 +160,20 @@ def _features(
             yield number, item
         elif progress is not None:
             progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
+
+
+def _checked(request: PredictRequest) -> str:
+    """The format of the output, once nothing stands against writing all that is asked for."""
+    if request.settings.guide is not None:
+        request.settings.guide.check()
+    output_format = resolve_format(request.output, request.format)
+    check_writable(request.output)
+    if request.parts:
+        parts_path(request.output)
+    if request.summaries:
+        summary_paths(request.summaries, request.output)
+    _refuse_to_overwrite(request)
+    return output_format
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:

@@ -66,8 +66,10 @@ class PredictSettings:
         )
 
     @property
-    def guide(self) -> "Guide":
-        """What is known of the molecules."""
+    def guide(self) -> "Guide | None":
+        """What is known of the molecules, None if nothing is."""
+        if self.sampling.core is None and not self.require and not self.forbid:
+            return None
         from duallgd_cli.chem.guide import Guide  # rdkit loads only where molecules are made
 
         return Guide(self.sampling.core, self.require, self.forbid)
