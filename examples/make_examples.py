@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SODIUM_MASS_DA
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS
 from duallgd_cli.chem.formula import Formula
 
 HERE = Path(__file__).resolve().parent
@@ -197,7 +197,7 @@ SELFTEST_MOLECULES = ("caffeine", "ibuprofen", "paracetamol", "acetylcholine")
 def ion_mz(ion: str) -> float:
     """The m/z of a singly charged ion such as ``C6H8N3O+`` or ``C6H12O6+Na``."""
     if ion.endswith("+Na"):
-        return Formula.parse(ion[:-3]).atoms_mass + SODIUM_MASS_DA - ELECTRON_MASS_DA
+        return Formula.parse(ion[:-3]).atoms_mass + METALS["Na"][0] - ELECTRON_MASS_DA
     return Formula.parse(ion).mass
 
 

@@ -1,42 +1,65 @@
-"""Adducts: how a molecule became the measured ion, their spellings, and their arithmetic."""
+"""Adducts: how a molecule became the measured ion, read by rule, and their arithmetic.
 
+An adduct is a number of molecules, groups gained and lost, and a charge. Groups are formulas or the
+field's names for them; each carries a charge of its own, so that the charge of the ion follows.
+"""
+
+import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
 
 from duallgd_cli.chem.elements import (
     ELECTRON_MASS_DA,
     INDEX,
+    LOWEST_VALENCES,
     MASSES_DA,
-    POTASSIUM_MASS_DA,
-    SODIUM_MASS_DA,
+    METALS,
     SYMBOLS,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import FormulaError
+from duallgd_cli.errors import Failure, FormulaError, quote
+
+
+class Carrier(NamedTuple):
+    """What a fragment may keep of its ion beside sub-formulas of one molecule.
+
+    Attributes:
+        molecules: Whole further molecules of a multimer.
+        metals: As they end a formula, such as ``Na`` or ``Na2``; "" for none.
+        metal_mass_da: Of them all.
+        charge: Of the fragment, signed.
+        protons: Charge that no metal carries: hydrogen ions gained, negative where lost.
+    """
+
+    molecules: int
+    metals: str
+    metal_mass_da: float
+    charge: int
+    protons: int
 
 
 @dataclass(frozen=True)
 class Adduct:
-    """A supported ionisation.
+    """An ionisation.
 
     Attributes:
-        name: Canonical spelling, such as ``[M+H]+``.
-        change: Counts added to the molecule, in `elements.SYMBOLS` order; negative where lost.
-        charge: Signed charge of the ion (always 1 or -1).
-        metal_mass_da: Mass of a sodium or potassium atom held by the ion, 0 otherwise.
-        carrier: 0 none, 1 sodium, 2 potassium.
-        index: Row of the adduct in every model's embedding.
+        name: Canonical spelling, such as ``[M+H]+`` or ``[2M+ACN+H]+``.
+        change: Counts added to the molecules, in `elements.SYMBOLS` order; negative where lost.
+        metals: Symbol of every metal atom held by the ion, in alphabetical order.
+        charge: Signed charge of the ion.
+        index: Row, in every model's embedding, of the adduct that networks take it for.
+        molecules: How many the ion holds.
     """
 
-    name: str
+    name: str = field(compare=False)
     change: tuple[int, ...]
+    metals: tuple[str, ...]
     charge: int
-    metal_mass_da: float
-    carrier: int
     index: int
+    molecules: int = 1
 
     @property
     def polarity(self) -> int:
@@ -44,128 +67,278 @@ class Adduct:
         return 1 if self.charge > 0 else -1
 
     @property
+    def trained(self) -> "Adduct":
+        """The adduct that networks were trained on and take this one for, often itself."""
+        return ADDUCTS[self.index]
+
+    @property
+    def note(self) -> str:
+        """Sentence on an adduct that networks were not trained on, else ""."""
+        if self == self.trained:
+            return ""
+        return (
+            f"networks were not trained on {self.name} and take it for {self.trained.name}; "
+            "probabilities are not calibrated for it"
+        )
+
+    @cached_property
     def mass_shift(self) -> float:
-        """Precursor m/z minus the mass of the molecule's atoms, Da."""
+        """Mass of the ion minus that of the molecules' atoms, Da."""
         atoms = sum(n * m for n, m in zip(self.change, MASSES_DA, strict=True))
-        return atoms + self.metal_mass_da - self.charge * ELECTRON_MASS_DA
+        return atoms + _mass(self.metals) - self.charge * ELECTRON_MASS_DA
+
+    def neutral_mass(self, mz: float) -> float:
+        """Mass of the atoms of one molecule whose ion has this m/z, Da."""
+        return (mz * abs(self.charge) - self.mass_shift) / self.molecules
+
+    @cached_property
+    def carriers(self) -> tuple[Carrier, ...]:
+        """What fragments may keep: first nothing but one charge, last all that the ion has."""
+        own, one = self.charge - _charge_of_metals(self.metals), self.polarity
+        # A fragment is not more often protonated or deprotonated than its ion, or once.
+        fewest, most = min(own, one, 0), max(own, one, 0)
+        counts = Counter(self.metals)
+        found = []
+        for molecules, *kept in itertools.product(
+            range(self.molecules), *(range(n + 1) for n in counts.values())
+        ):
+            metals = tuple(itertools.chain(*map(itertools.repeat, counts, kept)))
+            text = "".join(m + (str(n) if n > 1 else "") for m, n in Counter(metals).items())
+            for charge in range(one, self.charge + one, one):
+                protons = charge - _charge_of_metals(metals)
+                if fewest <= protons <= most:
+                    found.append(Carrier(molecules, text, _mass(metals), charge, protons))
+        return tuple(found)
 
 
-# (name, atoms gained or lost apart from the metal, metal). The row number is `Adduct.index`, which
-# checkpoints rely on: append, never reorder.
-_ROWS: Final[tuple[tuple[str, dict[str, int], str], ...]] = (
-    ("[M+H]+", {"H": 1}, ""),
-    ("[M+Na]+", {}, "Na"),
-    ("[M+K]+", {}, "K"),
-    ("[M+NH4]+", {"N": 1, "H": 4}, ""),
-    ("[M-H2O+H]+", {"O": -1, "H": -1}, ""),
-    ("[M]+", {}, ""),
-    ("[M-H]-", {"H": -1}, ""),
-    ("[M+HCOO]-", {"C": 1, "H": 1, "O": 2}, ""),
-    ("[M+CH3COO]-", {"C": 2, "H": 3, "O": 2}, ""),
-    ("[M+Cl]-", {"Cl": 1}, ""),
+def _mass(metals: tuple[str, ...]) -> float:
+    return sum(METALS[symbol][0] for symbol in metals)
+
+
+def _charge_of_metals(metals: tuple[str, ...]) -> int:
+    return sum(METALS[symbol][1] for symbol in metals)
+
+
+# Adducts that networks were trained on: atoms gained or lost, metal. The row number is
+# `Adduct.index`, which checkpoints rely on: append, never reorder.
+_TRAINED: Final[tuple[tuple[str, dict[str, int], tuple[str, ...]], ...]] = (
+    ("[M+H]+", {"H": 1}, ()),
+    ("[M+Na]+", {}, ("Na",)),
+    ("[M+K]+", {}, ("K",)),
+    ("[M+NH4]+", {"N": 1, "H": 4}, ()),
+    ("[M-H2O+H]+", {"O": -1, "H": -1}, ()),
+    ("[M]+", {}, ()),
+    ("[M-H]-", {"H": -1}, ()),
+    ("[M+HCOO]-", {"C": 1, "H": 1, "O": 2}, ()),
+    ("[M+CH3COO]-", {"C": 2, "H": 3, "O": 2}, ()),
+    ("[M+Cl]-", {"Cl": 1}, ()),
 )
-_METALS: Final = {"": (0.0, 0), "Na": (SODIUM_MASS_DA, 1), "K": (POTASSIUM_MASS_DA, 2)}
-
-
-def _row(index: int, name: str, atoms: Mapping[str, int], metal: str) -> Adduct:
-    mass_da, carrier = _METALS[metal]
-    change = tuple(atoms.get(symbol, 0) for symbol in SYMBOLS)
-    return Adduct(name, change, 1 if name.endswith("+") else -1, mass_da, carrier, index)
-
-
-ADDUCTS: Final = tuple(_row(index, *row) for index, row in enumerate(_ROWS))
+ADDUCTS: Final = tuple(
+    Adduct(
+        name,
+        tuple(atoms.get(symbol, 0) for symbol in SYMBOLS),
+        metals,
+        1 if name.endswith("+") else -1,
+        index,
+    )
+    for index, (name, atoms, metals) in enumerate(_TRAINED)
+)
 BY_NAME: Final = {adduct.name: adduct for adduct in ADDUCTS}
 PERMANENT_CATION: Final = BY_NAME["[M]+"]
 _BY_CHANGE: Final = {
-    (adduct.change, adduct.carrier): adduct
+    (adduct.change, adduct.metals): adduct
     for adduct in ADDUCTS
     if adduct is not PERMANENT_CATION  # "M" alone says nothing; "[M]+" is matched by its charge
 }
 
 _TYPOGRAPHY: Final = str.maketrans(
-    {"\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-", "⁺": "+", "⁻": "-", "¹": "1"}
-    | {"(": "[", ")": "]", "{": "[", "}": "]"}
+    {"\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-", "⁺": "+", "⁻": "-"}
+    | {"¹": "1", "²": "2", "³": "3", "(": "[", ")": "]", "{": "[", "}": "]"}
 )
-# No adduct is that long, and int() refuses thousands of digits.
-_SHAPE: Final = re.compile(r"\[?M(?P<terms>[^\[\]]{0,200}?)\]?(?P<charge>1?[+-]1?)?")
-_TERM: Final = re.compile(r"([+-])([0-9]*)([A-Za-z][A-Za-z0-9]*)")
-_ELEMENT: Final = re.compile(r"([A-Z][a-z]?)(\d*)")
+# No adduct is that long. Without a bracket, digits before the sign belong to the last group.
+_SHAPE: Final = re.compile(
+    r"\[?(?P<molecules>[1-9]?)M(?P<terms>[^\[\]]{0,200}?)"
+    r"(?:(?:\](?P<before>[1-9]?))?(?P<sign>\+{1,3}|-{1,3})(?P<after>[1-9]?)|\]?)"
+)
+_TERM: Final = re.compile(r"([+-])([0-9]{0,2})([A-Za-z][A-Za-z0-9]*)")
+_ELEMENT: Final = re.compile(r"([A-Z][a-z]?)([0-9]{0,2})")
+_RADICAL: Final = re.compile(r"[*•·]|\.(?!\d)")
+_MOST_ATOMS: Final = 99  # of an element, gained or lost
 # Names of solvents and salts that stand in adducts in place of formulas, lower case.
 _NAMED: Final = {
-    "fa": "CH2O2",
-    "formate": "CHO2",
-    "for": "CHO2",
-    "hac": "C2H4O2",
-    "acoh": "C2H4O2",
-    "hoac": "C2H4O2",
-    "oac": "C2H3O2",
-    "ac": "C2H3O2",
-    "acetate": "C2H3O2",
+    **dict.fromkeys(("fa", "hfa"), "CH2O2"),
+    **dict.fromkeys(("formate", "for"), "CHO2"),
+    **dict.fromkeys(("hac", "acoh", "hoac"), "C2H4O2"),
+    **dict.fromkeys(("oac", "ac", "acetate"), "C2H3O2"),
+    **dict.fromkeys(("acn", "mecn"), "C2H3N"),
+    **dict.fromkeys(("isoprop", "ipa", "iproh"), "C3H8O"),
+    "tfa": "C2HF3O2",
+    "meoh": "CH4O",
+    "etoh": "C2H6O",
+    "dmso": "C2H6OS",
+    "dmf": "C3H7NO",
 }
+# How groups are usually written, where that is not in Hill's order.
+_USUAL: Final = {"H3N": "NH3", "H4N": "NH4", "C2H3N": "ACN", "C2F3O2": "CF3COO", "C2HF3O2": "TFA"}
 
 
-def parse_adduct(text: str) -> Adduct | None:
-    """The supported adduct that a spelling means, or None.
+class _NoAdductError(Exception):
+    """Why a text is no adduct; never leaves here."""
 
-    Brackets, spaces, the sign and the order of the terms are free: ``M+H``, ``[M+H]1+``,
-    ``[M+H-H2O]+``, ``[M+FA-H]-``, ``[M-H+HCOOH]-``, ``M+Hac-H``, ``[M+OAc]-`` and ``M+`` are all
-    understood, since what counts is the sum of the atoms. ``M`` without a charge, radical ions
-    (``[M]+.``), multimers and multiply charged ions give None.
+
+@lru_cache(maxsize=1024)
+def parse_adduct(text: str) -> Adduct | Failure:
+    """The adduct that a spelling means, or in one sentence why it means none.
+
+    Brackets, spaces, signs and the order of the groups are free: ``M+H``, ``[M+H]1+``, ``2M+H``,
+    ``[M+2H]++``, ``[M+FA-H]-``, ``M+ACN+H`` and ``M+`` are all understood. An adduct that networks
+    were trained on is recognised by the sum of its atoms, another one gets a name of its own.
+    Radical ions (``[M]+.``) are refused.
     """
-    compact = re.sub(r"\s+", "", text).translate(_TYPOGRAPHY)
-    match = _SHAPE.fullmatch(compact)
+    try:
+        return _parsed(re.sub(r"\s+", "", text).translate(_TYPOGRAPHY))
+    except _NoAdductError as error:
+        message = f"adduct {quote(text)} is not supported: {error}"
+        return Failure("unsupported_adduct", message, "formula")
+
+
+def _parsed(text: str) -> Adduct:
+    match = _SHAPE.fullmatch(text)
+    if _RADICAL.search(text) or text in ("[M]-", "M-"):
+        raise _NoAdductError("a radical ion is not supported")
     if match is None:
-        return None
-    charge = {"+": 1, "-": -1}.get((match["charge"] or "").strip("1"), 0)
+        raise _NoAdductError("write it like [M+H]+, [2M+Na]+, [M+2H]2+ or [M+ACN+H]+")
+    sign, molecules = match["sign"] or "", int(match["molecules"] or 1)
+    stated = int(match["before"] or match["after"] or len(sign)) * (-1 if "-" in sign else 1)
     if not match["terms"]:
-        return PERMANENT_CATION if charge == 1 else None
-    atoms = _sum_terms(match["terms"])
-    if atoms is None:
-        return None
-    carrier = {(0, 0): 0, (1, 0): 1, (0, 1): 2}.get((atoms.pop("Na", 0), atoms.pop("K", 0)))
-    if carrier is None or not atoms.keys() <= INDEX.keys():
-        return None
-    change = tuple(atoms.get(symbol, 0) for symbol in SYMBOLS)
-    adduct = _BY_CHANGE.get((change, carrier))
-    return adduct if adduct is not None and charge in (0, adduct.charge) else None
+        if (molecules, stated) == (1, 1):
+            return PERMANENT_CATION
+        raise _NoAdductError("it says neither what M gains nor what it loses; write it like [M+H]+")
+    groups = _groups(match["terms"])
+    change, metals = _change(groups)
+    charge = sum(factor * _charge_of(group) for group, factor in groups.items())
+    exact = _BY_CHANGE.get((change, metals)) if molecules == 1 else None
+    if exact is not None:
+        charge = exact.charge
+    if charge == 0 or stated not in (0, charge):
+        but = f", not {stated:+d}" if stated else ", which is no ion"
+        raise _NoAdductError(f"its groups give charge {charge:+d}{but}")
+    index = BY_NAME[_nearest(change, metals, charge)].index
+    name = _name(molecules, groups, charge)
+    return exact or Adduct(name, change, metals, charge, index, molecules)
 
 
-def _sum_terms(terms: str) -> Counter[str] | None:
-    """Atoms gained or lost by terms such as ``+FA-H``; None where one is not understood."""
+def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Atoms that groups add, in `SYMBOLS` order, and the metals among them."""
+    atoms: Counter[str] = Counter()
+    for group, factor in groups.items():
+        for symbol, number in _atoms(group).items():
+            atoms[symbol] += factor * number
+    if max(map(abs, atoms.values())) > _MOST_ATOMS:
+        raise _NoAdductError(f"no adduct has more than {_MOST_ATOMS} atoms of an element")
+    if any(atoms[symbol] < 0 for symbol in METALS):
+        raise _NoAdductError("M holds no metal that it could lose")
+    metals = itertools.chain(*(itertools.repeat(symbol, atoms[symbol]) for symbol in METALS))
+    return tuple(atoms[symbol] for symbol in SYMBOLS), tuple(sorted(metals))
+
+
+def _groups(terms: str) -> Counter[str]:
+    """How often each group is gained, by its formula in Hill's order; negative where lost."""
     if terms == "H":  # MH+
         terms = "+H"
-    total: Counter[str] = Counter()
+    groups: Counter[str] = Counter()
     position = 0
     for match in _TERM.finditer(terms):
         body = _NAMED.get(match[3].lower(), match[3])
         elements = _ELEMENT.findall(body)
         if match.start() != position or "".join(s + n for s, n in elements) != body:
-            return None
+            break
         position = match.end()
         factor = int(match[2] or 1) * (1 if match[1] == "+" else -1)
-        for symbol, number in elements:
-            total[symbol] += factor * int(number or 1)
-    return total if position == len(terms) else None
+        atoms = _atoms(body)
+        # Hill's order: carbon and hydrogen first where there is carbon, then by the alphabet.
+        first = ("C", "H") if "C" in atoms else ()
+        order = sorted(atoms, key=lambda symbol: (symbol not in first, symbol))
+        groups["".join(f"{s}{n}" if (n := atoms[s]) > 1 else s for s in order)] += factor
+    if position != len(terms):
+        raise _NoAdductError(f"the group {quote(terms[position:])} is no formula and no known name")
+    return groups
+
+
+def _atoms(group: str) -> Counter[str]:
+    atoms: Counter[str] = Counter()
+    for symbol, number in _ELEMENT.findall(group):
+        if symbol not in INDEX and symbol not in METALS:
+            raise _NoAdductError(
+                f"it holds {symbol}; adducts may hold {' '.join((*SYMBOLS, *METALS))}"
+            )
+        atoms[symbol] += int(number or 1)
+    return atoms
+
+
+def _charge_of(group: str) -> int:
+    """Charge of a group as it comes or goes with all electrons paired: H and Na 1, Cl -1, H2O 0.
+
+    Without its metals a group of an even number of electrons is neutral. Of the others those are
+    cations that hold more hydrogen than their valences allow (NH4), H itself and alkyl groups.
+    """
+    atoms = _atoms(group)
+    charge = sum(METALS[symbol][1] * atoms.pop(symbol) for symbol in [*atoms] if symbol in METALS)
+    excess = sum(n * (LOWEST_VALENCES[INDEX[symbol]] - 2) for symbol, n in atoms.items())
+    if excess % 2 == 0:
+        return charge
+    is_cation = not atoms.keys() - {"C", "H"} or (atoms["H"] > 0 and excess < -2)
+    return charge + (1 if is_cation else -1)
+
+
+def _nearest(change: tuple[int, ...], metals: tuple[str, ...], charge: int) -> str:
+    """Name of the trained adduct whose fragments are likest those of another one."""
+    same = _BY_CHANGE.get((change, metals))
+    if same is not None and same.charge == charge:
+        return same.name
+    gained = dict(zip(SYMBOLS, change, strict=True))
+    if charge > 0:
+        if metals:
+            return "[M+K]+" if set(metals) == {"K"} else "[M+Na]+"
+        return "[M-H2O+H]+" if gained["O"] < 0 and gained["H"] < 0 else "[M+H]+"
+    if gained["C"] > 0 and gained["O"] > 1:
+        return "[M+HCOO]-" if gained["C"] == 1 else "[M+CH3COO]-"
+    return "[M+Cl]-" if any(gained[s] > 0 for s in ("F", "Cl", "Br", "I")) else "[M-H]-"
+
+
+def _name(molecules: int, groups: Counter[str], charge: int) -> str:
+    """The printed form: neutral groups first, what is gained before what is lost."""
+    order = sorted(groups, key=lambda g: (_charge_of(g) != 0, groups[g] * _charge_of(g) < 0, g))
+    terms = [
+        f"{'+' if groups[g] > 0 else '-'}{n if (n := abs(groups[g])) > 1 else ''}{_USUAL.get(g, g)}"
+        for g in order
+        if groups[g]
+    ]
+    size = abs(charge) if abs(charge) > 1 else ""
+    sign = "+" if charge > 0 else "-"
+    return f"[{molecules if molecules > 1 else ''}M{''.join(terms)}]{size}{sign}"
 
 
 def parent_formula(formula: Formula, adduct: Adduct) -> Formula:
-    """The ion's atoms without its metal: what fragments are made of.
+    """The ion's atoms without its metals: what fragments are made of.
 
-    The charge is the ion's, or 0 for a sodium or potassium adduct, whose metal carries it.
+    The charge is the ion's, less that of its metals: 0 for a sodium or potassium adduct.
 
     Raises:
-        FormulaError: The adduct takes away atoms that the molecule does not have.
+        FormulaError: The adduct takes away atoms that the molecules do not have.
     """
-    counts = tuple(n + d for n, d in zip(formula.counts, adduct.change, strict=True))
+    counts = tuple(
+        n * adduct.molecules + d for n, d in zip(formula.counts, adduct.change, strict=True)
+    )
     if min(counts) < 0:
         lost = SYMBOLS[counts.index(min(counts))]
         raise FormulaError(f"{adduct.name} takes away {lost}, of which {formula} has too little")
-    return Formula(counts, 0 if adduct.carrier else adduct.charge)
+    return Formula(counts, adduct.charge - _charge_of_metals(adduct.metals))
 
 
 def precursor_mz(formula: Formula, adduct: Adduct) -> float:
     """Monoisotopic m/z of the ion of a molecule (for [M]+: of the cation itself)."""
-    return formula.atoms_mass + adduct.mass_shift
+    return (formula.atoms_mass * adduct.molecules + adduct.mass_shift) / abs(adduct.charge)
 
 
 def fits(formula: Formula, adduct: Adduct) -> bool:
@@ -178,11 +351,12 @@ def fits(formula: Formula, adduct: Adduct) -> bool:
         return formula.charge in (0, 1) and Formula(formula.counts, 1).has_even_electrons
     if formula.charge != 0 or not formula.has_even_electrons:
         return False
-    return all(n + d >= 0 for n, d in zip(formula.counts, adduct.change, strict=True))
+    changed = zip(formula.counts, adduct.change, strict=True)
+    return all(n * adduct.molecules + d >= 0 for n, d in changed)
 
 
 def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list[Adduct]:
-    """Every adduct by which a molecule gives an ion at a measured m/z.
+    """Every trained adduct by which a molecule gives an ion at a measured m/z.
 
     Args:
         formula: Of the molecule (neutral, or of a permanent cation).

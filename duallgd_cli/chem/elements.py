@@ -31,8 +31,17 @@ MASSES_DA: Final = (
     79.9165218,
     1.00782503223,
 )
-SODIUM_MASS_DA: Final = 22.989769282
-POTASSIUM_MASS_DA: Final = 38.9637064864
+# Metals that ions hold but molecules do not: monoisotopic mass, Da, and charge.
+METALS: Final = {
+    "Li": (7.0160034366, 1),
+    "Na": (22.989769282, 1),
+    "K": (38.9637064864, 1),
+    "Rb": (84.9117897379, 1),
+    "Cs": (132.905451961, 1),
+    "Ag": (106.9050916, 1),
+    "Mg": (23.985041697, 2),
+    "Ca": (39.962590863, 2),
+}
 
 ATOMIC_NUMBERS: Final = (6, 7, 8, 15, 16, 9, 17, 35, 53, 5, 14, 34, 1)
 

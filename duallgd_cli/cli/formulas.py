@@ -41,6 +41,7 @@ def formulas(
         int,
         typer.Option(help="Formulas written per spectrum.", rich_help_panel=options.COMMON),
     ] = 10,
+    adduct: options.Adduct = None,
     elements: options.Elements = None,
     precursor_ppm: Annotated[
         float | None,
@@ -75,6 +76,7 @@ def formulas(
         "format": format,
         "top_k": top_k,
         "group_by": group_by,
+        "adduct": adduct,
         "settings.precursor_ppm": precursor_ppm,
         "settings.elements": elements,
     }

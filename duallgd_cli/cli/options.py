@@ -45,6 +45,13 @@ GroupBy = Annotated[
         show_default="feature",
     ),
 ]
+Adduct = Annotated[
+    str | None,
+    typer.Option(
+        help="Adduct of every spectrum, such as '[2M+Na]+' or '[M+K-2H]-', whatever the file says.",
+        rich_help_panel=INPUT,
+    ),
+]
 Elements = Annotated[
     str | None,
     _input(

@@ -96,6 +96,7 @@ def predict(
             rich_help_panel=options.COMMON,
         ),
     ] = None,
+    adduct: options.Adduct = None,
     formula_candidates: Annotated[
         int | None,
         typer.Option(
@@ -211,6 +212,7 @@ def predict(
             "group_by": group_by,
             "formula_column": formula_col,
             "formula": formula,
+            "adduct": adduct,
             "formula_candidates": formula_candidates,
             "formula_search.elements": elements,
             "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),

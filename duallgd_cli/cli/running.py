@@ -133,7 +133,7 @@ _REMEDIES: Final = {
     "--formula-col, --formula or --formulas",
     "formula_mismatch": "check that formula, adduct and precursor belong together, or raise "
     "--precursor-ppm",
-    "unsupported_adduct": "see duallgd info for the adducts",
+    "unsupported_adduct": "write adducts like [M+H]+ or [2M+Na]+, or give one with --adduct",
     "unsupported_element": "see duallgd info for the elements",
     "no_precursor": "add the precursor m/z to the file, as PEPMASS in MGF",
     "no_peaks": "check that the file holds MS2 peaks",

@@ -107,10 +107,10 @@ def adduct_of(text: str) -> Adduct:
     """The adduct of a record.
 
     Raises:
-        UnusableRecordError: It is not supported.
+        UnusableRecordError: It is none that networks are trained on.
     """
     adduct = parse_adduct(text)
-    if adduct is None:
+    if not isinstance(adduct, Adduct) or adduct != adduct.trained:
         raise UnusableRecordError("unsupported adduct", text)
     return adduct
 

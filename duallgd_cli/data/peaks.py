@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, parent_formula
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
+from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
 MAX_ROWS: Final = 64
 _NOISE_PPM: Final = 1.0
@@ -44,15 +44,16 @@ class PeakRows:
 def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
     """Rows of a spectrum to be predicted, the most intense `MAX_ROWS` kept."""
     hypothesis = annotated.hypothesis
+    rows, carrier, parent = as_trained(annotated)
     columns = (
         annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
     )  # fmt: skip
-    kept = most_intense(annotated.intensity)
+    kept = rows[most_intense(annotated.intensity[rows])]
     return PeakRows(
         annotated.subformula[kept].astype(np.float32).reshape(-1, N_ELEMENTS),
         np.stack(columns, 1)[kept].astype(np.float32).reshape(-1, 5),
-        annotated.carrier[kept].astype(np.int64),
-        parent_formula(hypothesis.formula, hypothesis.adduct).array.astype(np.float32),
+        carrier[kept],
+        parent.astype(np.float32),
         hypothesis.adduct.index,
         instrument_index(hypothesis.feature.first.instrument),
     )

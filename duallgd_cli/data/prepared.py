@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256, write_atomically
-from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
+from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instrument_index
 
 FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
@@ -162,8 +162,9 @@ def spectrum_row(
     energy = energies.pop() if len(energies) == 1 else None
     expected = precursor_mz(hypothesis.formula, hypothesis.adduct)
     peaks: dict[str, NDArray[Any]] = {
-        "intensity": found.intensity, "ppm": found.ppm, "mz": found.mz, "carrier": found.carrier,
-        "share": found.share, "peak_energy_ev": found.energy_ev,
+        "intensity": found.intensity, "ppm": found.ppm, "mz": found.mz, "share": found.share,
+        "carrier": carrier_indices(hypothesis.adduct)[found.carrier],
+        "peak_energy_ev": found.energy_ev,
     }  # fmt: skip
     return {
         "subformula": found.subformula[rows].astype(np.uint8),

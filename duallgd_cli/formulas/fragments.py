@@ -52,7 +52,8 @@ class Explanations(NamedTuple):
         fragment: Atoms of the fragment, int16 (M, N_ELEMENTS).
         loss: Atoms of the ion that it lacks, int16 (M, N_ELEMENTS).
         error: Mass error relative to the tolerance, -1 to 1.
-        metal: Whether the metal of the adduct is kept.
+        even: Whether its excess is even without unpaired electrons: a metal carries the charge, or
+            there are two charges.
     """
 
     candidate: NDArray[np.int64]
@@ -60,7 +61,7 @@ class Explanations(NamedTuple):
     fragment: NDArray[np.int16]
     loss: NDArray[np.int16]
     error: NDArray[np.float64]
-    metal: NDArray[np.bool_]
+    even: NDArray[np.bool_]
 
 
 def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float, most: int = MOST_PEAKS) -> Peaks:
@@ -91,22 +92,24 @@ def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explan
         formulas: Of the molecules, (K, N_ELEMENTS); each has what the adduct takes away.
         adduct: Of all of them.
     """
-    ions = formulas.astype(np.int16) + np.array(adduct.change, dtype=np.int16)
-    shifts = [0.0, adduct.metal_mass_da] if adduct.carrier else [0.0]
-    to_atoms = adduct.charge * ELECTRON_MASS_DA - np.array(shifts)
-    wanted = np.add.outer(peaks.mz, to_atoms).ravel()
-    tolerance = np.repeat(peaks.tolerance_da, len(shifts))
+    # Of a multimer the fragments of one molecule: the others differ between candidates.
+    carriers = [carrier for carrier in adduct.carriers if not carrier.molecules]
+    ions = np.maximum(formulas.astype(np.int16) + np.array(adduct.change, dtype=np.int16), 0)
+    charges = np.array([carrier.charge for carrier in carriers])
+    to_atoms = charges * ELECTRON_MASS_DA - np.array([one.metal_mass_da for one in carriers])
+    wanted = (np.multiply.outer(peaks.mz, np.abs(charges)) + to_atoms).ravel()
+    tolerance = np.multiply.outer(peaks.tolerance_da, np.abs(charges)).ravel()
     owner, fragment, error = _fragments(wanted, tolerance, ions)
-    peak, kept_metal = np.divmod(owner, len(shifts))
+    peak, kept = np.divmod(owner, len(carriers))
     candidate, row = np.nonzero(_holds(ions, fragment))
     loss = ions[candidate] - fragment[row]
-    metal = kept_metal[row] == 1
+    even = (np.array([one.protons for one in carriers]) % 2 == 0)[kept[row]]
     # A loss of everything is none; a fragment beside a metal is a neutral molecule.
-    possible = (fragment[row].sum(axis=1) > 0) & ~(metal & (excess(fragment[row]) < -2))
+    possible = (fragment[row].sum(axis=1) > 0) & ~(even & (excess(fragment[row]) < -2))
     pair = np.flatnonzero(possible)
     pick = row[pair]
     return Explanations(
-        candidate[pair], peak[pick], fragment[pick], loss[pair], error[pick], metal[pair]
+        candidate[pair], peak[pick], fragment[pick], loss[pair], error[pick], even[pair]
     )
 
 
@@ -180,7 +183,7 @@ def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDAr
     """What tells a true explanation from one by chance, shape (M, columns)."""
     fragment, loss = found.fragment.astype(np.float32), found.loss.astype(np.float32)
     rdbe, lost_rdbe = excess(fragment)[:, None] / 2 + 1, excess(loss)[:, None] / 2 + 1
-    radical = np.mod(excess(found.fragment) + (~found.metal), 2)[:, None]
+    radical = np.mod(excess(found.fragment) + (~found.even), 2)[:, None]
     hetero = fragment[:, _HETERO].sum(axis=1, keepdims=True)
     lost = loss[:, _HETERO].sum(axis=1, keepdims=True)
     kinds = (fragment[:, _HETERO] > 0).sum(axis=1, keepdims=True)

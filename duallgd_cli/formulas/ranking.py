@@ -23,7 +23,7 @@ from duallgd_cli.formulas.scoring import (
     scorer_features,
 )
 from duallgd_cli.spectra.formula_candidates import HEAVIEST_DA, FormulaSpace, parse_elements
-from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, unsupported_adduct
+from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, nameless_charge
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
@@ -118,7 +118,8 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     if not any(len(formulas) for _, formulas in found):
         return _nothing_fits(mz, spectrum, adducts, settings)
     best = candidates(found, mz, spectrum.instrument, known, model)
-    peaks = peaks_of(feature.spectra, mz)
+    # Fragments of a multiply charged ion with fewer charges lie above it.
+    peaks = peaks_of(feature.spectra, mz * max(abs(adduct.charge) for adduct in adducts))
     seen = evidence(best, peaks, model)
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
     covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
@@ -127,7 +128,7 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     return [
         RankedFormula(
             _formula(best, row),
-            ADDUCTS[best.adduct[row]],
+            best.adducts[int(best.adduct[row])],
             float(log_probability[row]),
             float(best.ppm[row]),
             float(share[row]),
@@ -150,16 +151,17 @@ def possible_formulas(
         settings: Tolerance, elements and size.
     """
     space = _space(settings.elements)
-    tolerance_da = settings.tolerance_ppm(instrument) * 1e-6 * mz
+    ppm = settings.tolerance_ppm(instrument)
     found: Found = []
     for adduct in adducts:
-        mass = mz - adduct.mass_shift
+        mass = adduct.neutral_mass(mz)
+        tolerance_da = ppm * 1e-6 * mz * abs(adduct.charge) / adduct.molecules
         if not 0 < mass <= HEAVIEST_DA - tolerance_da:
             continue
         formulas = space.find(mass, tolerance_da, int(adduct is PERMANENT_CATION))
         heavy = formulas[:, :-1].sum(axis=1)
         fits = (heavy >= MIN_HEAVY_ATOMS) & (heavy <= _MOST_HEAVY_ATOMS)
-        fits &= (formulas + np.array(adduct.change) >= 0).all(axis=1)
+        fits &= (formulas * adduct.molecules + np.array(adduct.change) >= 0).all(axis=1)
         found.append((adduct, formulas[fits]))
     return found
 
@@ -172,14 +174,14 @@ def _space(elements: str) -> FormulaSpace:
 def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
     if spectrum.adduct_text:
         adduct = parse_adduct(spectrum.adduct_text)
-        return unsupported_adduct(spectrum.adduct_text) if adduct is None else (adduct,)
+        return adduct if isinstance(adduct, Failure) else (adduct,)
     if abs(spectrum.charge) > 1:
-        return unsupported_adduct(f"charge {spectrum.charge:+d}")
+        return nameless_charge(spectrum.charge)
     return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
 
 
 def _formula(found: Candidates, row: int) -> Formula:
-    charge = int(ADDUCTS[found.adduct[row]] is PERMANENT_CATION)
+    charge = int(found.adduct[row] == PERMANENT_CATION.index)
     return Formula(tuple(found.formula[row].tolist()), charge)
 
 

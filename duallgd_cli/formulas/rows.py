@@ -7,12 +7,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.config import require
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_formulas
 from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, clean, require_adduct
 from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature, Spectrum
@@ -56,6 +57,7 @@ class FormulaRequest:
         top_k: Formulas written per feature.
         group_by: See `spectra.features.group`.
         settings: Which formulas are looked for.
+        adduct: Of every spectrum; None takes each spectrum's own.
     """
 
     inputs: tuple[str, ...]
@@ -64,9 +66,11 @@ class FormulaRequest:
     top_k: int = 10
     group_by: Literal["feature", "none"] = "feature"
     settings: FormulaSettings = field(default_factory=FormulaSettings)
+    adduct: str | None = None
 
     def __post_init__(self) -> None:
         require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
+        require_adduct(self.adduct)
 
 
 def write_formulas(request: FormulaRequest) -> RunSummary:
@@ -83,7 +87,7 @@ def write_formulas(request: FormulaRequest) -> RunSummary:
     check_writable(request.output)
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
-        features = inputs.features(request.group_by)
+        features = inputs.features(request.group_by, request.adduct)
         rows = (row for item in features for row in _rows(item, request, summary))
         if kind == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
@@ -140,6 +144,9 @@ def _cleaned(spectrum: Spectrum) -> Spectrum:
 def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:
     first = feature.first
     yield from first.warnings
+    adduct = parse_adduct(first.adduct_text)
+    if isinstance(adduct, Adduct):
+        yield adduct.note
     if not first.adduct_text:
         mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"

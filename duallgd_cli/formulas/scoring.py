@@ -41,11 +41,12 @@ class Candidates(NamedTuple):
 
     Attributes:
         formula: Of the molecules, int16 (K, N_ELEMENTS).
-        adduct: `Adduct.index` of each.
+        adduct: `Adduct.index` of each; no two adducts that are tried have the same one.
         ppm: Measured minus theoretical m/z.
         structures: Known structures of the formula by group, (K, G).
         prior: Log weight that the composition alone gives.
         weight: Log weight by all that is known without peaks, roughly; falling.
+        adducts: Those that are tried, by their index.
     """
 
     formula: NDArray[np.int16]
@@ -54,6 +55,7 @@ class Candidates(NamedTuple):
     structures: NDArray[np.int64]
     prior: NDArray[np.float64]
     weight: NDArray[np.float64]
+    adducts: Mapping[int, Adduct]
 
 
 class Evidence(NamedTuple):
@@ -91,9 +93,13 @@ def candidates(
         model: Gives the prior.
     """
     formula = np.concatenate([formulas for _, formulas in found])
-    shift = np.concatenate([np.full(len(f), adduct.mass_shift) for adduct, f in found])
-    adduct = np.concatenate([np.full(len(f), adduct.index) for adduct, f in found])
-    ppm = (precursor_mz - formula @ _MASSES - shift) / precursor_mz * 1e6
+    adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
+    error_da = [
+        precursor_mz * abs(one.charge) - one.molecules * (f @ _MASSES) - one.mass_shift
+        for one, f in found
+    ]
+    charges = [np.full(len(f), abs(one.charge)) for one, f in found]
+    ppm = np.concatenate(error_da) / (precursor_mz * np.concatenate(charges)) * 1e6
     structures = known.counts(formula)
     total = structures.sum(axis=1)
     weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0) - _squared_error(
@@ -115,6 +121,7 @@ def candidates(
         structures[rows],
         log_prior[best],
         weight[best],
+        {one.index: one for one, _ in found},
     )
 
 
@@ -126,8 +133,9 @@ def evidence(found: Candidates, peaks: Peaks, model: FormulaModel) -> Evidence:
     whole, whole_error = np.zeros(shape[0], bool), np.zeros(shape[0])
     for index in np.unique(found.adduct) if peaks.mz.size else ():
         rows = np.flatnonzero(found.adduct == index)
-        explanations = explain(peaks, found.formula[rows], ADDUCTS[index])
-        inputs = explanation_features(explanations, peaks, ADDUCTS[index].charge)
+        adduct = found.adducts[int(index)]
+        explanations = explain(peaks, found.formula[rows], adduct)
+        inputs = explanation_features(explanations, peaks, adduct.charge)
         tables = [
             model.losses.columns(loss_codes(explanations)),
             model.fragments.columns(fragment_codes(explanations)),

@@ -49,6 +49,7 @@ class PredictedFormulas:
                 one.formula,
                 one.adduct,
                 one.log_probability,
+                tuple(filter(None, [one.adduct.note])),
                 source=PREDICTED,
                 share=one.probability / total,
             )

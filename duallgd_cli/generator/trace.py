@@ -140,7 +140,7 @@ def trace(
         raise UsageError(f"weights {model.name} cannot be followed; take weights of duallgd")
     source, why = formula_source(settings, formulas, model.max_heavy_atoms), ""
     with Inputs((spectra,)) as inputs, Workers(1) as workers:
-        item = _found(inputs.features(settings.group_by), chosen, spectra)
+        item = _found(inputs.features(settings.group_by, settings.adduct), chosen, spectra)
         recorder = _Recorder(model.generator)
         for case in results([(0, item)], source, recorder, settings, workers):
             if recorder.drawn is not None and recorder.annotated is not None:

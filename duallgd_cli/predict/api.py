@@ -263,7 +263,7 @@ def _features(
 ) -> Iterator[Iterator[Feature | Unreadable]]:
     if isinstance(given, tuple):
         with Inputs(given) as inputs:
-            yield inputs.features(settings.group_by)
+            yield inputs.features(settings.group_by, settings.adduct)
         return
     measured = [one for one in given if isinstance(one, Unreadable) or one.ms_level != 1]
     if len({one.source for one in measured}) < len(measured):
@@ -272,7 +272,7 @@ def _features(
             replace(one, source=Source(one.source.file, place))
             for place, one in enumerate(measured)
         ]
-    yield group(measured, settings.group_by)
+    yield group(measured, settings.group_by, settings.adduct)
 
 
 def _kept(

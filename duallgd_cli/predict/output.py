@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.journal import FinishedRun, read
@@ -107,7 +107,7 @@ def _prediction(
         scans=member.scans,
         precursor_mz=member.precursor_mz,
         formula=first.formula or member.formula_text,
-        adduct=first.adduct or (member.adduct_text if adduct is None else adduct.name),
+        adduct=first.adduct or (member.adduct_text if isinstance(adduct, Failure) else adduct.name),
         status=member.status,
         message=member.message,
         hypotheses=(),

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS
+from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, UsageError
 from duallgd_cli.files import sha256
@@ -44,7 +44,6 @@ from duallgd_cli.spectra.formulas import (
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
-_METALS: Final = ("", "Na", "K")
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
 
@@ -319,12 +318,13 @@ def _annotated(outcome: Outcome, annotated: AnnotatedSpectrum) -> Outcome:
 
 
 def _explained(annotated: AnnotatedSpectrum) -> tuple[ExplainedPeak, ...]:
+    carriers = annotated.hypothesis.adduct.carriers
     # float32 to the shortest decimal that is the same float32, not to its long double expansion.
     return tuple(
         ExplainedPeak(
             mz=_short(mz),
             intensity=_short(intensity),
-            formula=str(Formula(tuple(map(int, counts)))) + _METALS[carrier],
+            formula=_written(counts, carriers[carrier]),
             ppm=round(float(ppm), 2),
         )
         for mz, intensity, counts, carrier, ppm in zip(
@@ -336,6 +336,12 @@ def _explained(annotated: AnnotatedSpectrum) -> tuple[ExplainedPeak, ...]:
             strict=True,
         )
     )
+
+
+def _written(counts: NDArray[np.int16], kept: Carrier) -> str:
+    """A sub-formula with the metals that it keeps, and its charge where that is not one."""
+    charge = f"{kept.charge:+d}" if abs(kept.charge) > 1 else ""
+    return f"{Formula(tuple(counts.tolist()))}{kept.metals}{charge}"
 
 
 def _short(value: np.float32) -> float:

@@ -152,7 +152,8 @@ def _features(
     request: PredictRequest, inputs: Inputs, journal: Journal, progress: Progress | None
 ) -> Iterator[tuple[int, Feature | Unreadable]]:
     """What this shard still has to do, with its number among the features of all shards."""
-    features = stages.each(stages.READ, inputs.features(request.settings.group_by))
+    settings = request.settings
+    features = stages.each(stages.READ, inputs.features(settings.group_by, settings.adduct))
     for number, item in enumerate(features):
         if not request.shard.holds(number):
             continue

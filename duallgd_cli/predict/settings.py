@@ -10,7 +10,7 @@ from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.features import CleaningSettings
+from duallgd_cli.spectra.features import CleaningSettings, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class PredictSettings:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
         group_by: ``feature`` reads spectra that share feature id and precursor as one case.
+        adduct: The adduct of every spectrum, whatever its file says; None takes each one's own.
         formula_column: Field that holds the formula; None looks for the usual names.
         formula: The formula of every spectrum; None takes each spectrum's own, and predicts that of
             a spectrum without one; ``predict`` predicts all.
@@ -47,6 +48,7 @@ class PredictSettings:
     seed: int = 0
     top_k: int = 10
     group_by: Literal["feature", "none"] = "feature"
+    adduct: str | None = None
     formula_column: str | None = None
     formula: str | None = None
     formula_candidates: int = 5
@@ -64,6 +66,7 @@ class PredictSettings:
             1 <= self.formula_candidates <= _MOST_FORMULAS,
             f"formula_candidates must be 1 to {_MOST_FORMULAS}, not {self.formula_candidates}",
         )
+        require_adduct(self.adduct)
 
     @property
     def guide(self) -> "Guide | None":

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import INDEX, MASSES_DA, POTASSIUM_MASS_DA, SODIUM_MASS_DA
+from duallgd_cli.chem.elements import INDEX, MASSES_DA, METALS
 from duallgd_cli.errors import FormulaError, UnsupportedElementError, quote
 from duallgd_cli.reference.encoder import WHOLE_TYPE, FormulaPeaks
 
@@ -35,8 +35,8 @@ _FURTHER_MASSES_DA: Final = {
     "As": 74.92159457,
     "Co": 58.93319429,
     "Fe": 55.93493633,
-    "K": POTASSIUM_MASS_DA,
-    "Na": SODIUM_MASS_DA,
+    "K": METALS["K"][0],
+    "Na": METALS["Na"][0],
 }
 _MASSES_DA: Final = np.array(
     [MASSES_DA[INDEX[s]] if s in INDEX else _FURTHER_MASSES_DA[s] for s in ELEMENTS]

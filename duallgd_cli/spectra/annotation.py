@@ -3,7 +3,8 @@
 The elements of the ion are divided into two groups. Every count vector of a group is a part; a
 sub-formula is one part of each group. The larger table of parts is sorted by mass, the parts of the
 smaller one are subtracted from each wanted mass, and two binary searches give the matches. Work and
-memory per peak grow with the smaller table, not with the product of both.
+memory per peak grow with the smaller table, not with the product of both. What a fragment keeps
+beside that, metals, charges and whole molecules of a multimer, says the adduct.
 
 Letters: W wanted masses, K matches and rows (explanations), C ways a fragment may carry the charge,
 P parts of a table in `SubformulaTable` and `Matches`, else peaks.
@@ -26,6 +27,7 @@ from duallgd_cli.chem.elements import (
     MASSES_DA,
     N_ELEMENTS,
 )
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
@@ -310,13 +312,26 @@ class _Ion:
 
     def __init__(self, hypothesis: Hypothesis) -> None:
         adduct = hypothesis.adduct
-        self.atoms = parent_formula(hypothesis.formula, adduct)
-        self.carriers = np.array([0, adduct.carrier] if adduct.carrier else [0], dtype=np.int8)
-        # What to add to an m/z for the mass of the fragment's atoms, by carrier; shape (C,).
-        metal = np.array([0.0, adduct.metal_mass_da])[: self.carriers.size]
-        self.to_atoms = adduct.charge * ELECTRON_MASS_DA - metal
-        self.mz = self.atoms.atoms_mass - self.to_atoms[-1]
-        self.table = SubformulaTable(self.atoms.counts, self.atoms.atoms_mass)
+        molecule = hypothesis.formula
+        self.atoms = parent_formula(molecule, adduct)
+        # A fragment of a multimer is one of a single molecule, with or without whole other ones.
+        single = np.array(molecule.counts) + np.array(adduct.change)
+        single = Formula(tuple(np.maximum(single, 0).tolist()))
+        self.table = SubformulaTable(single.counts, single.atoms_mass)
+        # By what a fragment keeps, arrays of shape (C,).
+        kept, metal, charge, protons = (
+            np.array([getattr(carrier, name) for carrier in adduct.carriers])
+            for name in ("molecules", "metal_mass_da", "charge", "protons")
+        )
+        self.kept, self.charges, self.protons = kept, np.abs(charge), protons
+        self.has_metal = metal > 0
+        self.whole = np.outer(kept, molecule.array).astype(np.int16)
+        # A whole molecule with no more than what the adduct adds is a fragment of one molecule.
+        self.added_da = float(np.maximum(adduct.change, 0) @ np.array(MASSES_DA)) + 1e-6
+        # What to add to an m/z, times the charges, for the mass of the fragment's other atoms.
+        self.to_atoms = charge * ELECTRON_MASS_DA - metal - kept * molecule.atoms_mass
+        in_all = self.atoms.atoms_mass - (charge[-1] * ELECTRON_MASS_DA - metal[-1])
+        self.mz = in_all / self.charges[-1]
 
     def explain(
         self,
@@ -328,26 +343,42 @@ class _Ion:
         """Explain peaks numbered `peak` (ascending), all arrays of shape (P,)."""
         whole = np.abs(mz - self.mz) <= tolerance_da
         part = np.flatnonzero(~whole)
-        wanted = np.add.outer(mz[part], self.to_atoms).ravel()
-        n_carriers = self.carriers.size
-        matches = self.table.find(wanted, np.repeat(tolerance_da[part], n_carriers))
-        owner, carrier = np.divmod(matches.owner, n_carriers)
-        cost = _cost(matches, tolerance_da[part][owner], carrier)
+        wanted = (np.multiply.outer(mz[part], self.charges) + self.to_atoms).ravel()
+        tolerance = np.multiply.outer(tolerance_da[part], self.charges).ravel()
+        matches = self.table.find(wanted, tolerance)
+        owner, carrier = np.divmod(matches.owner, self.charges.size)
+        cost = self._cost(matches, tolerance[matches.owner], carrier)
+        part_da = wanted[matches.owner] - matches.error_da
+        cost[(self.kept[carrier] > 0) & (part_da <= self.added_da)] = np.inf
         chosen = _cheapest(owner, cost, settings.candidates)
+        kept = carrier[chosen]
         rows = _Rows(
             peak[part][owner[chosen]],
-            self.table.counts(matches, chosen),
-            matches.error_da[chosen],
-            self.carriers[carrier[chosen]],
+            self.table.counts(matches, chosen) + self.whole[kept],
+            matches.error_da[chosen] / self.charges[kept],
+            kept.astype(np.int8),
         )
         at_ion = np.flatnonzero(whole)
         ions = _Rows(
             peak[at_ion],
             np.tile(self.atoms.array, (at_ion.size, 1)),
             mz[at_ion] - self.mz,
-            np.full(at_ion.size, self.carriers[-1]),
+            np.full(at_ion.size, self.charges.size - 1, dtype=np.int8),
         )
         return _join([rows, ions])
+
+    def _cost(
+        self, matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Log-odds against explanations, (K,): mass error, unpaired electron, composition."""
+        # Closed shells have an even excess before they are protonated or deprotonated.
+        protons = self.protons[carrier]
+        radical = (matches.excess + protons) % 2 == 1
+        impossible = self.has_metal[carrier] & (
+            matches.excess < _LEAST_EXCESS_BESIDE_METAL - protons
+        )
+        error_cost = _ERROR_COST * np.abs(matches.error_da) / tolerance_da
+        return np.where(impossible, np.inf, error_cost + _RADICAL_COST * radical + matches.cost)
 
 
 def _gather(feature: Feature, settings: AnnotationSettings) -> _FeaturePeaks:
@@ -366,17 +397,6 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> _FeaturePeaks:
         (np.maximum(mz, settings.floor_mz) * np.repeat(np.array(ppm), sizes) * _PPM)[order],
         np.repeat(np.arange(len(spectra)), sizes)[order],
     )
-
-
-def _cost(
-    matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Log-odds against each explanation, shape (K,): mass error, unpaired electron, composition."""
-    # A fragment beside a metal has closed shells at even excess, any other at odd excess.
-    radical = (matches.excess + (carrier == 0)) % 2 == 1
-    impossible = (carrier > 0) & (matches.excess < _LEAST_EXCESS_BESIDE_METAL)
-    error_cost = _ERROR_COST * np.abs(matches.error_da) / tolerance_da
-    return np.where(impossible, np.inf, error_cost + _RADICAL_COST * radical + matches.cost)
 
 
 def _cheapest(

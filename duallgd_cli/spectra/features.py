@@ -7,8 +7,8 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import ConfigError, Failure, counted
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.errors import ConfigError, Failure, clip, counted
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import HIGHEST_MZ, Feature, Spectrum
 
@@ -24,8 +24,8 @@ class CleaningSettings:
 
     Attributes:
         max_peaks: The most intense peaks that are kept, at least 1.
-        isotope_margin_da: Peaks above the precursor m/z plus this many Da are dropped: nothing of
-            a singly charged ion lies there but its isotopes.
+        isotope_margin_da: Peaks above the precursor m/z, times its charges, plus this many Da are
+            dropped: nothing of an ion lies there but its isotopes.
     """
 
     max_peaks: int = 512
@@ -51,7 +51,10 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
     measured &= mz < HIGHEST_MZ
     limit = np.inf
     if spectrum.precursor_mz is not None:
-        limit = spectrum.precursor_mz + settings.isotope_margin_da
+        adduct = parse_adduct(spectrum.adduct_text)
+        # Fragments of a multiply charged ion with fewer charges lie above it.
+        charges = 1 if isinstance(adduct, Failure) else abs(adduct.charge)
+        limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
     kept = measured & (mz <= limit)
     if not kept.any():
         return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
@@ -98,7 +101,7 @@ def _most_intense(
 
 
 def group(
-    items: Iterable[Spectrum | Unreadable], by: GroupBy = "feature"
+    items: Iterable[Spectrum | Unreadable], by: GroupBy = "feature", adduct: str | None = None
 ) -> Iterator[Feature | Unreadable]:
     """Features in the order of their first spectrum.
 
@@ -113,11 +116,12 @@ def group(
     Args:
         items: Spectra and unreadable records, file after file.
         by: ``feature``, or ``none`` for one feature per spectrum.
+        adduct: Of all spectra, whatever they say; None leaves each its own.
     """
     held: list[list[Spectrum] | Unreadable] = []
-    groups: dict[tuple[str, str, int], list[list[Spectrum]]] = {}
+    groups: dict[tuple[str, Adduct | str, int], list[list[Spectrum]]] = {}
     file: str | None = None
-    for item in items:
+    for item in items if adduct is None else (_with_adduct(one, adduct) for one in items):
         if item.source.file != file:
             yield from _finished(held)
             held, groups, file = [], {}, item.source.file
@@ -126,14 +130,34 @@ def group(
         elif by == "none" or not item.feature_id:
             held.append([item])
         else:
-            adduct = parse_adduct(item.adduct_text)
-            name = adduct.name if adduct is not None else item.adduct_text
-            group = groups.setdefault((item.feature_id, name, item.ms_level), [])
+            ion = parse_adduct(item.adduct_text)
+            own = item.adduct_text if isinstance(ion, Failure) else ion
+            group = groups.setdefault((item.feature_id, own, item.ms_level), [])
             _place(item, group, held)
         if not groups:
             yield from _finished(held)
             held = []
     yield from _finished(held)
+
+
+def require_adduct(text: str | None) -> None:
+    """Refuse an adduct for all spectra that is none.
+
+    Raises:
+        ConfigError: With the reason.
+    """
+    adduct = None if text is None else parse_adduct(text)
+    if isinstance(adduct, Failure):
+        raise ConfigError(f"--adduct: {adduct.message}")
+
+
+def _with_adduct(spectrum: Spectrum | Unreadable, adduct: str) -> Spectrum | Unreadable:
+    if isinstance(spectrum, Unreadable):
+        return spectrum
+    own, notes = spectrum.adduct_text, spectrum.warnings
+    if own and parse_adduct(own) != parse_adduct(adduct):
+        notes = (*notes, f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
+    return replace(spectrum, adduct_text=adduct, warnings=notes)
 
 
 def _finished(held: list[list[Spectrum] | Unreadable]) -> Iterator[Feature | Unreadable]:

@@ -33,11 +33,9 @@ from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, is_missing, name_of
 from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
 
-SUPPORTED: Final = " ".join(adduct.name for adduct in ADDUCTS)
+_INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
 _MOST_PPM: Final = 1000.0
-_METAL: Final = {1: re.compile(r"Na1?(?![a-z\d])"), 2: re.compile(r"K1?(?![a-z\d])")}
-_RADICAL: Final = re.compile(r"\[?M[.*•]?\]?[+-]?[.*•]?[+-]?")
 HOW_TO_SUPPLY = (
     "give it in the file (a FORMULA field, or another one named by --formula-col), "
     "for all spectra by --formula, or in a table by --formulas"
@@ -98,8 +96,8 @@ def _check(
 ) -> Hypothesis:
     spectrum, ppm = feature.first, limits.precursor_ppm
     adduct = parse_adduct(adduct_text) if adduct_text else None
-    if adduct_text and adduct is None:
-        raise _unsupported(adduct_text)
+    if isinstance(adduct, Failure):
+        raise _RefusedError(adduct.status, adduct.message)
     formula = _parse(formula_text, adduct)
     notes = []
     if adduct is None:
@@ -111,21 +109,15 @@ def _check(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
     _check_size(molecule, limits.max_heavy_atoms)
-    notes += _contradictions(spectrum, adduct)
+    notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
     return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
 
 
-def unsupported_adduct(text: str) -> Failure:
-    """What to say of an adduct as written that is none of those supported."""
-    radical = "a radical ion is not supported; " if _RADICAL.fullmatch(text.strip()) else ""
-    message = f"adduct {quote(text)} is not supported: {radical}supported are {SUPPORTED}"
+def nameless_charge(charge: int) -> Failure:
+    """What to say of a multiply charged ion whose adduct nobody names."""
+    message = f"charge {charge:+d} and no adduct is given; name it, such as [M+2H]2+"
     return Failure("unsupported_adduct", message, "formula")
-
-
-def _unsupported(text: str) -> _RefusedError:
-    failure = unsupported_adduct(text)
-    return _RefusedError(failure.status, failure.message)
 
 
 def _parse(text: str, adduct: Adduct | None) -> Formula:
@@ -143,12 +135,14 @@ def _parse(text: str, adduct: Adduct | None) -> Formula:
 
 
 def ion_with_metal(text: str, adduct: Adduct) -> Formula | None:
-    """An ion's formula that holds the metal of its adduct, the metal left out; None for others."""
-    if not adduct.carrier:
-        return None
-    bare, n_metal = _METAL[adduct.carrier].subn("", text)
+    """An ion's formula that holds the metals of its adduct, these left out; None for others."""
+    for symbol in set(adduct.metals):
+        n = adduct.metals.count(symbol)
+        text, n_found = re.subn(rf"{symbol}{n if n > 1 else '1?'}(?![a-z\d])", "", text)
+        if n_found != 1:
+            return None
     try:
-        return Formula(Formula.parse(bare).counts, 1) if n_metal == 1 else None
+        return Formula(Formula.parse(text).counts, adduct.charge) if adduct.metals else None
     except FormulaError:
         return None
 
@@ -159,7 +153,8 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
         message = "neither a precursor m/z nor an adduct is given; give one of them"
         raise _RefusedError("no_precursor", message)
     if abs(spectrum.charge) > 1:
-        raise _unsupported(f"charge {spectrum.charge:+d}")
+        refused = nameless_charge(spectrum.charge)
+        raise _RefusedError(refused.status, refused.message)
     found = infer_adduct(formula, mz, spectrum.polarity, ppm)
     if len(found) == 1:
         return found[0]
@@ -167,7 +162,7 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     names = f" ({' '.join(adduct.name for adduct in found)})" if found else ""
     message = (
         f"no adduct is given and {choice} {formula} at m/z {mz:.4f} within {ppm:g} ppm{names}; "
-        f"name the adduct, supported are {SUPPORTED}"
+        f"name the adduct; tried are {_INFERRED}"
     )
     raise _RefusedError("unsupported_adduct", message)
 
@@ -193,7 +188,9 @@ def _molecule_of_ion(formula: Formula, adduct: Adduct) -> Formula | None:
     counts = tuple(n - d for n, d in zip(formula.counts, adduct.change, strict=True))
     if adduct is PERMANENT_CATION or formula.charge not in (0, adduct.charge) or min(counts) < 0:
         return None
-    molecule = Formula(counts)
+    if any(n % adduct.molecules for n in counts):
+        return None
+    molecule = Formula(tuple(n // adduct.molecules for n in counts))
     return molecule if fits(molecule, adduct) and molecule != formula else None
 
 
@@ -225,7 +222,7 @@ def _impossible(formula: Formula, adduct: Adduct) -> _RefusedError:
     if adduct is PERMANENT_CATION:
         message = (
             f"{formula} as [M]+ is a radical cation, which is not supported; [M]+ is for permanent "
-            f"cations, written with the cation's formula; supported are {SUPPORTED}"
+            "cations, written with the cation's formula"
         )
         return _RefusedError("unsupported_adduct", message)
     if formula.charge:

@@ -62,16 +62,18 @@ class Inputs:
         """Name, size and SHA-256 of each input."""
         return tuple(self._identity(name) for name in self.names)
 
-    def features(self, group_by: GroupBy) -> Iterator[Feature | Unreadable]:
+    def features(
+        self, group_by: GroupBy, adduct: str | None = None
+    ) -> Iterator[Feature | Unreadable]:
         """Features and unreadable records in the order of the inputs; MS1 spectra are counted.
 
         A file of which nothing can be read is one unreadable record, so that it does not cost the
-        others their results; if it is the only one it is an error.
+        others their results; if it is the only one it is an error. See `group` for the arguments.
 
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        for item in group(self._measured(), group_by):
+        for item in group(self._measured(), group_by, adduct):
             self.n_features += 1
             yield item
 

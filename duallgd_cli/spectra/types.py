@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct
+from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 
 # Where the formula of a hypothesis comes from.
@@ -21,10 +22,29 @@ HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 
+# Metals that fragments keep, by their index there; "" is none.
+CARRIED_METALS: Final = ("", "Na", "K")
+
 
 def instrument_index(name: str) -> int:
     """Index into `INSTRUMENTS`; that of unknown for one that is not listed."""
     return INSTRUMENTS.index(name) if name in INSTRUMENTS else 0
+
+
+def carrier_indices(adduct: Adduct) -> NDArray[np.int64]:
+    """Index into `CARRIED_METALS` of each carrier of an adduct, as networks know it, shape (C,).
+
+    They know fragments of one molecule and one charge; whatever single metal these keep counts as
+    that of the nearest trained adduct. Others are -1.
+    """
+    metal = "".join(adduct.trained.metals)
+    found = []
+    for carrier in adduct.carriers:
+        is_known = carrier.molecules == 0 and abs(carrier.charge) == 1
+        if carrier.metals:
+            is_known = is_known and metal != "" and carrier.metals in METALS
+        found.append(CARRIED_METALS.index(metal if carrier.metals else "") if is_known else -1)
+    return np.array(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +140,13 @@ class AnnotatedSpectrum:
 
     Attributes:
         hypothesis: What was explained.
-        subformula: Counts of the fragment ion without its metal, int16 (K, N_ELEMENTS).
+        subformula: Counts of the fragment ion without its metals, int16 (K, N_ELEMENTS).
         intensity: Peak intensity relative to the base peak, float32 (K,).
         ppm: Signed mass error, float32 (K,).
         mz: Measured m/z, float32 (K,).
         share: 1 / number of rows of the same peak, float32 (K,).
-        carrier: 0 none, 1 sodium, 2 potassium kept by the fragment, int8 (K,).
+        carrier: What the fragment keeps: index into the adduct's `carriers`, int8 (K,); 0 is a
+            single charge and nothing else.
         energy_ev: Collision energy of the peak's spectrum, NaN if missing, float32 (K,).
         n_peaks: Peaks looked at.
         n_explained: Peaks with at least one row.
@@ -143,3 +164,21 @@ class AnnotatedSpectrum:
     n_peaks: int
     n_explained: int
     explained_intensity: float
+
+
+def as_trained(
+    annotated: AnnotatedSpectrum,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int16]]:
+    """A spectrum as if its adduct were the nearest one that networks were trained on.
+
+    Returns:
+        The rows that this one may have; of all rows `carrier_indices`, (K,); the atoms of the whole
+        ion without its metal, (N_ELEMENTS,).
+    """
+    formula, adduct = annotated.hypothesis.formula, annotated.hypothesis.adduct
+    carrier = carrier_indices(adduct)[annotated.carrier]
+    parent = np.maximum(formula.array + np.array(adduct.trained.change, np.int16), 0)
+    possible = carrier >= 0
+    if adduct != adduct.trained:
+        possible &= (annotated.subformula <= parent).all(axis=1)
+    return np.flatnonzero(possible), carrier, parent

@@ -14,9 +14,9 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Final
 from urllib.parse import quote
 
-from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import FormulaError, printable
+from duallgd_cli.errors import Failure, FormulaError, printable
 from duallgd_cli.predict.prediction import Candidate, Prediction
 
 NULL: Final = "null"
@@ -186,9 +186,10 @@ def _polarity(adduct: str) -> int:
     return {"+": 1, "-": -1}.get(adduct[-1:], 0)
 
 
-def _known(adduct: str) -> str | None:
+def _known(name: str) -> Adduct | None:
     """An adduct by its name; what a file calls one may be anything."""
-    return adduct if adduct in BY_NAME else None
+    adduct = parse_adduct(name)
+    return None if isinstance(adduct, Failure) else adduct
 
 
 def _neutral(text: str) -> str:
@@ -235,15 +236,15 @@ def _feature(
     number: int, prediction: Prediction, evidence: Sequence[int], n_runs: int
 ) -> list[object]:
     """The row of a feature: what was measured, and which evidence names it."""
-    time = prediction.rt_seconds
+    time, adduct = prediction.rt_seconds, _known(prediction.adduct)
     return [
         number,
         "|".join(map(str, evidence)),
         "1" if len(evidence) > 1 else None,
-        _known(prediction.adduct),
+        None if adduct is None else adduct.name,
         None,
         repr(float(prediction.precursor_mz or 0.0)),
-        abs(BY_NAME[prediction.adduct].charge) if prediction.adduct in BY_NAME else 1,
+        1 if adduct is None else abs(adduct.charge),
         None if time is None else f"{time:.6g}",
         *[None] * (n_runs + 2),
     ]
@@ -256,7 +257,8 @@ def _evidence(
     spectra = "|".join(
         f"ms_run[{_run_of(source.file, runs)}]:index={source.index}" for source in prediction.group
     )
-    adduct = BY_NAME[candidate.adduct]
+    adduct = _known(candidate.adduct)
+    assert adduct is not None
     return [
         number,
         spectra,
@@ -270,7 +272,7 @@ def _evidence(
         candidate.adduct,
         repr(float(prediction.precursor_mz or 0.0)),
         abs(adduct.charge),
-        f"{Formula.parse(candidate.formula).atoms_mass + adduct.mass_shift:.6f}",
+        f"{precursor_mz(Formula.parse(candidate.formula), adduct):.6f}",
         spectra,
         "[, , duallgd, ]",
         "[MS, MS:1000511, ms level, 2]",

@@ -75,7 +75,7 @@ def test_bad_spectra_are_rows_that_say_what_is_wrong(tmp_path):
     file = mgf(
         tmp_path / "bad.mgf",
         block(ASPIRIN, **good, title="no precursor", pepmass=None),
-        block(ASPIRIN, **good, title="dimer").replace("[M+H]+", "[2M+H]+"),
+        block(ASPIRIN, **good, title="radical").replace("[M+H]+", "[M]+."),
         block(ASPIRIN, **good, title="heavy", pepmass="2300.5"),
         block(ASPIRIN, **good, title="light", pepmass="4.0000"),
         block(ASPIRIN, **good, title="small", pepmass="50.0151").replace("[M+H]+", "[M+NH4]+"),
@@ -135,3 +135,19 @@ def test_torch_is_not_loaded(spectra):
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("spectrum_id,")
+
+
+def test_an_adduct_of_ones_own_is_used_and_noted(tmp_path):
+    dimer = mgf(tmp_path / "dimer.mgf", block(ASPIRIN, formula=None, pepmass="383.07374"))
+
+    row = rows_of(run(dimer, "--adduct", "2M+Na", "--top-k", 1).stdout)[0]
+
+    assert (row["formula"], row["adduct"], row["status"]) == ("C9H8O4", "[2M+Na]+", "ok")
+    assert "take it for [M+Na]+; probabilities are not calibrated" in row["message"]
+
+
+def test_what_is_no_adduct_is_one_sentence(spectra):
+    result = CliRunner().invoke(app, ["formulas", str(spectra), "--adduct", "[M+Q]+"])
+
+    assert isinstance(result.exception, UsageError)
+    assert "--adduct: adduct '[M+Q]+' is not supported" in str(result.exception)

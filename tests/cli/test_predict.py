@@ -199,6 +199,18 @@ def test_a_formula_may_be_that_of_an_ion_with_its_metal(duallgd, spectra, formul
     assert duallgd("predict", spectra, "--formula", formula, "-o", "out.csv", *FEW).code == 0
 
 
+def test_an_adduct_of_ones_own_decides_and_is_warned_of(duallgd, tmp_path):
+    dimer = mgf(tmp_path / "dimer.mgf", block(ASPIRIN, pepmass="393.03"))
+    path = tmp_path / "out.csv"
+
+    result = duallgd("predict", dimer, "--adduct", "[M+K-2H]-", "--precursor-ppm", 1e6, "-o", path)
+
+    assert result.code == 0, result.err
+    row = rows_of(path.read_text())[0]
+    assert (row["adduct"], row["status"]) == ("[M+K-2H]-", "ok")
+    assert "take it for [M-H]-; probabilities are not calibrated" in row["warnings"]
+
+
 def test_settings_come_from_a_file_then_options_then_assignments(duallgd, spectra, tmp_path):
     (tmp_path / "my.yaml").write_text("top_k: 1\nseed: 5\nsampling:\n  samples: 3\n  steps: 7\n")
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from duallgd_cli.chem.adduct import ADDUCTS, fits, infer_adduct, parse_adduct, precursor_mz
+from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, infer_adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import DuallgdError, Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean, group
@@ -50,11 +50,51 @@ def test_blanks_never_change_an_adduct(adduct, at):
     assert parse_adduct(f"{adduct.name[:at]} {adduct.name[at:]} ") == adduct
 
 
+NEUTRAL = st.sampled_from(["ACN", "H2O", "NH3", "MeOH", "FA", "CO2", "DMSO", "HBr"])
+CHARGED = {1: ["H", "Na", "K", "Li", "NH4", "Ag"], -1: ["Cl", "Br", "CF3COO", "HCOO", "NO3"]}
+
+
+@st.composite
+def adducts(draw):
+    """Texts of adducts: molecules, up to two neutral groups, and groups that carry a charge."""
+    polarity, size = draw(st.sampled_from([1, -1])), draw(st.integers(1, 3))
+    neutral = draw(st.lists(st.tuples(st.sampled_from("+-"), NEUTRAL), max_size=2))
+    carriers = [f"+{draw(st.sampled_from(CHARGED[polarity]))}" for _ in range(size)]
+    if polarity < 0 and draw(st.booleans()):
+        carriers = [f"-{size}H"]
+    groups = draw(st.permutations([*(sign + text for sign, text in neutral), *carriers]))
+    molecules = draw(st.sampled_from(["", "2", "3"]))
+    return f"[{molecules}M{''.join(groups)}]{size}{'+' if polarity > 0 else '-'}"
+
+
+@given(adducts())
+def test_an_adduct_is_read_back_from_its_name(text):
+    adduct = parse_adduct(text)
+
+    again = parse_adduct(adduct.name)
+
+    assert (again, again.name) == (adduct, adduct.name)
+    assert abs(adduct.charge) == int(text[-2])
+    assert adduct.trained.polarity == adduct.polarity
+
+
+@given(molecules(), adducts())
+def test_the_mass_of_a_molecule_comes_back_from_the_mz_of_its_ion(formula, text):
+    adduct = parse_adduct(text)
+
+    mass = adduct.neutral_mass(precursor_mz(formula, adduct))
+
+    assert mass == pytest.approx(formula.mass, abs=1e-9)
+    assert adduct.carriers[0][:3] == (0, "", 0)
+    whole = adduct.carriers[-1]
+    assert (whole.molecules, whole.charge) == (adduct.molecules - 1, adduct.charge)
+
+
 @given(st.text(max_size=30))
-def test_any_text_is_an_adduct_or_none_and_an_energy_or_none(text):
+def test_any_text_is_an_adduct_or_a_failure_and_an_energy_or_none(text):
     adduct, energy = parse_adduct(text), collision_energy_ev(text, 300.0, "orbitrap")
 
-    assert adduct is None or adduct in ADDUCTS
+    assert isinstance(adduct, Failure | Adduct)
     assert energy is None or 0 < energy <= 1000
 
 

@@ -52,7 +52,7 @@ def rows(data: Path, fold: str) -> dict[str, list[Row]]:
 
 def _row(record: dict[str, str]) -> Row:
     adduct, formula = parse_adduct(record["adduct"]), Formula.parse(record["formula"]).array
-    assert adduct is not None
+    assert isinstance(adduct, Adduct)
     mz, intensity = (np.array(record[k].split(","), dtype=float) for k in ("mzs", "intensities"))
     spectrum = Spectrum(
         Source("massbank", 0),

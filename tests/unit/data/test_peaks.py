@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.chem.adduct import BY_NAME, parse_adduct
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.peaks import (
     MAX_ROWS,
@@ -121,6 +121,20 @@ def test_the_parent_is_the_ion_without_its_metal(adduct, ion):
     rows = from_annotated(annotated(adduct=adduct))
 
     assert rows.parent.tolist() == Formula.parse(ion).array.tolist()
+
+
+def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
+    molecule, dimer = Formula.parse("C9H8O4"), parse_adduct("[2M+Na]+")
+    masses = [Formula.parse(text).atoms_mass for text in ("C7H5O2", "C9H8O4", "C18H16O8")]
+    mz = np.array(masses) + np.array([0, METALS["Na"][0], METALS["Na"][0]]) - ELECTRON_MASS_DA
+    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, np.array([1.0, 0.5, 0.2]))
+
+    rows = from_annotated(annotate(Hypothesis(Feature((measured,)), molecule, dimer)))
+
+    assert rows.adduct == BY_NAME["[M+Na]+"].index
+    assert rows.carrier.tolist() == [0, 1]
+    np.testing.assert_array_equal(rows.parent, molecule.array)
+    np.testing.assert_allclose(rows.numbers[:, 2], mz[:2])
 
 
 @pytest.mark.parametrize("seed", range(20))

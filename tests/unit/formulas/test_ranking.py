@@ -61,6 +61,32 @@ def test_the_formula_of_a_common_molecule_is_first_and_probable(molecule, ppm):
     assert first.known_structures > 0
 
 
+@pytest.mark.parametrize(
+    "adduct",
+    [
+        *("[2M+H]+", "[2M+Na]+", "[2M-H]-", "[M+2H]2+", "[M+H+Na]2+", "[M+ACN+H]+", "[M-2H2O+H]+"),
+        *("[M-H2O-H]-", "[M+Br]-", "[M+Li]+", "[M+CF3COO]-", "[M+ACN+Na]+", "[M+K-2H]-"),
+    ],
+)
+def test_the_formula_is_found_for_adducts_that_nothing_was_fitted_on(adduct):
+    formula, _, fragments = ASPIRIN if adduct[-1] == "+" else CITRATE
+
+    found = ranked(spectrum_of((formula, adduct, fragments), 1.0))
+
+    assert formula in [str(one.formula) for one in found[:3]]
+    right = next(one for one in found if str(one.formula) == formula)
+    assert right.adduct.name == adduct
+    assert right.ppm == pytest.approx(1.0, abs=1e-3)
+    assert right.explained_peaks >= 2
+
+
+def test_fragments_above_a_doubly_charged_precursor_count():
+    above = spectrum_of(("C8H10N4O2", "[M+2H]2+", "C6H8N3O C5H8N3"))
+
+    assert above.mz.min() > above.precursor_mz
+    assert ranked(above)[0].explained_peaks == 2
+
+
 def test_probabilities_fall_and_leave_room_for_what_is_not_listed():
     probabilities = [one.probability for one in ranked(spectrum_of(ASPIRIN))]
 
@@ -108,7 +134,7 @@ def test_spectra_of_one_ion_are_read_together():
     ("change", "status", "words"),
     [
         ({"precursor_mz": None}, "no_precursor", "no precursor m/z"),
-        ({"adduct_text": "[2M+H]+"}, "unsupported_adduct", "supported are"),
+        ({"adduct_text": "[M]+."}, "unsupported_adduct", "a radical ion is not supported"),
         ({"adduct_text": "", "charge": 2}, "unsupported_adduct", "charge \\+2"),
         ({"precursor_mz": 2500.0}, "no_formula", "2000 Da at most"),
         ({"precursor_mz": 1.5}, "no_formula", "fits m/z 1.5000 within 5 ppm as"),

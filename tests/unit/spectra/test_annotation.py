@@ -6,12 +6,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from duallgd_cli.chem.adduct import BY_NAME, Adduct
+from duallgd_cli.chem.adduct import BY_NAME, Adduct, parse_adduct
 from duallgd_cli.chem.elements import (
     ELECTRON_MASS_DA,
     MASSES_DA,
+    METALS,
     N_ELEMENTS,
-    SODIUM_MASS_DA,
 )
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError, FormulaError
@@ -64,7 +64,7 @@ def test_an_anion_gains_the_electron_that_a_cation_lost():
 
 
 def test_a_fragment_of_a_sodium_adduct_may_keep_the_sodium_or_lose_it():
-    with_sodium = ion_mz("C6H10O5", metal_da=SODIUM_MASS_DA)
+    with_sodium = ion_mz("C6H10O5", metal_da=METALS["Na"][0])
     without_sodium = ion_mz("C4H7O2")
 
     found = explain(
@@ -76,9 +76,57 @@ def test_a_fragment_of_a_sodium_adduct_may_keep_the_sodium_or_lose_it():
     assert kept == {("C6H10O5", 1), ("C4H7O2", 0)}
 
 
+def test_fragments_of_a_dimer_are_those_of_one_molecule_or_hold_a_whole_one():
+    one, two = ion_mz("C7H5O2"), ion_mz("C16H13O6")  # the acylium; 2M without C2H4O2
+    lone, mixed = ion_mz("C9H9O4"), ion_mz("C15H11O3")  # [M+H]+; carbon of both molecules
+    peaks = spectrum(*((mz, 1.0) for mz in (one, two, lone, mixed, ion_mz("C18H17O8"))))
+
+    found = explain("C9H8O4", parse_adduct("[2M+H]+"), peaks)
+
+    assert [written(row) for row in found.subformula] == [
+        "C7H5O2", "C9H9O4", "C16H13O6", "C18H17O8"
+    ]  # fmt: skip
+    assert found.carrier.tolist() == [0, 0, 1, 1]
+    np.testing.assert_allclose(found.ppm, 0, atol=1e-3)
+
+
+def test_fragments_of_a_doubly_charged_ion_have_both_charges():
+    once, twice = ion_mz("C10H13O4", ppm=2.0), ion_mz("C18H26N2O6", charge=2, ppm=3.0) / 2
+    whole = ion_mz("C20H30N2O7", charge=2) / 2
+
+    found = explain(
+        "C20H28N2O7",
+        parse_adduct("[M+2H]2+"),
+        spectrum((once, 1.0), (twice, 0.5), (whole, 0.2)),
+        ppm=4.0,
+    )
+
+    rows = zip((written(row) for row in found.subformula), found.carrier, found.ppm, strict=True)
+    kept = {(text, int(carrier)): float(ppm) for text, carrier, ppm in rows}
+    assert kept["C10H13O4", 0] == pytest.approx(2.0, abs=1e-3)
+    assert kept["C18H26N2O6", 1] == pytest.approx(3.0, abs=1e-3)
+    assert kept["C20H30N2O7", 1] == pytest.approx(0.0, abs=1e-3)
+
+
+def test_fragments_of_two_metals_keep_each_number_of_them():
+    sodium = METALS["Na"][0]
+    peaks = [
+        (ion_mz("C6H9O6"), 1.0),
+        (ion_mz("C6H8O6", metal_da=sodium), 1.0),
+        (ion_mz("C6H7O6", metal_da=2 * sodium), 1.0),
+    ]
+
+    found = explain(
+        "C12H14O12", parse_adduct("[M+2Na-H]+"), spectrum(*peaks), ppm=1.0, candidates=1
+    )
+
+    rows = zip((written(row) for row in found.subformula), found.carrier.tolist(), strict=True)
+    assert set(rows) == {("C6H9O6", 0), ("C6H8O6", 1), ("C6H7O6", 2)}
+
+
 @pytest.mark.parametrize(
     ("adduct", "ion", "metal", "carrier"),
-    [(PROTONATED, "C12H23O11", 0.0, 0), (SODIATED, "C12H22O11", SODIUM_MASS_DA, 1)],
+    [(PROTONATED, "C12H23O11", 0.0, 0), (SODIATED, "C12H22O11", METALS["Na"][0], 1)],
 )
 def test_the_precursor_peak_is_the_whole_ion_and_nothing_else(adduct, ion, metal, carrier):
     peak = (ion_mz(ion, metal_da=metal, ppm=4.0), 1.0)

@@ -1,6 +1,7 @@
 """Cleaning of spectra."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,12 @@ def test_peaks_above_the_precursor_and_its_isotopes_go():
 
     np.testing.assert_array_equal(cleaned.mz, [99, 100, 102.9])
     assert cleaned.intensity.max() == 1
+
+
+def test_peaks_above_a_doubly_charged_precursor_stay():
+    raw = replace(spectrum_of([99, 199, 204], [1, 2, 9], 100.0), adduct_text="[M+2H]2+")
+
+    np.testing.assert_array_equal(clean(raw, DEFAULT).mz, [99, 199])
 
 
 def test_the_most_intense_peaks_are_kept_in_order_of_mass():

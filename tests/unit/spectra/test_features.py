@@ -35,6 +35,17 @@ def test_spectra_of_one_feature_are_read_together_in_the_order_of_the_first():
     assert indices(items, "none") == [[0], [1], [2], [3], [4]]
 
 
+def test_one_adduct_for_all_goes_before_their_own_and_says_so():
+    items = [spectrum(0, "7"), spectrum(1, "7", adduct="[M+Na]+"), spectrum(2, adduct="")]
+
+    same, alone = group(items, "feature", "[M+Na]+")
+
+    assert [one.adduct_text for one in (*same.spectra, alone.first)] == ["[M+Na]+"] * 3
+    assert [one.warnings for one in same.spectra] == [
+        ("the adduct [M+Na]+ is used, not the spectrum's [M+H]+",), ()
+    ]  # fmt: skip
+
+
 def test_another_precursor_adduct_formula_or_level_is_another_feature():
     items = [
         spectrum(0, "7"),

@@ -135,13 +135,40 @@ def test_a_missing_adduct_that_nothing_or_several_explain_names_the_supported_on
     assert "[M-H2O+H]+" in none.message
 
 
-@pytest.mark.parametrize("adduct", ["[M+2H]2+", "[2M+H]+", "[M+Li]+", "weird"])
-def test_another_adduct_names_the_supported_ones(adduct):
-    failure = propose("C9H8O4", ASPIRIN_H, adduct)
+@pytest.mark.parametrize(
+    ("adduct", "mz"), [("[2M+H]+", 361.09179), ("[M+2H]2+", 91.02841), ("[M+Li]+", 187.05771)]
+)
+def test_an_adduct_that_networks_were_not_trained_on_is_noted(adduct, mz):
+    found = propose("C9H8O4", mz, adduct)
+    ion = propose("C9H8O4", mz + 0.01, adduct)
+
+    assert (str(found.formula), found.adduct.name) == ("C9H8O4", adduct)
+    assert [note for note in found.notes if "probabilities are not calibrated" in note]
+    assert ion.status == "formula_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("text", "adduct", "mz"),
+    [("C18H17O8+", "[2M+H]+", 361.09179), ("C9H8O4Li", "[M+Li]+", 187.05771)],
+)
+def test_the_ions_formula_of_another_adduct_is_recognised(text, adduct, mz):
+    found = propose(text, mz, adduct)
+
+    assert str(found.formula) == "C9H8O4"
+    assert "is read as the ion's formula" in found.notes[0]
+
+
+def test_what_is_no_adduct_is_refused():
+    failure = propose("C9H8O4", ASPIRIN_H, "weird")
 
     assert failure.status == "unsupported_adduct"
-    assert repr(adduct) in failure.message
-    assert "[M+CH3COO]-" in failure.message
+    assert "'weird' is not supported: write it like [M+H]+" in failure.message
+
+
+def test_molecules_lack_what_another_adduct_takes_away():
+    failure = propose("C6H6O", 59.02804, "[M-2H2O+H]+")
+
+    assert "lacks atoms that [M-2H2O+H]+ takes away" in failure.message
 
 
 def test_a_multiple_charge_without_an_adduct_is_not_supported():
