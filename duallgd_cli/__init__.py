@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.api import (
+        GuideFiles,
         PredictSettings,
         load,
         predict_spectra,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "GuideFiles",
     "PredictSettings",
     "__version__",
     "load",

@@ -303,6 +303,11 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: $DUALLGD_CACHE, or ``~/.cache/duallgd``."""
+    return Path(os.environ.get("DUALLGD_CACHE") or Path.home() / ".cache" / "duallgd")
+
+
 def weights_from_environment() -> str | None:
     """$DUALLGD_WEIGHTS: a weights file or a folder of them, or None if unset or empty."""
     return os.environ.get("DUALLGD_WEIGHTS") or None

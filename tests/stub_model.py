@@ -22,7 +22,7 @@ class StubGenerator:
     def __init__(self, delay_s=0.0):
         self.delay_s = delay_s
 
-    def generate(self, annotated, settings, seed):
+    def generate(self, annotated, settings, seed, known=None):
         time.sleep(self.delay_s)
         if settings.timeout_s is not None and self.delay_s > settings.timeout_s:
             raise OutOfTimeError

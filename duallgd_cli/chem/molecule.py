@@ -96,7 +96,7 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
         MoleculeError: Several fragments, isotope labels, explicit hydrogen atoms, unpaired
             electrons, or a bond that is not single, double, triple or aromatic.
     """
-    _refuse_the_inexpressible(mol)
+    require_expressible(mol)
     element = np.array(
         [_ELEMENT_OF[atom.GetAtomicNum()] for atom in mol.GetAtoms()], dtype=np.int64
     )
@@ -307,7 +307,8 @@ def _canonical_order(mol: Chem.Mol, element: NDArray[np.int64]) -> NDArray[np.in
     return traversal[np.argsort(element[traversal], kind="stable")]
 
 
-def _refuse_the_inexpressible(mol: Chem.Mol) -> None:
+def require_expressible(mol: Chem.Mol) -> None:
+    """Refuse a molecule that a bond matrix over heavy atoms cannot express; see `disassemble`."""
     fragments = len(Chem.GetMolFrags(mol))
     if fragments != 1:
         raise MoleculeError(f"the molecule has {fragments} fragments; exactly one is needed")

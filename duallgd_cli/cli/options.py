@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import typer
 
 from duallgd_cli.errors import UsageError, quote
+
+if TYPE_CHECKING:
+    from duallgd_cli.guide.files import GuideFiles
 
 S = TypeVar("S")
 
@@ -173,6 +176,14 @@ def rows_of(text: str) -> Literal["feature", "spectrum"]:
     if text == "spectrum":
         return "spectrum"
     raise UsageError(f"rows must be feature or spectrum, not {quote(text)}")
+
+
+def guide_files(**files: Sequence[Path] | None) -> "GuideFiles | None":
+    """Files that say what is known, by the names of `GuideFiles`; None without any."""
+    from duallgd_cli.guide.files import GuideFiles
+
+    given = {name: tuple(map(str, paths)) for name, paths in files.items() if paths}
+    return GuideFiles(**given) if given else None
 
 
 def settings_of(

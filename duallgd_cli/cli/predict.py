@@ -151,6 +151,15 @@ def predict(
             rich_help_panel=options.KNOWN,
         ),
     ] = None,
+    analogues: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Molecules that are like the unknown ones: .smi, .csv (smiles, name, feature_id) "
+            "or .sdf. Samples start from them. Repeat for several.",
+            rich_help_panel=options.KNOWN,
+        ),
+    ] = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -238,6 +247,7 @@ def predict(
             output=place,
             format=format or "",
             formulas=formulas,
+            guide=options.guide_files(analogues=analogues),
             settings=settings,
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,

@@ -5,6 +5,7 @@ Hold-out lists name molecules, by InChIKey first block, that never reach trainin
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,15 +38,21 @@ ON_HOLDOUT: Final = "on the hold-out list"
 _CHUNK: Final = 2_000
 _REPORT_LIMIT: Final = 100_000
 _BLOCK_LETTERS: Final = 14
+_FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class StructureRow:
-    """One line of a structure file: its SMILES, its fold and where it stands."""
+    """One line of a structure file: its SMILES, its fold, where it stands and what it is called.
+
+    `feature_id` names the feature that it is an analogue of, where a file says so.
+    """
 
     smiles: str
     fold: str
     line: int
+    name: str = ""
+    feature_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +212,8 @@ def _rows(stream: IO[str], source: Path, ending: str) -> Iterator[StructureRow]:
     elif ending in {".smi", ".smiles", ".txt"}:
         for line, text in enumerate(stream, 1):
             if text.strip():
-                yield StructureRow(text.split()[0], "train", line)
+                smiles, *name = text.split(maxsplit=1)
+                yield StructureRow(smiles, "train", line, "".join(name).strip())
     else:
         raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
 
@@ -216,8 +224,12 @@ def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[Struc
     if "smiles" not in names:
         raise UnreadableError(f"{source} has no column 'smiles'; found {clip(', '.join(names))}")
     for line, row in enumerate(reader, 2):
-        fold = (row.get(names.get("fold", ""), "") or "train").strip().lower()
-        yield StructureRow(row[names["smiles"]] or "", fold, line)
+        fold, name, feature_id = (
+            (row.get(names.get(column, ""), "") or "").strip()
+            for column in ("fold", "name", "feature_id")
+        )
+        smiles = row[names["smiles"]] or ""
+        yield StructureRow(smiles, fold.lower() or "train", line, name, feature_id)
 
 
 def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
@@ -237,7 +249,9 @@ def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
 def _sdf_row(record: str, line: int) -> StructureRow:
     with rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(record)
-    return StructureRow(Chem.MolToSmiles(mol) if mol else "", "train", line)
+    name, feature_id = record.split("\n", 1)[0].strip(), _FEATURE_OF_SDF.search(record)
+    smiles = Chem.MolToSmiles(mol) if mol else ""
+    return StructureRow(smiles, "train", line, name, feature_id[1].strip() if feature_id else "")
 
 
 def _prepare_chunk(

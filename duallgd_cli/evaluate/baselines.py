@@ -23,6 +23,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.evaluate.suites import Row, Suite
 from duallgd_cli.evaluate.tables import Predicted, Truth, id_column, read_predictions
+from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
@@ -56,7 +57,11 @@ class RandomGraphs:
     """A generator that looks at the formula alone."""
 
     def generate(
-        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> Generated:
         """Draw random connected graphs with the formula's hydrogens; all equally likely."""
         formula = annotated.hypothesis.formula

@@ -39,7 +39,8 @@ from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
-from duallgd_cli.generator.templates import Templates
+from duallgd_cli.generator.templates import Templates, starts
+from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
 from duallgd_cli.model.layers import PairAttention
@@ -64,6 +65,7 @@ BYTES_PER_PAIR: Final = 8_192
 # skeleton, more lets it change.
 # Added to the seed of the noise for samples that hold a core.
 _OF_HELD: Final = 16
+_OF_ANALOGUES: Final = 32  # the same for samples that start from molecules of the user
 _NOISED: Final = (0.25, 0.1)
 
 
@@ -178,7 +180,11 @@ class ModelGenerator:
         object.__setattr__(self, "_captured", captured)
 
     def generate(
-        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
@@ -187,7 +193,7 @@ class ModelGenerator:
         with on_one_thread():
             with stages.stage(stages.ENCODE):
                 fingerprint = self.fingerprint(annotated)
-            drawn, notes = self.draw(formula, fingerprint, settings, seed, check)
+            drawn, notes = self.draw(formula, fingerprint, settings, seed, check, known)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
@@ -213,14 +219,16 @@ class ModelGenerator:
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None] = lambda: None,
+        known: Known | None = None,
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs for a formula and a fingerprint (F,); samples come back on the CPU.
 
         Chunks follow from the formula and the settings alone; see `drawing.draw_in_chunks`. Where
-        the weights hold templates, the last samples start from those.
+        the weights hold templates, the last samples start from those; where the user knows
+        molecules, the first start from these.
         """
         condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
-        tasks = self._tasks(formula, fingerprint, settings, seed)
+        tasks = self._tasks(formula, fingerprint, settings, seed, known)
         return self.draw_given(condition, settings, seed, tasks, check)
 
     @torch.inference_mode()
@@ -258,27 +266,53 @@ class ModelGenerator:
         return sampling_task(process, settings, seed, n_pairs, self.runtime.device)
 
     def _tasks(
-        self, formula: Formula, fingerprint: Tensor, settings: SamplingSettings, seed: int
+        self,
+        formula: Formula,
+        fingerprint: Tensor,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> list[SamplingTask]:
         """Samples from pure noise, and those from templates, by the noise that they start with."""
         n_atoms = formula.n_heavy
         whole = self._task(n_atoms * (n_atoms - 1) // 2, settings, seed)
+        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
+        graphs = known.graphs(fingerprint.numpy(), formula) if known is not None and begun else []
+        if graphs:
+            own = torch.from_numpy(starts(graphs, formula, begun, seed))
+            if tasks := self._begun_tasks(whole, own, _OF_ANALOGUES):
+                others = replace(settings, samples=settings.samples - begun)
+                return [*self._tasks(formula, fingerprint, others, seed), *tasks]
         if settings.core is not None:
             return self._held_tasks(whole, settings, formula, fingerprint, seed)
-        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
-        plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
-        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
-        if self.templates is None or not plans or not begun:
+        if self.templates is None or not begun:
             return [whole]
         start = self.templates.starts(fingerprint, formula, begun, seed)
-        if start is None:
+        tasks = [] if start is None else self._begun_tasks(whole, start)
+        if not tasks:
             return [whole]
-        tasks = [replace(whole, noise=replace(whole.noise, samples=settings.samples - begun))]
-        for number, (plan, own) in enumerate(zip(plans, start.chunk(len(plans)), strict=False), 1):
-            noise = replace(whole.noise, seed=whole.noise.seed + number, samples=len(own))
-            own = own.to(self.runtime.device)
-            tasks.append(replace(whole, plan=plan, noise=noise, start=own))
-        return tasks
+        noise = replace(whole.noise, samples=settings.samples - begun)
+        return [replace(whole, noise=noise), *tasks]
+
+    def _begun_tasks(
+        self, whole: SamplingTask, start: Tensor, shift: int = 0
+    ) -> list[SamplingTask]:
+        """Samples from these graphs (S, M), some noised more than others; none if all steps do.
+
+        The noise of each task has a seed of its own, `shift` and a few on from that of the whole.
+        """
+        levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
+        plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
+        parts = start.chunk(len(plans)) if plans else ()
+        return [
+            replace(
+                whole,
+                plan=plan,
+                noise=replace(whole.noise, seed=whole.noise.seed + number, samples=len(own)),
+                start=own.to(self.runtime.device),
+            )
+            for number, (plan, own) in enumerate(zip(plans, parts, strict=False), shift + 1)
+        ]
 
     def _held_tasks(
         self,

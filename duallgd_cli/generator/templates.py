@@ -9,8 +9,8 @@ first; atoms that it lacks begin without bonds.
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.elements import (
+    BOND_AROMATIC,
+    FINGERPRINT_BITS,
+    N_BOND_CLASSES,
+    N_ELEMENTS,
+    N_HEAVY,
+    VALENCES,
+)
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
@@ -30,6 +37,8 @@ _ASKED: Final = 6
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
 _BLOCK_LETTERS: Final = 14
+_MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
+_ORDER: Final = np.array([0, 1, 2, 3, 1.5])
 # Arrays of a weights file, and their types there.
 _DTYPES: Final[Mapping[str, type]] = {
     "atom_counts": np.uint8, "n_bonds": np.uint8, "bond_pair": np.uint8, "bond_type": np.uint8,
@@ -189,6 +198,54 @@ def known_molecules(molecules: Molecules, max_atoms: int) -> Templates:
             "--max-atoms, or another folder"
         )
     return Templates(Molecules(**take(molecules.arrays(), rows)))
+
+
+def starts(
+    graphs: Sequence[MolecularGraph], formula: Formula, samples: int, seed: int
+) -> NDArray[np.int64]:
+    """Graphs of a formula to start samples from, (S, M).
+
+    Args:
+        graphs: Of known molecules, at least one.
+        formula: Of the unknown.
+        samples: S; they take the molecules in turn, and every other one with surplus atoms turned
+            into those that lack.
+        seed: Of what is changed where.
+    """
+    generator, atoms = np.random.default_rng(seed), formula.atom_class
+    wanted = np.array(formula.counts[:N_HEAVY])
+    begun = []
+    for sample in range(samples):
+        turn, which = divmod(sample, len(graphs))
+        graph = graphs[which]
+        graph = exchanged(graph, wanted, generator) if turn % 2 else graph
+        begun.append(fitted(graph, atoms, generator))
+    return np.stack(begun)
+
+
+def exchanged(
+    graph: MolecularGraph, wanted: NDArray[np.int64], generator: np.random.Generator
+) -> MolecularGraph:
+    """The molecule with surplus atoms turned into those that it lacks, where their bonds allow.
+
+    Args:
+        graph: The molecule.
+        wanted: Atoms of the formula by element, (N_HEAVY,).
+        generator: Chooses which.
+    """
+    element = graph.element.copy()
+    bonds = np.zeros(len(element))
+    np.add.at(bonds, graph.pair, _ORDER[graph.bond_class][:, None])
+    aromatic = np.zeros(len(element), np.bool_)
+    aromatic[graph.pair[graph.bond_class == BOND_AROMATIC]] = True
+    while True:
+        surplus = np.bincount(element, minlength=N_HEAVY) - wanted
+        able = (surplus[element] > 0)[:, None] & (surplus < 0) & ~aromatic[:, None]
+        able &= bonds[:, None] <= _MOST_BONDS
+        if not able.any():
+            return replace(graph, element=element)
+        atom, new = generator.choice(np.argwhere(able))
+        element[atom] = new
 
 
 def fitted(

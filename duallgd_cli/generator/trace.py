@@ -25,6 +25,7 @@ from duallgd_cli.generator.network import (
     on_one_thread,
     sampling_task,
 )
+from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
@@ -83,7 +84,11 @@ class _Recorder:
 
     @torch.inference_mode()
     def generate(
-        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> Generated:
         """Draw; see `predict.generation.Generator`."""
         model, runtime = self.inner.model, self.inner.runtime

@@ -22,6 +22,7 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
+from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.output import predictions_of
@@ -29,7 +30,7 @@ from duallgd_cli.predict.pictures import Html, html
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rescored
-from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.settings import PredictSettings, knowledge_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.inputs import Inputs
@@ -42,7 +43,14 @@ from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["PredictSettings", "Predictions", "load", "predict_spectra", "to_dataframe"]
+__all__ = [
+    "GuideFiles",
+    "PredictSettings",
+    "Predictions",
+    "load",
+    "predict_spectra",
+    "to_dataframe",
+]
 
 # Files, or spectra of any kind.
 Spectra: TypeAlias = str | Path | Iterable[object]
@@ -123,7 +131,8 @@ def predictions(
         workers: Processes that assemble molecules; does not change the result.
         rescore: Adds a score of your own to all candidates of a feature, before the best are
             chosen: see `ranking.rescored`.
-        changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``.
+        changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``; and ``guide``,
+            files that say what is known: ``guide=GuideFiles(analogues=("mine.smi",))``.
 
     Returns:
         One prediction for every MS2 spectrum, computed as they are asked for.
@@ -132,15 +141,20 @@ def predictions(
         UsageError: A setting is unknown, or settings exclude each other.
         MissingInputError: A file does not exist.
     """
-    chosen = _changed(settings or PredictSettings(), changes or {})
-    ranking = for_run(model.ranking, chosen)
+    others = dict(changes or {})
+    guide = others.pop("guide", None)
+    if not isinstance(guide, GuideFiles | None):
+        raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
+    chosen = _changed(settings or PredictSettings(), others)
+    knowledge = knowledge_of(chosen, guide)
+    ranking = for_run(model.ranking, chosen, guide)
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)
     record = {
         "duallgd": __version__,
         "versions": versions(),
         "weights": {"name": model.name, "sha256": model.sha256, "ranking": config.dump(ranking)},
-        "settings": config.dump(chosen) | table_identity(formulas),
+        "settings": config.dump(chosen) | table_identity(formulas, guide),
         "rescored_by": None if rescore is None else _name(rescore),
     }
 
@@ -148,7 +162,7 @@ def predictions(
         held: dict[int, Feature | Unreadable] = {}
         with Workers(workers) as pool, _features(given, chosen) as features:
             numbered = _kept(features, held)
-            drawn = results(numbered, source, model.generator, chosen, pool)
+            drawn = results(numbered, source, model.generator, chosen, pool, knowledge=knowledge)
             for case in by_feature(drawn):
                 item = held.pop(case.number)
                 if rescore is None or not isinstance(item, Feature):

@@ -16,6 +16,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, quote
 from duallgd_cli.generator.reranker import CandidateScorer
+from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -80,7 +81,11 @@ class Generator(Protocol):
     """Draws molecules for a spectrum; a trained model, or a stand-in for tests."""
 
     def generate(
-        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> Generated:
         """Draw `settings.samples` bond matrices; a function of the arguments and nothing else.
 
@@ -88,6 +93,7 @@ class Generator(Protocol):
             annotated: Explained peaks with formula and adduct.
             settings: Steps, samples, temperature, memory; `timeout_s` counts from this call.
             seed: Of the noise, from `noise_seed`.
+            known: Molecules of the user to start from, if there are any.
 
         Raises:
             OutOfTimeError: `settings.timeout_s` passed; looked at between steps.

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas.source import PredictedFormulas
+from duallgd_cli.guide.files import GuideFiles
+from duallgd_cli.guide.knowledge import Knowledge, Known
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import AssemblyResult, Workers, collect, distinct
 from duallgd_cli.predict.generation import (
@@ -58,6 +60,7 @@ def results(
     settings: PredictSettings,
     workers: Workers,
     held: Callable[[int, int], bool] = lambda *_: False,
+    knowledge: Knowledge | None = None,
 ) -> Iterator[Case]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
@@ -70,6 +73,7 @@ def results(
         settings: What decides the result.
         workers: Where drawing and assembly run.
         held: Whether the result of a feature's hypothesis, both by number, is known already.
+        knowledge: Of the molecules; None for what the settings say alone.
 
     Yields:
         The feature with the outcome of one hypothesis; a feature without any has one failure.
@@ -83,6 +87,7 @@ def results(
         with stages.stage(stages.CLEAN):
             members, usable = _members(item, settings)
         tried = _hypotheses(members, usable, source)
+        known = knowledge.of(Feature(usable)) if knowledge and usable else None
         for position, hypothesis in enumerate(tried):
             if held(number, position):
                 continue
@@ -93,10 +98,10 @@ def results(
                 with stages.stage(stages.ANNOTATE):
                     annotated = annotate(hypothesis, settings.annotation)
                     begun = _annotated(begun, annotated)
-                work = partial(_draw, annotated, generator, settings, workers, until)
+                work = partial(_draw, annotated, generator, settings, workers, until, known)
                 drawing = workers.draw(work)
             case = Case(number, members, (begun,))
-            waiting.append(partial(_settled, case, drawing, settings, started))
+            waiting.append(partial(_settled, case, drawing, settings, started, known))
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:
@@ -158,11 +163,16 @@ def _require_formula(text: str) -> None:
             raise UsageError(f"--formula: {error}") from None
 
 
-def table_identity(table: Path | None) -> dict[str, str | None]:
-    """Name and content of the formula table, for the header of a journal."""
-    if table is None:
-        return {"formulas": None}
-    return {"formulas": str(table), "formulas_sha256": sha256(table)}
+def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[str, Any]:
+    """Names and contents of formula table and guide files, for the header of a journal.
+
+    Raises:
+        MissingInputError: A guide file does not exist.
+    """
+    found: dict[str, Any] = {"formulas": None}
+    if table is not None:
+        found = {"formulas": str(table), "formulas_sha256": sha256(table)}
+    return found if guide is None else found | guide.identity()
 
 
 def by_feature(cases: Iterable[Case]) -> Iterator[Case]:
@@ -195,6 +205,7 @@ def _draw(
     settings: PredictSettings,
     workers: Workers,
     until: float | None,
+    known: Known | None,
 ) -> _Drawn:
     """Draw samples and begin to assemble them.
 
@@ -202,23 +213,26 @@ def _draw(
         OutOfTimeError: The feature's time is up.
         RefusedError: The weights were not made for this hypothesis.
     """
-    hypothesis = annotated.hypothesis
+    hypothesis, guide = annotated.hypothesis, settings.guide if known is None else known.guide
     seed = noise_seed(settings.seed, hypothesis)
     total = settings.sampling.samples
     samples = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
     sampling = replace(settings.sampling, samples=samples, timeout_s=_left(until))
     with stages.stage(stages.SAMPLE):
-        generated = generator.generate(annotated, sampling, seed)
+        given = (known,) if known is not None and known.analogues else ()
+        generated = generator.generate(annotated, sampling, seed, *given)
     with stages.stage(stages.ASSEMBLE):
         chosen, matrix = distinct(generated)
-        results = workers.assemble(
-            hypothesis.formula, generated, chosen, _left(until), settings.guide
-        )
+        results = workers.assemble(hypothesis.formula, generated, chosen, _left(until), guide)
     return generated, matrix, results
 
 
 def _settled(
-    case: Case, drawing: "Future[_Drawn] | None", settings: PredictSettings, started: float
+    case: Case,
+    drawing: "Future[_Drawn] | None",
+    settings: PredictSettings,
+    started: float,
+    known: Known | None,
 ) -> Case:
     """The case with its outcome, waited for."""
     if drawing is None:
@@ -234,6 +248,7 @@ def _settled(
             structures=structures,
             tallies=tallies,
             notes=generated.notes,
+            known={} if known is None else known.told(structures),
         )
         if not structures:
             outcome = _failed(outcome, _empty(outcome))

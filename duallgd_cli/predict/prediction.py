@@ -164,6 +164,8 @@ class Outcome:
         seconds: Wall time; in the journal and the run record alone.
         position: Of the hypothesis among those of its feature, from 0.
         of: How many those are.
+        known: What the user's files say, as plain values: ``analogues``, the nearest of each
+            structure by its `Structure.block`; {} without such files.
     """
 
     status: str
@@ -183,6 +185,7 @@ class Outcome:
     position: int = 0
     of: int = 1
     formula_source: str = GIVEN
+    known: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +308,15 @@ class Prediction:
     warnings: str = ""
     parts: tuple[LikelyPart, ...] | None = None
 
+    def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
+        """The nearest of the user's molecules, see `guide.analogues.Analogues.nearest`, or {}."""
+        told = (
+            one.known.get("analogues", {}).get(candidate.inchikey14, {})
+            for one in self.hypotheses
+            if (one.formula, one.adduct) == (candidate.formula, candidate.adduct)
+        )
+        return next(told, {})
+
     @property
     def indices(self) -> tuple[int, ...]:
         """Places in the file of the spectra read together, this one included."""
@@ -319,7 +331,7 @@ def plain_values(case: Case) -> dict[str, Any]:
     """
     (outcome,) = case.outcomes
     values = asdict(outcome)
-    position, of = values.pop("position"), values.pop("of")
+    position, of, known = (values.pop(name) for name in ("position", "of", "known"))
     return {
         "case": case.number,
         "hypothesis": position,
@@ -330,6 +342,7 @@ def plain_values(case: Case) -> dict[str, Any]:
         ],
         "outcome": {
             **values,
+            **({"known": known} if known else {}),
             "structures": [astuple(structure) for structure in outcome.structures],
             "peaks": [astuple(peak) for peak in outcome.peaks],
         },

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
+from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED
@@ -170,14 +171,18 @@ class SampleStatistics:
         )
 
 
-def for_run(model: RankingModel, settings: PredictSettings) -> RankingModel:
+def for_run(
+    model: RankingModel, settings: PredictSettings, files: GuideFiles | None = None
+) -> RankingModel:
     """The model for samples of a run; warns where its confidence was not calibrated.
 
     Args:
         model: As fitted.
         settings: Of the run.
+        files: That say what is known of the molecules, if there are any.
     """
-    sampling, guided = settings.sampling, settings.guide is not None
+    sampling = settings.sampling
+    guided = settings.guide is not None or files is not None
     steps, samples = sampling.steps, sampling.samples
     others = (
         f"schedule {sampling.schedule}" if sampling.schedule is not None else "",
@@ -193,8 +198,8 @@ def for_run(model: RankingModel, settings: PredictSettings) -> RankingModel:
         )
     elif guided:
         logger.warning(
-            "confidence was calibrated without a core or parts that are known: with them it is too "
-            "low where they are right, and means nothing where they are wrong"
+            "confidence was calibrated without a core, parts or analogues that are known: with "
+            "them it is too low where they are right, and means nothing where they are wrong"
         )
     elif any(others):
         logger.warning(

@@ -15,6 +15,7 @@ from typing import Protocol
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import STANDARD_STREAM
+from duallgd_cli.guide.knowledge import Knowledge
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
@@ -23,7 +24,7 @@ from duallgd_cli.predict.output import RunSummary, parts_path, record_path, writ
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
-from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.settings import PredictRequest, knowledge_of
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
@@ -75,7 +76,8 @@ def predict(
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     output_format = _checked(request)
-    model = replace(model, ranking=for_run(model.ranking, request.settings))
+    knowledge = knowledge_of(request.settings, request.guide)
+    model = replace(model, ranking=for_run(model.ranking, request.settings, request.guide))
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
@@ -88,7 +90,7 @@ def predict(
             with open_journal(path, run_header(request, model, inputs)) as journal:
                 summary.n_resumed = journal.contents.n_finished
                 if journal.contents.end is None:
-                    _fill(journal, request, model, inputs, source, progress)
+                    _fill(journal, request, model, inputs, source, knowledge, progress)
             finished = FinishedRun([path])
             _require_spectra(finished)
             if progress is not None:
@@ -118,7 +120,7 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     remark = {"remark": model.remark} if model.remark else {}
     return Header(
         version=__version__,
-        settings=config.dump(request.settings) | table_identity(request.formulas),
+        settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
         model={"name": model.name, "sha256": model.sha256, "ranking": ranking, **remark},
         inputs=inputs.identity(),
         shard=str(request.shard),
@@ -131,6 +133,7 @@ def _fill(
     model: LoadedModel,
     inputs: Inputs,
     source: FormulaSource,
+    knowledge: Knowledge | None,
     progress: Progress | None,
 ) -> None:
     """Compute what the journal does not hold yet, in order."""
@@ -139,7 +142,8 @@ def _fill(
     features = _features(request, inputs, journal, progress)
     settings, held = request.settings, journal.contents.holds
     with Workers(request.workers, draws_aside=model.draws_aside) as workers:
-        for case in results(features, source, model.generator, settings, workers, held):
+        done = results(features, source, model.generator, settings, workers, held, knowledge)
+        for case in done:
             with stages.stage(stages.WRITE):
                 journal.append(case)
             if progress is not None:

@@ -9,12 +9,14 @@ from duallgd_cli.config import SamplingSettings, require
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.guide.knowledge import Knowledge
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
@@ -114,6 +116,19 @@ class Shard:
         return f"{self.number}/{self.count}"
 
 
+def knowledge_of(settings: PredictSettings, files: GuideFiles | None) -> "Knowledge | None":
+    """What files say of molecules, beside what settings say of all; None without files.
+
+    Raises:
+        DuallgdError: One cannot be read, or says nothing; the message names it.
+    """
+    if files is None:
+        return None
+    from duallgd_cli.guide.knowledge import Knowledge  # only where there are files
+
+    return Knowledge.read(settings.guide, files.analogues)
+
+
 @dataclass(frozen=True, slots=True)
 class PredictRequest:
     """A run of the predict use case: settings, and where things are.
@@ -123,6 +138,7 @@ class PredictRequest:
         output: File to write, or ``-`` for standard output.
         format: csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending.
         formulas: Table of formulas by feature id, or None.
+        guide: Files that say what is known of the molecules, or None.
         settings: What decides the result.
         shard: The part of the features to predict.
         resume: Continue an interrupted run of the same settings.
@@ -137,6 +153,7 @@ class PredictRequest:
     output: str
     format: str = ""
     formulas: Path | None = None
+    guide: GuideFiles | None = None
     settings: PredictSettings = field(default_factory=PredictSettings)
     shard: Shard = field(default_factory=Shard)
     resume: bool = False

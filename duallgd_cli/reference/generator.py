@@ -25,6 +25,7 @@ from duallgd_cli.generator.network import (
     samples_at_once,
     sampling_task,
 )
+from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import Generated, LoadedModel, RefusedError
 from duallgd_cli.predict.ranking import RankingModel
@@ -66,18 +67,22 @@ class ReferenceGenerator:
     message: str = ""
 
     def generate(
-        self, annotated: AnnotatedSpectrum, settings: SamplingSettings, seed: int
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        if settings.core is not None:
-            message = "the authors' networks hold no core; take the weights of duallgd"
+        if settings.core is not None or known is not None:
+            message = "the authors' networks take no core and no analogues; use duallgd's weights"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
         check = deadline(settings.timeout_s, self.runtime.synchronise)
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)
-        known, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
+        atoms, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
         with on_one_thread():
-            samples, notes = self._draw(known, peaks, settings, seed, check)
+            samples, notes = self._draw(atoms, peaks, settings, seed, check)
         pairs = torch.from_numpy(pairs_of_order(shown))
         log_prob = samples.bond_log_prob[:, pairs].clamp_min(-60_000)
         return Generated(

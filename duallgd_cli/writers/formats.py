@@ -254,7 +254,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     if not found:
         yield shared | _formula_cells(first)
     for candidate in prediction.candidates:
-        message = prediction.message
+        message = sentences(prediction.message, _likeness(prediction.analogue_of(candidate)))
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
         formula = _formula_cells(tried.get((candidate.formula, candidate.adduct)))
@@ -276,6 +276,16 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "message": inert(message),
             }
         )
+
+
+def _likeness(analogue: Mapping[str, Any]) -> str:
+    """The nearest of the user's molecules, and what was changed; "" without any."""
+    if not analogue:
+        return ""
+    change = analogue["change"] or "same formula"
+    name = f" ({analogue['change_name']})" if analogue["change"] and analogue["change_name"] else ""
+    of = analogue["name"] or analogue["smiles"]
+    return f"like {of}: {change}{name}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
 def _formula_cells(outcome: Outcome | None) -> dict[str, str]:
@@ -331,8 +341,17 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         "warnings": prediction.warnings,
         "group": [asdict(source) for source in prediction.group],
         "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
-        "candidates": [{**asdict(c), "inchikey14": c.inchikey14} for c in prediction.candidates],
+        "candidates": [_candidate(one, prediction) for one in prediction.candidates],
         **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),
+    }
+
+
+def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
+    analogue = prediction.analogue_of(candidate)
+    return {
+        **asdict(candidate),
+        "inchikey14": candidate.inchikey14,
+        **({"analogue": analogue} if analogue else {}),
     }
 
 

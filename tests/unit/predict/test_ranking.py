@@ -4,6 +4,7 @@ import pytest
 from duallgd_cli import config
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError
+from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
 from duallgd_cli.predict.ranking import (
     FEATURES,
@@ -243,7 +244,7 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
         (CALIBRATED, {"steps": 51}, "not for 100 samples and 51 steps"),
         (CALIBRATED, {"schedule": "500,0"}, "not with schedule 500,0"),
         (CALIBRATED, {"schedule": "uniform", "temperature": 0.5}, "uniform and temperature 0.5"),
-        (CALIBRATED, {"core": "CCO"}, "without a core or parts that are known"),
+        (CALIBRATED, {"core": "CCO"}, "without a core, parts or analogues that are known"),
         (RankingModel(), {}, "never fitted"),
     ],
 )
@@ -281,3 +282,9 @@ def test_samples_that_became_no_molecule_are_counted_too():
 
     assert statistics.log_samples == pytest.approx(np.log(30))
     assert statistics.log_steps == pytest.approx(np.log(5))
+
+
+def test_confidence_under_files_of_what_is_known_is_said_not_to_be_calibrated(caplog):
+    for_run(CALIBRATED, PredictSettings(), GuideFiles(analogues=("mine.smi",)))
+
+    assert "without a core, parts or analogues that are known" in caplog.text

@@ -1,0 +1,1 @@
+"""What the user's own files know of the molecules: analogues, libraries, a table by feature."""

@@ -1,0 +1,31 @@
+"""Which files say what is known; light, since settings name them."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from duallgd_cli.files import require_input, sha256
+
+
+@dataclass(frozen=True, slots=True)
+class GuideFiles:
+    """Files that say what is known of the molecules.
+
+    Attributes:
+        analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
+    """
+
+    analogues: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """Names and contents by kind, for the header of a journal.
+
+        Raises:
+            MissingInputError: One does not exist.
+        """
+        return {kind: list(map(_identity, names)) for kind, names in asdict(self).items() if names}
+
+
+def _identity(name: str) -> dict[str, str]:
+    require_input(name)
+    return {"name": name, "sha256": sha256(Path(name))}

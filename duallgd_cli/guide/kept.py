@@ -1,0 +1,49 @@
+"""What was read of a large file, kept for the next run under the SHA-256 of the file.
+
+It lies in ``guide/`` of the folder that `runtime.cache_folder` names. Deleting it costs the time of
+reading again and nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.files import replaced, sha256
+from duallgd_cli.runtime import cache_folder
+
+logger = logging.getLogger(__name__)
+
+_FOLDER: Final = "guide"
+
+
+def kept(
+    path: Path, kind: str, make: Callable[[Path], Mapping[str, NDArray[Any]]]
+) -> Mapping[str, NDArray[Any]]:
+    """Arrays made of a file, from the cache where it holds them.
+
+    Args:
+        path: Of the file.
+        kind: What is made of it, with the version of its arrays.
+        make: Makes them.
+    """
+    place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
+    try:
+        with np.load(place) as stored:
+            return dict(stored)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, EOFError, BadZipFile):
+        logger.warning("%s cannot be read, and is made again", place)
+    made = make(path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(place) as partial, partial.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **made)
+    except OSError as error:
+        logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+    return made

@@ -1,0 +1,181 @@
+"""Molecules of the user: read, found again, turned towards a formula, told from a candidate."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import fingerprint, parse_smiles, tanimoto
+from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.generator.templates import exchanged, starts
+from duallgd_cli.guide import analogues
+from duallgd_cli.guide.analogues import Analogues
+from duallgd_cli.guide.changes import difference, named
+
+QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
+ISOQUERCITRIN = "O=c1c(OC2OC(CO)C(O)C(O)C2O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
+KNOWN = (QUERCETIN, "CCCCO", "Cn1cnc2c1c(=O)[nH]c(=O)n2C", "c1ccccc1C(=O)O", "NCCc1ccccc1")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+
+
+def read(path, text):
+    path.write_text(text)
+    return Analogues.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.smi", "CCCCO butanol\nOCC\n"),
+        ("a.csv", "name,smiles,feature_id\nbutanol,CCCCO,7\n,OCC,\n"),
+    ],
+)
+def test_names_and_features_are_read_with_the_molecules(tmp_path, name, text):
+    made = read(tmp_path / name, text)
+
+    assert (list(made.smiles), list(made.names)) == (["CCCCO", "OCC"], ["butanol", ""])
+    limited = name.endswith("csv")
+    assert made.of_feature(["7"]).tolist() == [True, True]
+    assert made.of_feature(["8"]).tolist() == [not limited, True]
+
+
+def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(tmp_path):
+    first = read(tmp_path / "a.smi", "CCO ethanol\nCCC\n")
+    (kept,) = (tmp_path / "cache" / "guide").iterdir()
+    second = Analogues.read(tmp_path / "a.smi")
+    kept.write_bytes(b"broken")
+    third = Analogues.read(tmp_path / "a.smi")
+
+    for other in (second, third):
+        assert list(other.smiles) == list(first.smiles)
+        assert (other.bits == first.bits).all()
+        assert (other.counts == first.counts).all()
+
+
+def test_rows_that_are_no_molecule_are_counted_each_time(tmp_path, caplog):
+    read(tmp_path / "a.smi", "CCO\nno(\n[Fe]\nC.C\n")
+    caplog.clear()
+    Analogues.read(tmp_path / "a.smi")
+
+    assert "1 molecule left out (not a molecule)" in caplog.text
+    assert "Fe" in caplog.text
+    assert "2 fragments" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "said"),
+    [
+        ("a.smi", "", UsageError, "holds no molecule that can be an analogue: it is empty"),
+        ("a.smi", "xx(\n", UsageError, "1 molecule left out"),
+        ("a.csv", "name\nx\n", UnreadableError, "has no column 'smiles'"),
+        ("a.pdf", "x", UnreadableError, "is not .tsv, .csv, .smi or .sdf"),
+        ("a.smi", "C\n" * 4, UsageError, "holds more than 3 molecules"),
+    ],
+)
+def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, error, said):
+    monkeypatch.setattr(analogues, "_MOST_ROWS", 3)
+
+    with pytest.raises(error) as refused:
+        read(tmp_path / name, text)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
+        Analogues.read(tmp_path / "none.smi")
+
+
+@given(st.sampled_from(KNOWN), st.lists(st.booleans(), min_size=len(KNOWN), max_size=len(KNOWN)))
+def test_the_nearest_has_the_highest_tanimoto_of_those_allowed(tmp_path_factory, smiles, mask):
+    path = tmp_path_factory.mktemp("known") / "a.smi"
+    made = read(path, "\n".join(KNOWN))
+    bits = [fingerprint(parse_smiles(one)) for one in KNOWN]
+    own = fingerprint(parse_smiles(smiles))
+    alike = [tanimoto(own, b) if m else -1 for b, m in zip(bits, mask, strict=True)]
+
+    found = made.nearest(smiles, np.array(mask))
+
+    if not any(mask):
+        assert found is None
+    else:
+        assert found["tanimoto"] == pytest.approx(max(alike), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "name"),
+    [
+        ("C15H10O7", "C21H20O12", "+C6H10O5", "hexosylation"),
+        ("C21H20O12", "C15H10O7", "-C6H10O5", "loss of a hexose"),
+        ("C8H10N4O2", "C7H8N4O2", "-CH2", "demethylation"),
+        ("C8H9NO2", "C14H17NO8", "+C6H8O6", "glucuronidation"),
+        ("C8H9NO2", "C8H9NO5S", "+O3S", "sulfation"),
+        ("C6H6O", "C6H5ClO", "+Cl -H", "chlorination"),
+        ("C6H12O6", "C6H10O5", "-H2O", "dehydration"),
+        ("C6H6O", "C8H10O", "+C2H4", "ethylation"),
+        ("C6H6O", "C7H8O2", "+CH2O", "methoxylation"),
+        ("C6H6O", "C9H12O", "+C3H6", "propylation"),
+        ("C15H10O7", "C27H30O17", "+C12H20O10", "2 x hexosylation"),
+        ("C6H6O", "C6H6O", "", "isomer"),
+        ("C6H6O", "C20H13Br3", "+C14H7Br3 -O", ""),
+    ],
+)
+def test_usual_differences_have_names(before, after, change, name):
+    one, other = Formula.parse(before), Formula.parse(after)
+
+    assert difference(one, other) == change
+    assert named(one, other) == name
+
+
+def test_a_glycoside_starts_from_its_aglycone(tmp_path):
+    made = read(tmp_path / "a.smi", f"{QUERCETIN}\nCCCCO\n")
+    formula, everyone = Formula.parse("C21H20O12"), np.ones(2, np.bool_)
+
+    graphs = made.towards(np.full(4096, 0.01, np.float32), formula, everyone)
+    begun = starts(graphs, formula, 6, seed=1)
+
+    assert len(graphs) == 1
+    assert begun.shape == (6, 33 * 32 // 2)
+    assert {np.count_nonzero(one) for one in begun} == {24}  # bonds of quercetin
+    assert (begun == starts(graphs, formula, 6, seed=1)).all()
+    assert not made.towards(np.full(4096, 0.01, np.float32), formula, ~everyone)
+
+
+def test_surplus_atoms_become_those_that_lack(tmp_path):
+    made = read(tmp_path / "a.smi", "NCCc1ccccc1\n")
+    everyone, formula = np.ones(1, np.bool_), Formula.parse("C8H10O")
+    (graph,) = made.towards(np.full(4096, 0.01, np.float32), formula, everyone)
+
+    wanted = np.array(formula.counts[:12])
+    found = exchanged(graph, wanted, np.random.default_rng(0))
+
+    assert (np.bincount(found.element, minlength=12) == wanted).all()
+    bonds = bonds_of(9, starts([found], formula, 1, 0)[0])
+    assert len(bonds) == len(graph.pair)
+
+
+def test_a_hundred_thousand_molecules_are_searched_in_under_a_second():
+    n, rng = 100_000, np.random.default_rng(0)
+    bits = np.sort(rng.integers(0, 4096, (n, 45)), 1).astype(np.uint16)
+    made = Analogues(
+        ["CCO"] * n, [""] * n, [""] * n,
+        np.full((n, 13), 3, np.uint8), np.full(n, 45), bits.ravel(),
+    )  # fmt: skip
+    allowed = made.of_feature(["1"])
+    made.nearest(QUERCETIN, allowed)  # sorted by bits once
+    began = time.process_time()
+
+    made.towards(rng.random(4096).astype(np.float32), Formula((3,) * 13), allowed)
+    for _ in range(50):
+        made.nearest(QUERCETIN, allowed)
+
+    assert time.process_time() - began < 1
