@@ -14,7 +14,7 @@ from duallgd_cli.chem.molecule import Assembled, assemble, disassemble
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.groups import part_records, parts, strata
 from duallgd_cli.evaluate.intervals import CalibrationTable, Estimate, reliability, share
-from duallgd_cli.evaluate.metrics import Entry, Scores, score
+from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth
 
@@ -72,11 +72,7 @@ def assess(
         )
     nothing = Predicted((), (), NOT_PREDICTED)
     found = [predicted.get(truth.spectrum_id, nothing) for truth in truths]
-    entries = [
-        Entry(truth.spectrum_id, truth.molecule, truth.smiles, ranked.smiles)
-        for truth, ranked in zip(truths, found, strict=True)
-    ]
-    scores = score(entries, settings, advance)
+    scores = score(truths, found, settings, advance)
     columns = _columns(truths, found, notes)
     kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
     shown = [f"{kind}@{k}" for k in settings.top_k for kind in kinds]

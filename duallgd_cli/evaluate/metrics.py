@@ -5,10 +5,10 @@ or repeats an earlier one keeps its rank, and a spectrum with none scores 0, 0 a
 """
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,26 +27,11 @@ from duallgd_cli.evaluate.intervals import (
 from duallgd_cli.evaluate.mces import Interval, Pair, Search
 from duallgd_cli.evaluate.molecules import Molecule, canonical_tautomer, molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import Predicted, Truth
 from duallgd_cli.runtime import available_cores
 
 # The reference bounds the search by 100 too, and by twice the number of bonds of the truth.
 _REFERENCE_THRESHOLD: Final = 100.0
-
-
-class Entry(NamedTuple):
-    """One spectrum to score; a plain tuple of the four will do.
-
-    Attributes:
-        spectrum_id: Unique among the entries.
-        molecule: Name of the true molecule: spectra of one molecule are one cluster.
-        truth: SMILES of the true molecule.
-        candidates: SMILES, best first.
-    """
-
-    spectrum_id: str
-    molecule: str
-    truth: str
-    candidates: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +118,8 @@ def is_share(column: str) -> bool:
 
 
 def score(
-    entries: Iterable[Entry | tuple[str, str, str, Sequence[str]]],
+    truths: Sequence[Truth],
+    predicted: Sequence[Predicted],
     settings: EvaluateSettings,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Scores:
@@ -145,7 +131,8 @@ def score(
     where the settings ask for the authors' rules.
 
     Args:
-        entries: Spectra with their truth and candidates.
+        truths: What the spectra are, B of them; those of one molecule are one cluster.
+        predicted: Ranked structures of the same spectra.
         settings: Ranks, MCES distances and processes.
         advance: Called with the number of spectra done.
 
@@ -155,10 +142,9 @@ def score(
     """
     if settings.mces:
         mces.require()
-    listed = [Entry(*entry) for entry in entries]
-    rows: list[dict[str, float]] = [{} for _ in listed]
+    rows: list[dict[str, float]] = [{} for _ in truths]
     searches: dict[str, Search] = {}
-    for done, (index, (row, made)) in enumerate(_run(listed, settings), start=1):
+    for done, (index, (row, made)) in enumerate(_run(truths, predicted, settings), start=1):
         rows[index] = row
         for name, search in made.items():
             if settings.mces_cache is not None:
@@ -168,8 +154,8 @@ def score(
             total.timeouts |= search.timeouts
         advance(done)
     return Scores(
-        spectrum_id=tuple(entry.spectrum_id for entry in listed),
-        molecule=tuple(entry.molecule for entry in listed),
+        spectrum_id=tuple(truth.spectrum_id for truth in truths),
+        molecule=tuple(truth.molecule for truth in truths),
         columns={name: np.array([row[name] for row in rows]) for name in (rows or [{}])[0]},
         mces_work={
             name: {"pairs": len(search.needed), "timeouts": len(search.timeouts)}
@@ -182,16 +168,19 @@ def score(
 _Result = tuple[dict[str, float], dict[str, Search]]
 
 
-def _run(entries: list[Entry], settings: EvaluateSettings) -> Iterator[tuple[int, _Result]]:
+def _run(
+    truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
+) -> Iterator[tuple[int, _Result]]:
+    pairs = list(enumerate(zip(truths, predicted, strict=True)))
     workers = settings.workers or available_cores()
     if workers == 1:
-        yield from ((index, _score_one(entry, settings)) for index, entry in enumerate(entries))
+        yield from ((index, _score_one(*pair, settings)) for index, pair in pairs)
         return
     # Spawned, not forked: the parent may hold threads of torch or a GPU.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         waiting: dict[Future[_Result], int] = {
-            pool.submit(_score_one, entry, settings): index for index, entry in enumerate(entries)
+            pool.submit(_score_one, *pair, settings): index for index, pair in pairs
         }
         try:
             for future in as_completed(waiting):
@@ -200,15 +189,15 @@ def _run(entries: list[Entry], settings: EvaluateSettings) -> Iterator[tuple[int
             pool.shutdown(cancel_futures=True)
 
 
-def _score_one(entry: Entry, settings: EvaluateSettings) -> _Result:
-    truth = molecule(entry.truth)
+def _score_one(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> _Result:
+    truth = molecule(spectrum.smiles)
     if truth is None:
         raise UnreadableError(
-            f"the true structure of {clip(entry.spectrum_id)} is {quote(entry.truth)}, which is no "
-            "molecule; correct it or leave the spectrum out"
+            f"the true structure of {clip(spectrum.spectrum_id)} is {quote(spectrum.smiles)}, "
+            "which is no molecule; correct it or leave the spectrum out"
         )
     top_k = settings.top_k
-    candidates = [molecule(smiles) for smiles in entry.candidates]
+    candidates = [molecule(smiles) for smiles in ranked.smiles]
     hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]
     similar = [tanimoto(truth.bits, found.bits) if found else 0.0 for found in candidates]
     row = _at_ranks("accuracy", hits, top_k) | _at_ranks("tanimoto", similar, top_k)

@@ -8,9 +8,8 @@ are predicted.
 """
 
 import json
-import shutil
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -30,11 +29,10 @@ from duallgd_cli.evaluate.report import (
     EvaluationInputs,
     make_folder,
     report,
-    write_results,
-    write_table,
 )
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import Suite, find, truth_only, write_truth, write_unlabelled
+from duallgd_cli.evaluate.sweep import swept
 from duallgd_cli.evaluate.tables import Predicted, Truth, choose, truths_of
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
 from duallgd_cli.files import sha256
@@ -55,7 +53,6 @@ SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
 FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
-SWEEP: Final = "sweep.tsv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
 _NOT_CHECKED: Final = (
@@ -114,7 +111,8 @@ def evaluate(
     checked = check_leakage(_chosen(settings, suite), lists, settings)
     if settings.sweep is None:
         return _benchmark(settings, suite, checked, models, progress, advance)
-    return _swept(settings, suite, checked, models, progress, advance)
+    alone = models._replace(rivals={})
+    return swept(settings, lambda one: _benchmark(one, suite, checked, alone, progress, advance))
 
 
 def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
@@ -229,35 +227,6 @@ def _benchmark(
     return report(settings, replace(inputs, record=record, rivals=rivals, oracle=oracle), advance)
 
 
-def _swept(
-    settings: EvaluateSettings,
-    suite: Suite,
-    checked: Checked,
-    models: Models,
-    progress: Progress | None,
-    advance: Advance,
-) -> dict[str, Any]:
-    """Every value in a folder of its own; the report is the last value's plus the sweep."""
-    assert settings.sweep is not None
-    make_folder(settings.folder)
-    setting, values = settings.sweep
-    alone = models._replace(rivals={})
-    runs = []
-    for value in values:
-        one = _with_value(settings, setting, value)
-        found = _benchmark(one, suite, checked, alone, progress, advance)
-        assert found is not None  # no shard
-        runs.append(found)
-    for path in one.folder.glob("*.tsv"):
-        if path.name not in (SPECTRA, TRUTH):
-            shutil.copyfile(path, settings.folder / path.name)
-    rows = _sweep_rows(values, runs)
-    write_table(settings.folder / SWEEP, _sweep_table(rows), runs[-1]["track"])
-    swept = {**runs[-1], "sweep": {"setting": setting, "rows": rows}}
-    write_results(settings.folder, swept)
-    return swept
-
-
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
     top_k = max(ORACLE_TOP, *settings.top_k)
     return PredictRequest(
@@ -370,71 +339,3 @@ def _samples(found: Sequence[Prediction]) -> dict[str, float]:
         "seconds_per_spectrum": statistics.fmean(seconds) if seconds else 0.0,
         "median_seconds_per_spectrum": statistics.median(seconds) if seconds else 0.0,
     }
-
-
-def _with_value(settings: EvaluateSettings, setting: str, value: int) -> EvaluateSettings:
-    """The settings of one value of a sweep: a folder of its own, and no rivals."""
-    before = settings.prediction.sampling
-    sampling = (
-        replace(before, steps=value) if setting == "steps" else replace(before, samples=value)
-    )
-    return replace(
-        settings,
-        out=settings.folder / f"{setting}-{value}",
-        prediction=replace(settings.prediction, sampling=sampling),
-        rivals=False,
-        decompose=False,
-    )
-
-
-def _sweep_rows(values: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Speed-up, in seconds a spectrum relative to the slowest value, and quality of every value."""
-    predictions = [run["prediction"] for run in runs]
-    # Of the clock where every run went through at one go; else the mean of the spectra's own
-    # times, which overlap where one is assembled while the next is drawn.
-    seconds = [prediction["run_seconds_per_spectrum"] for prediction in predictions]
-    if None in seconds:
-        seconds = [prediction["samples"]["seconds_per_spectrum"] for prediction in predictions]
-    rows: list[dict[str, Any]] = [
-        {
-            "value": value,
-            "seconds_per_spectrum": taken,
-            "speed_up": max(seconds) / taken if taken > 0 else 1.0,
-            "metrics": {
-                name: ways["per_spectrum"] for name, ways in run["metrics"].items() if "@" in name
-            },
-        }
-        for value, taken, run in zip(values, seconds, runs, strict=True)
-    ]
-    fronts = {name: front(rows, name) for name in rows[0]["metrics"]}
-    return [
-        {**row, "on_front": [name for name, on in fronts.items() if row["value"] in on]}
-        for row in rows
-    ]
-
-
-def front(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
-    """Values on the Pareto front of speed and one metric: no faster value is as good.
-
-    Args:
-        rows: With ``value``, ``speed_up`` and the means of ``metrics``.
-        name: Of the metric; distances are better the smaller they are.
-    """
-    sign = -1.0 if "mces" in name else 1.0
-    best, values = float("-inf"), []
-    for row in sorted(rows, key=lambda row: -row["speed_up"]):
-        quality = sign * row["metrics"][name]["mean"]
-        if quality > best:
-            best = quality
-            values.append(row["value"])
-    return values
-
-
-def _sweep_table(rows: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
-    names = list(rows[0]["metrics"])
-    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
-    yield ["value", "seconds_per_spectrum", "speed_up", "on_front", *ends]
-    for row in rows:
-        values = [row["metrics"][name][end] for name in names for end in ("mean", "low", "high")]
-        cells = [row["value"], row["seconds_per_spectrum"], row["speed_up"]]
-        yield [*cells, ",".join(row["on_front"]), *values]

@@ -4,7 +4,8 @@ import pytest
 
 from duallgd_cli.chem.identity import inchi, parse_smiles
 from duallgd_cli.errors import MoleculeError
-from duallgd_cli.evaluate import EvaluateSettings, score
+from duallgd_cli.evaluate import EvaluateSettings
+from tests.scored_entries import scored
 
 pytestmark = pytest.mark.parity
 TOP_K = (1, 2, 3, 5, 10)
@@ -32,7 +33,7 @@ def test_the_reference_columns_are_the_reference_s_numbers(samples):
     pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
     entries = [(str(i), "m", s["true"], ranked(s)) for i, s in enumerate(samples)]
 
-    scores = score(entries, EvaluateSettings(top_k=TOP_K, reference=True, workers=1))
+    scores = scored(entries, EvaluateSettings(top_k=TOP_K, reference=True, workers=1))
 
     assert samples
     for row, sample in enumerate(samples):

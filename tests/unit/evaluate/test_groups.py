@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.evaluate import EvaluateSettings, Scores, score
+from duallgd_cli.evaluate import EvaluateSettings, Scores
 from duallgd_cli.evaluate.groups import describe, part_records, parts, strata
 from duallgd_cli.evaluate.tables import Truth
+from tests.scored_entries import scored
 
 NAPHTHYL = "CC(=O)Nc1ccc2ccccc2c1"
 SETTINGS = EvaluateSettings(mces=False, workers=1)
@@ -15,7 +16,7 @@ def truth(spectrum_id, smiles="CCO", **fields):
 
 def groups(truths, by, notes=None):
     entries = [(t.spectrum_id, t.molecule, t.smiles, [t.smiles]) for t in truths]
-    found = strata(score(entries, SETTINGS), truths, ["accuracy@1"], notes or {})
+    found = strata(scored(entries, SETTINGS), truths, ["accuracy@1"], notes or {})
     return [(group["label"], group["spectra"]) for group in found if group["by"] == by]
 
 
@@ -92,7 +93,7 @@ def test_every_kind_covers_every_spectrum_and_weighs_to_the_whole():
     entries = [
         (t.spectrum_id, t.molecule, t.smiles, [t.smiles][: i % 2]) for i, t in enumerate(truths)
     ]
-    scores = score(entries, SETTINGS)
+    scores = scored(entries, SETTINGS)
 
     found = strata(scores, truths, ["accuracy@1"], {})
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.evaluate import Entry, EvaluateSettings, score
+from duallgd_cli.evaluate import EvaluateSettings
+from tests.scored_entries import scored
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 ISOMER = "COC(=O)c1ccccc1C(=O)O"
@@ -16,7 +17,7 @@ PLAIN = EvaluateSettings(mces=False, workers=1)
 
 def one(candidates, truth=ASPIRIN, **settings):
     wanted = replace(PLAIN, **settings)
-    scores = score([Entry("s", "m", truth, candidates)], wanted)
+    scores = scored([("s", "m", truth, candidates)], wanted)
     return {name: column[0] for name, column in scores.columns.items()}
 
 
@@ -101,7 +102,7 @@ def test_the_reference_starts_its_distance_from_twice_the_bonds():
 
 
 def test_plain_tuples_are_entries_and_clusters_reach_the_summary():
-    scores = score(
+    scores = scored(
         [("1", "a", "CCO", ["CCO"]), ("2", "a", "CCO", ["CCO"]), ("3", "b", "CC", [])], PLAIN
     )
 
@@ -115,8 +116,8 @@ def test_a_permuted_truth_gives_zero_accuracy():
     molecules = ["CCO", ASPIRIN, "c1ccccc1", "CCN", "CC(=O)O"]
     shifted = molecules[1:] + molecules[:1]
 
-    right = score([(s, s, s, [s]) for s in molecules], PLAIN)
-    wrong = score([(t, t, t, [s]) for s, t in zip(molecules, shifted, strict=True)], PLAIN)
+    right = scored([(s, s, s, [s]) for s in molecules], PLAIN)
+    wrong = scored([(t, t, t, [s]) for s, t in zip(molecules, shifted, strict=True)], PLAIN)
 
     assert right.columns["accuracy@10"].mean() == 1.0
     assert wrong.columns["accuracy@10"].mean() == 0.0
@@ -124,11 +125,11 @@ def test_a_permuted_truth_gives_zero_accuracy():
 
 def test_a_truth_that_is_no_molecule_is_refused_by_name():
     with pytest.raises(UnreadableError, match=r"true structure of spec7 is 'nonsense'"):
-        score([("spec7", "m", "nonsense", ["CCO"])], PLAIN)
+        scored([("spec7", "m", "nonsense", ["CCO"])], PLAIN)
 
 
 def test_a_subset_keeps_rows_together():
-    scores = score([("1", "a", "CCO", ["CCO"]), ("2", "b", "CC", ["CCO"])], PLAIN)
+    scores = scored([("1", "a", "CCO", ["CCO"]), ("2", "b", "CC", ["CCO"])], PLAIN)
 
     kept = scores.subset(np.array([False, True]))
 
@@ -137,15 +138,15 @@ def test_a_subset_keeps_rows_together():
 
 
 def test_nothing_to_score_is_an_empty_table():
-    assert len(score([], PLAIN)) == 0
+    assert len(scored([], PLAIN)) == 0
 
 
 def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):
     entries = [("1", "a", ASPIRIN, [ISOMER]), ("2", "a", ASPIRIN, [ISOMER, "CCO"])]
     wanted = replace(PLAIN, mces=True, mces_cache=tmp_path / "cache" / "mces.sqlite")
 
-    first = score(entries, wanted)
-    again = score(entries, wanted)
+    first = scored(entries, wanted)
+    again = scored(entries, wanted)
 
     assert first.columns["mces@1"].tolist() == again.columns["mces@1"].tolist() == [4.0, 4.0]
     assert first.mces_work["mces"] == {"pairs": 1, "timeouts": 0}
@@ -157,8 +158,8 @@ def test_several_processes_give_the_same_scores():
     entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(4)]
     seen = []
 
-    alone = score(entries, replace(PLAIN, mces=True))
-    many = score(entries, replace(PLAIN, mces=True, workers=2), seen.append)
+    alone = scored(entries, replace(PLAIN, mces=True))
+    many = scored(entries, replace(PLAIN, mces=True, workers=2), seen.append)
 
     assert {k: v.tolist() for k, v in alone.columns.items()} == {
         k: v.tolist() for k, v in many.columns.items()

@@ -1,0 +1,10 @@
+"""Scores of structures written as plain tuples, for tests."""
+
+from duallgd_cli.evaluate import Predicted, Truth, score
+
+
+def scored(entries, settings, *more):
+    """Score tuples of a spectrum, its molecule, the true SMILES and the candidates, best first."""
+    truths = [Truth(name, smiles, molecule) for name, molecule, smiles, _ in entries]
+    predicted = [Predicted(tuple(candidates), ()) for *_, candidates in entries]
+    return score(truths, predicted, settings, *more)
