@@ -33,8 +33,8 @@ THEIRS = (
     "a,1,COC,0.5,ok\na,2,OCC,0.3,ok\nb,1,CC(O)=O,0.75,ok\nd,1,nonsense,0.9,ok\nx,,,,no_formula\n"
 )
 TRUTH = "identifier\tsmiles\tadduct\na\tCCO\t[M+H]+\nb\tCC(=O)O\t[M-H]-\nc\tCCN\t\nd\tCCC\t[M+H]+\n"
-# Times, and what names versions and files.
-CHANGING = ("versions", "duallgd", "sha256", "seconds", "speed_up", "on_front", "files")
+# Times, what names versions and files, and the settings of predict, which are its own matter.
+CHANGING = ("versions", "duallgd", "sha256", "seconds", "speed_up", "on_front", "files", "settings")
 # What the tables hold number by number.
 IN_TABLES = ("groups", "metrics", "parts", "rivals")
 
