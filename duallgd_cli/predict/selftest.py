@@ -32,7 +32,7 @@ EXPECTED: Final = (
     ("acetylcholine [M]+", OK, "OIPILFWXSMYKGL"),
     ("paracetamol without formula", OK, "RZVAJINKPMORJF"),
     ("a formula of another mass", "formula_mismatch", ""),
-    ("a doubly charged ion", "unsupported_adduct", ""),
+    ("a radical ion", "unsupported_adduct", ""),
     ("a platinum complex", "unsupported_element", ""),
 )
 # What must hold, whether it does, and what was found.
