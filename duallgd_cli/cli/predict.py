@@ -1,5 +1,6 @@
 """`duallgd predict`: structures for unlabelled spectra."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading
+
+logger = logging.getLogger(__name__)
 
 EPILOG = """
 **Examples**
@@ -111,7 +114,7 @@ def predict(
         float | None,
         typer.Option(
             help="Largest difference between precursor m/z and formula, ppm. Where formulas are "
-            "predicted, by default 5 for Orbitraps.",
+            "predicted, by default 5 for Orbitraps, and 100 at most.",
             show_default="10.0",
             rich_help_panel=options.INPUT,
         ),
@@ -215,6 +218,13 @@ def predict(
         from duallgd_cli.spectra.inputs import count_spectra
         from duallgd_cli.spectra.reading.opening import spectrum_files
 
+        if precursor_ppm is not None and precursor_ppm > MOST_PPM:
+            logger.warning(
+                "where none is given, formulas are looked for within %g ppm; --precursor-ppm %g "
+                "holds for given ones",
+                MOST_PPM,
+                precursor_ppm,
+            )
         given = {
             "top_k": top_k,
             "seed": seed,

@@ -48,6 +48,16 @@ def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas,
     assert json.loads((tmp_path / "out.csv.run.json").read_text())["counts_by_status"] == {"ok": 12}
 
 
+@pytest.mark.parametrize(("ppm", "said"), [("100", False), ("101", True)])
+def test_formulas_are_looked_for_within_100_ppm_and_more_is_not_cut_in_silence(
+    duallgd, spectra, ppm, said
+):
+    done = duallgd("predict", spectra, "-o", "out.csv", "--precursor-ppm", ppm, *FEW)
+
+    assert done.code == 0
+    assert ("formulas are looked for within 100 ppm; --precursor-ppm 101" in done.err) == said
+
+
 def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spectra):
     done = duallgd("predict", "-", "-o", "-", *FEW, stdin=spectra.read_bytes())
 
