@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.guide import Guide
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.spectra.types import Feature
+
+if TYPE_CHECKING:  # the network is measured where no rdkit is
+    from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.guide.analogues import Analogues
 
 
 class Drawn(Protocol):
@@ -36,8 +38,8 @@ class Known:
         analogues: Known molecules, and which of them are like it.
     """
 
-    guide: Guide | None
-    analogues: tuple[tuple[Analogues, NDArray[np.bool_]], ...] = ()
+    guide: "Guide | None"
+    analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
         """Analogues to start samples of a formula from; see `Analogues.towards`."""
@@ -67,11 +69,11 @@ class Knowledge:
         analogues: Molecules that are like them.
     """
 
-    guide: Guide | None
-    analogues: tuple[Analogues, ...] = ()
+    guide: "Guide | None"
+    analogues: "tuple[Analogues, ...]" = ()
 
     @classmethod
-    def read(cls, guide: Guide | None, analogues: Sequence[str] = ()) -> "Knowledge":
+    def read(cls, guide: "Guide | None", analogues: Sequence[str] = ()) -> "Knowledge":
         """Read files.
 
         Args:
@@ -83,6 +85,8 @@ class Knowledge:
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
+        from duallgd_cli.guide.analogues import Analogues
+
         return cls(guide, tuple(Analogues.read(Path(name)) for name in analogues))
 
     def of(self, feature: Feature) -> Known:
