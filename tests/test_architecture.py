@@ -68,7 +68,7 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/(guide|molecule|identity|parts)\.py|data/structures\.py"
+    "rdkit": r"chem/(atom_table|guide|identity|molecule|parts|screen)\.py|data/structures\.py"
     r"|predict/pictures\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"(?!)",  # its spectra are taken as they are, without the library
     "pyteomics": r"spectra/reading(/|\.py)",

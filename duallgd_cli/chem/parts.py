@@ -7,25 +7,36 @@ double bonds. C molecules, P parts.
 """
 
 import csv
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
-from rdkit.Chem import rdSubstructLibrary
+
+from duallgd_cli.chem.atom_table import (
+    AROMATIC,
+    CHARGE,
+    DEGREE,
+    ELEMENT,
+    HYDROGENS,
+    AtomTable,
+)
+from duallgd_cli.chem.screen import Screen
 
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"
 # Shorter acyls are groups with names of their own (acetyl, propionyl).
 _SHORTEST_ACYL: Final = 4
+_DOUBLE: Final = 4  # twice the order of a double bond
 _PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
-_ALL: Final = 2**31 - 1
+# Ring systems by their atoms and bonds as they are numbered, and how many are remembered.
+_SMILES_OF: Final[dict[bytes, str]] = {}
+_MOST_REMEMBERED: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,13 +52,6 @@ class Part:
     kind: str
     name: str
     smarts: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Pattern:
-    part: Part
-    query: Chem.Mol
-    elements: Counter[int]  # atoms that every match has, by atomic number
 
 
 @cache
@@ -71,29 +75,31 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
         Every part that is in at least one, in a fixed order, and which molecule has it, (P, C). A
         SMILES that cannot be read has no part.
     """
-    with_part: dict[Part, set[int]] = {}
-    library = rdSubstructLibrary.SubstructLibrary(rdSubstructLibrary.MolHolder())
-    index: list[int] = []
-    elements: Counter[int] = Counter()
-    for number, text in enumerate(smiles):
-        mol = Chem.MolFromSmiles(text)
-        if mol is None:
-            continue
-        library.AddMol(mol)
-        index.append(number)
-        elements |= Counter(atom.GetAtomicNum() for atom in mol.GetAtoms())
-        for part in (*ring_systems(mol), *fatty_acyls(mol)):
-            with_part.setdefault(part, set()).add(number)
-    for pattern in _patterns() if index else ():  # an empty library refuses to be searched
-        if pattern.elements <= elements:
-            matches = library.GetMatches(pattern.query, numThreads=1, maxResults=_ALL)
-            if matches:
-                with_part[pattern.part] = {index[match] for match in matches}
+    index, table = _read(tuple(smiles))
+    if table is None:
+        return [], np.zeros((0, len(smiles)), bool)
+    with_part: dict[Part, list[int]] = {}
+    for place, number in enumerate(index):
+        for part in (*_ring_systems(table, place), *fatty_acyls(table.mols[place])):
+            with_part.setdefault(part, []).append(number)
+    patterns, screen = _patterns()
+    for (part, query), possible in zip(patterns, screen.possible(table), strict=True):
+        for place in np.flatnonzero(possible).tolist():
+            if table.mols[place].HasSubstructMatch(query):
+                with_part.setdefault(part, []).append(index[place])
     parts = sorted(with_part)
     present = np.zeros((len(parts), len(smiles)), bool)
     for row, part in enumerate(parts):
-        present[row, list(with_part[part])] = True
+        present[row, with_part[part]] = True
     return parts, present
+
+
+@lru_cache(maxsize=1)  # what asks for parts asks for bonds next
+def _read(smiles: tuple[str, ...]) -> tuple[list[int], AtomTable | None]:
+    """Which SMILES could be read, and what they are."""
+    mols = [Chem.MolFromSmiles(text) for text in smiles]
+    index = [number for number, mol in enumerate(mols) if mol is not None]
+    return index, AtomTable.of([mols[number] for number in index]) if index else None
 
 
 def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
@@ -111,39 +117,29 @@ def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
     return 0.0
 
 
-def bond_environments(smiles: str) -> list[tuple[Any, ...]]:
-    """What each bond of a molecule joins, in RDKit's order: equal for what is alike.
+def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
+    """What each bond of some molecules joins: a number that is equal for what is alike.
 
     Both atoms count with their hydrogens and charge, and with the atoms and bonds around them.
+
+    Args:
+        smiles: Of C molecules.
+
+    Returns:
+        For each molecule a number for each of its bonds, in the order of their pairs of atoms.
     """
-    mol = Chem.MolFromSmiles(smiles)
-    if mol is None:
-        return []
-    atoms = [(a.GetSymbol(), a.GetTotalNumHs(), a.GetFormalCharge()) for a in mol.GetAtoms()]
-    bonds = [
-        (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), int(bond.GetBondType()))
-        for bond in mol.GetBonds()
-    ]
-    around: list[list[tuple[int, str]]] = [[] for _ in atoms]
-    for one, other, order in bonds:
-        around[one].append((order, atoms[other][0]))
-        around[other].append((order, atoms[one][0]))
-
-    def end(atom: int, partner: int, order: int) -> tuple[Any, ...]:
-        others = sorted(around[atom])
-        others.remove((order, atoms[partner][0]))
-        return *atoms[atom], tuple(others)
-
-    return [
-        (order, *sorted((end(one, other, order), end(other, one, order))))
-        for one, other, order in bonds
-    ]
+    found: list[list[int]] = [[] for _ in smiles]
+    index, table = _read(tuple(smiles))
+    if table is not None:
+        cuts = np.searchsorted(table.owner, np.arange(1, len(index)))
+        for number, own in zip(index, np.split(table.bond_environments(), cuts), strict=True):
+            found[number] = own.tolist()
+    return found
 
 
 def ring_systems(mol: Chem.Mol) -> list[Part]:
     """The distinct ring systems of a molecule, each named or by its SMILES."""
-    texts = {_system_smiles(mol, atoms) for atoms in _systems(mol)}
-    return [ring_system(text) for text in sorted(texts)]
+    return _ring_systems(AtomTable.of([mol]), 0)
 
 
 def ring_system(smiles: str) -> Part:
@@ -178,21 +174,12 @@ def _matches(smarts: str, smiles: str) -> list[set[int]]:
 
 
 @cache
-def _patterns() -> tuple[_Pattern, ...]:
-    return tuple(
-        _Pattern(Part(row["kind"], row["name"], row["smarts"]), query, _elements(query))
-        for row in catalogue()
-        if row["kind"] != RING_SYSTEM
-        for query in (Chem.MolFromSmarts(row["smarts"]),)
-    )
-
-
-def _elements(query: Chem.Mol) -> Counter[int]:
-    """Elements of the query atoms that leave no choice of element."""
-    certain = (atom for atom in query.GetAtoms() if "AtomOr" not in atom.DescribeQuery())
-    numbers = Counter(atom.GetAtomicNum() for atom in certain)
-    del numbers[0], numbers[1]
-    return numbers
+def _patterns() -> tuple[list[tuple[Part, Chem.Mol]], Screen]:
+    """Parts that have a pattern, with it, and what spares most searches for them."""
+    rows = [row for row in catalogue() if row["kind"] != RING_SYSTEM]
+    parts = [Part(row["kind"], row["name"], row["smarts"]) for row in rows]
+    queries = [Chem.MolFromSmarts(part.smarts) for part in parts]
+    return list(zip(parts, queries, strict=True)), Screen(queries)
 
 
 @cache
@@ -215,20 +202,38 @@ def _systems(mol: Chem.Mol) -> list[set[int]]:
     return systems
 
 
-def _system_smiles(mol: Chem.Mol, ring_atoms: set[int]) -> str:
+def _ring_systems(table: AtomTable, number: int) -> list[Part]:
+    """The ring systems of one molecule of a table."""
+    mol, orders = table.mols[number], table.orders[number]
+    if not mol.GetRingInfo().NumRings():
+        return []
+    atoms = table.atoms[table.starts[number] : table.starts[number + 1]]
+    # Of a substituent only its place matters, and to nitrogen whether there is one.
+    written = atoms[:, [ELEMENT, CHARGE, AROMATIC, DEGREE]]
+    written[:, 3] = atoms[:, AROMATIC] * (atoms[:, DEGREE] + atoms[:, HYDROGENS])
+    texts = set()
+    for system in _systems(mol):
+        ring = sorted(system)
+        doubly_bound = set(np.flatnonzero((orders[ring] == _DOUBLE).any(0)).tolist()) - system
+        inside = [*ring, *sorted(doubly_bound)]
+        key = bytes([len(ring)]) + written[inside].tobytes() + orders[inside][:, inside].tobytes()
+        if key not in _SMILES_OF:
+            if len(_SMILES_OF) >= _MOST_REMEMBERED:
+                _SMILES_OF.clear()
+            _SMILES_OF[key] = _system_smiles(mol, system, set(inside))
+        texts.add(_SMILES_OF[key])
+    return [ring_system(text) for text in sorted(texts)]
+
+
+def _system_smiles(mol: Chem.Mol, ring_atoms: set[int], atoms: set[int]) -> str:
     """Canonical SMILES of a ring system, cut bonds replaced by hydrogens."""
-    doubly_bound = {
-        bond.GetOtherAtomIdx(number)
-        for number in ring_atoms
-        for bond in mol.GetAtomWithIdx(number).GetBonds()
-        if bond.GetBondType() == Chem.BondType.DOUBLE
-    }
-    atoms = ring_atoms | doubly_bound
     symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
     for number in ring_atoms:
         symbols[number] = _symbol(mol.GetAtomWithIdx(number), atoms)
     text = Chem.MolFragmentToSmiles(mol, sorted(atoms), atomSymbols=symbols)
-    return _canonical(text)
+    with Chem.rdBase.BlockLogs():
+        alone = Chem.MolFromSmiles(text)
+    return text if alone is None else Chem.MolToSmiles(alone)
 
 
 def _symbol(atom: Chem.Atom, atoms: set[int]) -> str:
@@ -246,13 +251,6 @@ def _symbol(atom: Chem.Atom, atoms: set[int]) -> str:
         return f"[{symbol}]"
     crowded = sum(bond.GetBondTypeAsDouble() for bond in inside) > 3
     return f"[{symbol}+]" if charge > 0 and crowded else symbol
-
-
-@lru_cache(maxsize=100_000)
-def _canonical(text: str) -> str:
-    with Chem.rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(text)
-    return text if mol is None else Chem.MolToSmiles(mol)
 
 
 def _chain(mol: Chem.Mol, carbonyl: int, first: int) -> tuple[int, int] | None:

@@ -69,11 +69,11 @@ def bond_certainty(case: Case, model: RankingModel, most: int) -> list[list[floa
 
     Returns:
         For each the share of all candidates that hold such a bond (between such atoms, with such
-        neighbours), in RDKit's order of its bonds.
+        neighbours), in the order of the pairs of atoms.
     """
     candidates, _ = rank(case, model)
-    bonds = [bond_environments(candidate.smiles) for candidate in candidates]
-    share: dict[Any, float] = {}
+    bonds = bond_environments([candidate.smiles for candidate in candidates])
+    share: dict[int, float] = {}
     weights = np.sqrt(_weights(candidates)) if candidates else np.zeros(0)
     for weight, own in zip((weights / weights.sum()).tolist(), bonds, strict=True):
         for bond in set(own):

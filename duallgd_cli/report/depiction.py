@@ -33,8 +33,8 @@ def depictions(smiles: Sequence[str]) -> list[dict[str, Any] | None]:
         smiles: Best first.
 
     Returns:
-        For each: ``box`` (width, height), ``paths`` (class, shape), ``atoms`` (x, y) and ``bonds``
-        (two atoms each) in RDKit's order; None for what is no molecule.
+        For each: ``box`` (width, height), ``paths`` (class, shape), ``atoms`` (x, y) in
+        RDKit's order and ``bonds`` (two atoms each) in theirs; None for what is no molecule.
     """
     molecules = [_read(text) for text in smiles]
     first = next((mol for mol in molecules if mol is not None), None)
@@ -133,7 +133,7 @@ def _drawn(mol: Mol) -> dict[str, Any]:
         "box": [int(box[1]), int(box[2])] if box else [100, 100],
         "paths": [_path(match) for match in _PATH.finditer(text)],
         "atoms": np.round([[at.x, at.y] for at in places], 1).tolist(),
-        "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
+        "bonds": sorted(sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx())) for b in mol.GetBonds()),
     }
 
 

@@ -1,9 +1,12 @@
 """Parts: every pattern of the catalogue, ring systems and acyl chains as they are read."""
 
+import numpy as np
 import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem import parts
+from duallgd_cli.chem.atom_table import AtomTable
+from duallgd_cli.chem.screen import Screen
 
 ROWS = parts.catalogue()
 PATTERNS = [row for row in ROWS if row["kind"] != parts.RING_SYSTEM]
@@ -121,12 +124,25 @@ def test_parts_of_a_molecule_do_not_depend_on_its_company():
 
 
 def test_equal_bonds_have_equal_environments():
-    benzene = parts.bond_environments("c1ccccc1")
-    butanol = parts.bond_environments("CCCCO")
+    benzene, broken, butanol, ion = parts.bond_environments(
+        ["c1ccccc1", "no molecule", "CCCCO", "[Na+]"]
+    )
 
     assert len(set(benzene)) == 1
     assert len(set(butanol)) == len(butanol) == 4
-    assert parts.bond_environments("no molecule") == []
+    assert broken == ion == []
+
+
+def test_the_screen_spares_searches_and_loses_no_part():
+    rows = PATTERNS[::4]
+    mols = [Chem.MolFromSmiles(row["example"]) for row in PATTERNS[::5]]
+    queries = [Chem.MolFromSmarts(row["smarts"]) for row in rows]
+
+    possible = Screen(queries).possible(AtomTable.of(mols))
+
+    has = np.array([[mol.HasSubstructMatch(query) for mol in mols] for query in queries])
+    assert not (has & ~possible).any()
+    assert possible.sum() < 0.2 * possible.size
 
 
 def test_a_part_overlaps_what_it_lies_in():
