@@ -28,7 +28,7 @@ from duallgd_cli.guide.kept import kept
 
 logger = logging.getLogger(__name__)
 
-_KIND: Final = "analogues-1"
+_KIND: Final = "analogues-2"
 _TEXTS: Final = ("smiles", "names", "features")
 _MOST_ROWS: Final = 200_000
 # Molecules that a hypothesis' samples start from.
@@ -188,7 +188,10 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         "left_out": left_out,
     }
     return {
-        **{name: np.frombuffer("\n".join(t).encode(), np.uint8) for name, t in texts.items()},
+        **{
+            name: np.frombuffer("".join(f"{line}\n" for line in t).encode(), np.uint8)
+            for name, t in texts.items()
+        },
         "counts": made.counts,
         "n_bits": made.n_bits,
         "bits": made.bits,
@@ -196,7 +199,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
 
 
 def _lines(text: NDArray[np.uint8]) -> list[str]:
-    return bytes(text).decode().split("\n") if text.size else []
+    return bytes(text).decode().split("\n")[:-1]
 
 
 def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:

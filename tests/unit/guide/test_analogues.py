@@ -60,6 +60,16 @@ def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(t
         assert (other.counts == first.counts).all()
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_molecules_without_name_or_feature_are_asked_for_every_feature(tmp_path, n):
+    (tmp_path / "a.smi").write_text("CCO\n" * n)
+
+    for _ in ("read", "kept"):
+        found = Analogues.read(tmp_path / "a.smi")
+        assert (len(found), [*found.names], [*found.features]) == (n, [""] * n, [""] * n)
+        assert found.of_feature(["7"]).all()
+
+
 def test_rows_that_are_no_molecule_are_counted_each_time(tmp_path, caplog):
     read(tmp_path / "a.smi", "CCO\nno(\n[Fe]\nC.C\n")
     caplog.clear()
