@@ -91,11 +91,11 @@ def predict_spectra(
 
     Args:
         model: From `load`.
-        spectra: See `predictions`.
-        settings: See `predictions`.
-        formulas: See `predictions`.
-        workers: See `predictions`.
-        changes: See `predictions`.
+        spectra: A file, several files, or spectra as `predictions` takes them.
+        settings: Seed, samples, steps, formula and so on; None for the defaults.
+        formulas: Table of formulas by feature id, or None.
+        workers: Processes that assemble molecules; does not change the result.
+        changes: Settings by name, such as ``samples=20``, and ``guide``.
 
     Returns:
         One prediction for every MS2 spectrum.
