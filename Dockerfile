@@ -8,7 +8,10 @@ ENV PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1 OMP_WAIT_POLICY=PASSIVE
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libxrender1 libxext6 libexpat1 \
     && rm -rf /var/lib/apt/lists/*
-RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch>=2.11"
+# PyTorch's own tests and headers, which nothing here reads, are 150 MB.
+RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "torch>=2.11" \
+    && cd "$(python -c 'import torch; print(torch.__path__[0])')" \
+    && rm -rf test include
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY duallgd_cli duallgd_cli

@@ -61,7 +61,6 @@ demo: env  ## predict structures for the example spectra with the shipped weight
 	@echo "To look at: open $(DEMO:.csv=.html) in a browser"
 
 docs: env  ## the documents as a site, build/site, with the help of every command
-	$(BIN)/python -m pip install -q --root-user-action=ignore -e '.[docs]'
 	rm -rf build/docs build/site
 	mkdir -p build
 	cp -r docs build/docs
@@ -69,7 +68,7 @@ docs: env  ## the documents as a site, build/site, with the help of every comman
 	cp -r CHANGELOG.md CONTRIBUTING.md CITATION.cff LICENSE build/docs
 	mkdir build/docs/weights && cp weights/README.md build/docs/weights
 	$(BIN)/typer duallgd_cli.cli.app utils docs --name duallgd --output build/docs/commands.md
-	$(BIN)/mkdocs build -q
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 dist: env  ## wheel, installed into a fresh environment and tried there
 	rm -rf dist build/wheel-venv
@@ -77,7 +76,9 @@ dist: env  ## wheel, installed into a fresh environment and tried there
 	$(PYTHON) -m venv build/wheel-venv
 	build/wheel-venv/bin/python -m pip install -q --root-user-action=ignore -c constraints.txt torch
 	build/wheel-venv/bin/python -m pip install -q --root-user-action=ignore -c constraints.txt dist/*.whl
+	du -sm build/wheel-venv
 	cd build && wheel-venv/bin/duallgd --help > /dev/null && wheel-venv/bin/duallgd selftest
+	cd build && wheel-venv/bin/duallgd predict ../examples/spectra.mzML --samples 2 -q -o - > /dev/null
 
 clean:    ## remove what the other targets made
 	rm -rf $(VENV) dist build out .pytest_cache .mypy_cache .ruff_cache .hypothesis

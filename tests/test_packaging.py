@@ -1,8 +1,14 @@
 """Recipes for other engines and packagers say what the program and pyproject.toml say."""
 
+import ast
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -10,12 +16,124 @@ import yaml
 from lxml import etree
 
 import duallgd_cli
+from duallgd_cli.bench.plot import require_matplotlib
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import mces
+from duallgd_cli.predict.api import to_dataframe
 from tests.test_documents import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 NEXTFLOW = ROOT / "examples" / "workflow" / "nextflow"
 GALAXY = ROOT / "examples" / "galaxy" / "duallgd_predict.xml"
+PACKAGE = Path(duallgd_cli.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+MODULES = {"yaml": "pyyaml", "PIL": "pillow"}  # where a package's name is not its module's
+
+
+def imported():
+    """Third-party packages that modules of duallgd import, and where."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in {name.partition(".")[0] for name in names}:
+                if name not in sys.stdlib_module_names | {"duallgd_cli", "_typeshed"}:
+                    yield MODULES.get(name, name), path
+
+
+def needed(wanted):
+    """Names of the packages that requirements ask for."""
+    return {re.match(r"[\w-]+", need)[0] for need in wanted}
+
+
+def test_what_the_package_imports_is_installed_with_it_or_an_extra():
+    extras = PROJECT["optional-dependencies"]
+    by_name = {
+        package
+        for name in set(extras) - {"dev", "docs", "workflow"}
+        for package in needed(extras[name])
+    }
+
+    assert {name for name, _ in imported()} - needed(PROJECT["dependencies"]) - by_name == set()
+    assert needed(PROJECT["dependencies"]) - {name for name, _ in imported()} == set()
+
+
+def with_all_they_need(packages):
+    """Names of packages and of what they need, and so on, as installed here; lower case."""
+    found, waiting = set(), list(packages)
+    while waiting:
+        name = waiting.pop().lower().replace("_", "-")
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            waiting += needed(need for need in requires(name) or () if "extra ==" not in need)
+        except PackageNotFoundError:
+            continue  # of another system or Python
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["spectra.mgf", "spectra.mzML"])
+def test_no_extra_is_needed_to_predict(name, tmp_path):
+    """mzML once needed what only matchms had brought."""
+    base = with_all_they_need(needed(PROJECT["dependencies"]))
+    others = [
+        module
+        for module, packages in packages_distributions().items()
+        if not {one.lower().replace("_", "-") for one in packages} & {*base, "duallgd"}
+    ]
+    assert {"matchms", "psims", "pandas", "scipy"} <= set(others)
+    output = tmp_path / "out.mztab"
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            f"import sys; sys.modules.update(dict.fromkeys({others}))\n"
+            "from tests.fuzz.stub_command import main; main()",
+            *("0", "predict", f"examples/{name}", "-o", output, "--parts", "--report"),
+            *(tmp_path / "out.html", "-q", "--samples", "3"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "\nSME\t" in output.read_text("utf-8")
+
+
+def test_tests_have_every_extra():
+    (own,) = (need for need in PROJECT["optional-dependencies"]["dev"] if "duallgd[" in need)
+
+    assert set(own[8:-1].split(",")) | {"dev", "plots"} == set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "extra"),
+    [
+        ("matplotlib", require_matplotlib, "plots"),
+        ("scipy", mces.require, "evaluate"),
+        ("pandas", lambda: to_dataframe([]), "notebook"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_sentence(module, asked, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(UsageError, match=rf"{module}.*pip install 'duallgd\[{extra}\]'") as told:
+        asked()
+
+    assert "\n" not in str(told.value)
+
+
+def test_messages_name_extras_that_exist():
+    text = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+
+    assert set(re.findall(r"duallgd\[(\w+)\]", text)) <= set(PROJECT["optional-dependencies"])
 
 
 def test_the_conda_recipe_has_the_dependencies_of_the_wheel():
@@ -63,6 +181,35 @@ def test_containers_install_the_same():
     for words in (f'"{torch}"', "libxrender1 libxext6 libexpat1", "duallgd selftest"):
         assert words in docker
         assert words in apptainer
+
+
+def test_what_the_image_copies_is_there_and_enough_for_the_wheel(tmp_path):
+    """The steps of a build that need no daemon, in an empty folder."""
+    docker = (ROOT / "Dockerfile").read_text("utf-8")
+    copied = [line.split()[1:] for line in docker.splitlines() if line.startswith("COPY ")]
+    for *sources, place in copied:
+        for source in sources:
+            found, target = ROOT / source, tmp_path / "src" / place
+            if found.is_dir():
+                shutil.copytree(found, target)
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, target)
+    files = re.search(r"%files\n(.*?)\n\n", (ROOT / "duallgd.def").read_text("utf-8"), re.DOTALL)[1]
+    of_apptainer = [line.split() for line in files.splitlines()]
+    assert [one for one, _ in of_apptainer] == [one for *found, _ in copied for one in found]
+
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"),
+            *("-w", tmp_path, tmp_path / "src"),
+        ],
+        check=True,
+    )
+
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as held:
+        assert "duallgd_cli/weights/duallgd.safetensors" in held.namelist()
 
 
 def test_every_document_is_in_the_site():

@@ -43,7 +43,7 @@ def require_matplotlib() -> None:
     """
     if find_spec("matplotlib") is None:
         raise UsageError(
-            "--plot needs matplotlib, which is not installed; pip install 'duallgd[evaluate]', or "
+            "--plot needs matplotlib, which is not installed; pip install 'duallgd[plots]', or "
             "leave --plot away"
         )
 

@@ -174,8 +174,8 @@ def require() -> None:
     """
     if find_spec("scipy") is None:
         raise UsageError(
-            "MCES needs the package scipy; install it with 'pip install "
-            "duallgd[evaluate]', or leave MCES out with --no-mces"
+            "MCES needs scipy, which is not installed; pip install 'duallgd[evaluate]', or leave "
+            "MCES out with --no-mces"
         )
 
 

@@ -36,7 +36,7 @@ def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
     if not drawings:
         return {}
     if find_spec("matplotlib") is None:
-        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
         return {}
     # Remarks that begin in capitals, such as LEAKAGE, change what the numbers mean.
     heads = [remark.partition(":")[0] for remark in found.get("remarks", ())]

@@ -206,8 +206,7 @@ def _fetched() -> tuple[tuple[str, str, str], Path]:
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ModuleNotFoundError:
         raise UsageError(
-            "downloading needs huggingface_hub; install it with 'pip install duallgd[evaluate]', "
-            f"or {by_hand}"
+            f"downloading needs huggingface_hub; pip install 'duallgd[evaluate]', or {by_hand}"
         ) from None
     try:
         return release, Path(hf_hub_download(**where, local_files_only=True))

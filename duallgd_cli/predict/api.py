@@ -238,7 +238,7 @@ def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
     try:
         import pandas as pd
     except ImportError:
-        raise UsageError("a table needs pandas; pip install pandas") from None
+        raise UsageError("a table needs pandas; pip install 'duallgd[notebook]'") from None
     cells = [row for prediction in predictions for row in rows(prediction)]
     frame = pd.DataFrame(cells, columns=list(COLUMNS))
     for column in NUMBERS:

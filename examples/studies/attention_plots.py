@@ -42,7 +42,7 @@ def write_figures(folder: Path, found: Mapping[str, Any]) -> dict[str, Path]:
         Files by name.
     """
     if find_spec("matplotlib") is None:
-        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[evaluate]'")
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
         return {}
     drawings = {
         "asymmetry_molecule": lambda: _molecule(found["shown"]),

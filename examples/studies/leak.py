@@ -175,7 +175,7 @@ def write_leak(study: Study, results: Mapping[str, Result]) -> None:
 def draw(path: Path, results: Mapping[str, Result], rows: Sequence[tuple[str, AtomOrder]]) -> None:
     """Draw bond F1 by noise level as SVG; without matplotlib a message says that nothing is."""
     if find_spec("matplotlib") is None:
-        logging.warning("no plot: matplotlib is missing; pip install 'duallgd[evaluate]'")
+        logging.warning("no plot: matplotlib is missing; pip install 'duallgd[plots]'")
         return
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -25,6 +25,9 @@ from duallgd_cli.spectra.reading.centroid import PROFILE_WARNING, pick_peaks
 from duallgd_cli.spectra.reading.fields import instrument_class
 from duallgd_cli.spectra.reading.record import Record, unreadable_record
 
+# Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
+pyteomics_xml._has_psims = True
+
 # What malformed XML and malformed numbers in it raise inside lxml and pyteomics.
 BROKEN: Final = (
     etree.LxmlError,

@@ -218,7 +218,7 @@ def test_solvers_say_nothing(capfd):
 def test_missing_scipy_is_refused_with_the_way_out(monkeypatch):
     monkeypatch.setattr(mces, "find_spec", lambda name: None)
 
-    with pytest.raises(UsageError, match=r"needs the package scipy; .*duallgd\[evaluate\]"):
+    with pytest.raises(UsageError, match=r"MCES needs scipy.*duallgd\[evaluate\]"):
         mces.require()
 
 
