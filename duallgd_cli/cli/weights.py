@@ -25,10 +25,6 @@ HASHES_EPILOG: Final = (
     "`duallgd weights hashes prepared/more --also runs/first.train.hashes "
     "-o runs/second.train.hashes`, of weights that were trained on from the first"
 )
-NARROW_EPILOG: Final = (
-    "Example: `duallgd weights narrow runs/decoder/model.safetensors --pair-feed 3 "
-    "-o runs/narrow.safetensors`, then train on with `--init-denoiser`"
-)
 AVERAGE_EPILOG: Final = (
     "Example: `duallgd weights average runs/encoder*/model.safetensors -o runs/mean.safetensors`, "
     "then train on with `--init-encoder runs/mean.safetensors`"
@@ -194,27 +190,6 @@ def analogues(
     checkpoint = replace(weights_format.load(weights), templates=known.tensors(), ranking={})
     weights_format.save(output, checkpoint)
     typer.echo(f"wrote {output}: {counted(len(known.molecules), 'template')}", err=True)
-
-
-@app.command("narrow", epilog=NARROW_EPILOG)
-def narrow(
-    weights: _Weights,
-    output: _Output,
-    pair_feed: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Hidden channels of the pairs' feed-forward layers, in pair widths."
-        ),
-    ],
-) -> None:
-    """Drop the least used hidden channels of a network, to train a faster one on from it."""
-    from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.derived import narrow_pair_feed
-
-    narrowed = narrow_pair_feed(weights_format.load(weights), pair_feed)
-    weights_format.save(output, narrowed)
-    kept = sum(tensor.numel() for tensor in narrowed.tensors.values())
-    typer.echo(f"wrote {output}: {kept:,} numbers; train it on before use", err=True)
 
 
 @app.command("average", epilog=AVERAGE_EPILOG)
