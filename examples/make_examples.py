@@ -11,7 +11,7 @@ to write ``spectra.mgf``, ``spectra.mzML`` and ``formulas.csv`` beside this file
 
 import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,120 +35,55 @@ class Made:
         molecule: Its everyday name, for this file alone.
         formula: Of the molecule, as a user would give it; of the cation for [M]+.
         adduct: How it was ionised.
-        precursor: Formula of the precursor ion, ``+Na`` at the end for a sodium adduct.
         energy_ev: Collision energy, eV.
-        peaks: Fragment ion and intensity relative to the base peak, in percent, by turns.
+        peaks: Fragment ion and intensity relative to the base peak, in percent, by turns; the
+            precursor ion comes first.
     """
 
     molecule: str
     formula: str
     adduct: str
-    precursor: str
     energy_ev: int
     peaks: str
 
+    @property
+    def precursor(self) -> str:
+        """Formula of the precursor ion, ``+Na`` at the end for a sodium adduct."""
+        return self.peaks.split()[0]
 
-SPECTRA = (
-    Made(
-        "caffeine",
-        "C8H10N4O2",
-        "[M+H]+",
-        "C8H11N4O2+",
-        20,
-        "C8H11N4O2+ 100 C6H8N3O+ 62 C5H8N3+ 9 C4H7N2+ 2 C3H5N2+ 2",
-    ),
-    Made(
-        "caffeine",
-        "C8H10N4O2",
-        "[M+H]+",
-        "C8H11N4O2+",
-        45,
-        "C8H11N4O2+ 11 C6H8N3O+ 100 C5H8N3+ 48 C4H7N2+ 22 C3H5N2+ 18 C3H6N+ 12 C2H4N+ 27",
-    ),
-    Made(
-        "tryptophan",
-        "C11H12N2O2",
-        "[M+H]+",
-        "C11H13N2O2+",
-        20,
-        "C11H13N2O2+ 14 C11H10NO2+ 100 C9H8NO+ 71 C11H8NO+ 9 C10H11N2+ 13 C9H10N+ 24 "
-        "C10H10N+ 19 C9H8N+ 15 C8H8N+ 33 C9H7+ 12 C7H7+ 3",
-    ),
-    Made(
-        "quercetin",
-        "C15H10O7",
-        "[M-H]-",
-        "C15H9O7-",
-        35,
-        "C15H9O7- 72 C14H9O6- 11 C14H9O5- 4 C13H9O5- 8 C8H3O5- 43 C7H3O4- 100 C7H5O2- 27 "
-        "C6H3O2- 24 C7HO3- 3 C4HO- 5",
-    ),
-    Made(
-        "ibuprofen",
-        "C13H18O2",
-        "[M-H]-",
-        "C13H17O2-",
-        15,
-        "C13H17O2- 36 C12H17- 100 C12H15- 3",
-    ),
-    Made(
-        "atropine",
-        "C17H23NO3",
-        "[M+H]+",
-        "C17H24NO3+",
-        35,
-        "C17H24NO3+ 38 C17H22NO2+ 2 C16H22NO2+ 6 C8H14N+ 100 C7H9+ 33 C5H7+ 11 C6H9+ 4 "
-        "C8H7+ 5 C6H7+ 3 C8H9O+ 2",
-    ),
-    Made(
-        "paracetamol",
-        "C8H9NO2",
-        "[M+H]+",
-        "C8H10NO2+",
-        25,
-        "C8H10NO2+ 44 C6H8NO+ 100 C6H5O+ 9 C5H5+ 17 C8H8NO+ 3 C5H8N+ 2 C2H3O+ 7",
-    ),
-    Made(
-        "sulfamethoxazole",
-        "C10H11N3O3S",
-        "[M+H]+",
-        "C10H12N3O3S+",
-        30,
-        "C10H12N3O3S+ 21 C6H6NO2S+ 100 C6H6NO+ 72 C6H6N+ 69 C4H7N2O+ 28 C5H5+ 24 C10H10N3O+ 11",
-    ),
-    Made(
-        "citric acid",
-        "C6H8O7",
-        "[M-H]-",
-        "C6H7O7-",
-        15,
-        "C6H7O7- 18 C6H5O6- 6 C5H5O4- 9 C5H3O3- 100 C3H3O3- 52 C4H5O2- 39 C4H3O- 5",
-    ),
-    Made(
-        "acetylcholine",
-        "C7H16NO2+",
-        "[M]+",
-        "C7H16NO2+",
-        15,
-        "C7H16NO2+ 32 C4H7O2+ 100 C3H10N+ 24 C2H3O+ 20",
-    ),
-    Made(
-        "sucrose",
-        "C12H22O11",
-        "[M+Na]+",
-        "C12H22O11+Na",
-        35,
-        "C12H22O11+Na 100 C6H12O6+Na 61 C6H10O5+Na 49",
-    ),
-    Made(
-        "diclofenac",
-        "C14H11Cl2NO2",
-        "[M-H]-",
-        "C14H10Cl2NO2-",
-        15,
-        "C14H10Cl2NO2- 29 C13H10Cl2N- 100 C13H9ClN- 27",
-    ),
-)
+
+# Fields of a spectrum in the order of `Made`.
+TABLE = """
+caffeine | C8H10N4O2 | [M+H]+ | 20 | C8H11N4O2+ 100 C6H8N3O+ 62 C5H8N3+ 9 C4H7N2+ 2 C3H5N2+ 2
+caffeine | C8H10N4O2 | [M+H]+ | 45 | C8H11N4O2+ 11 C6H8N3O+ 100 C5H8N3+ 48 C4H7N2+ 22 C3H5N2+ 18
+    C3H6N+ 12 C2H4N+ 27
+tryptophan | C11H12N2O2 | [M+H]+ | 20 | C11H13N2O2+ 14 C11H10NO2+ 100 C9H8NO+ 71 C11H8NO+ 9
+    C10H11N2+ 13 C9H10N+ 24 C10H10N+ 19 C9H8N+ 15 C8H8N+ 33 C9H7+ 12 C7H7+ 3
+quercetin | C15H10O7 | [M-H]- | 35 | C15H9O7- 72 C14H9O6- 11 C14H9O5- 4 C13H9O5- 8 C8H3O5- 43
+    C7H3O4- 100 C7H5O2- 27 C6H3O2- 24 C7HO3- 3 C4HO- 5
+ibuprofen | C13H18O2 | [M-H]- | 15 | C13H17O2- 36 C12H17- 100 C12H15- 3
+atropine | C17H23NO3 | [M+H]+ | 35 | C17H24NO3+ 38 C17H22NO2+ 2 C16H22NO2+ 6 C8H14N+ 100 C7H9+ 33
+    C5H7+ 11 C6H9+ 4 C8H7+ 5 C6H7+ 3 C8H9O+ 2
+paracetamol | C8H9NO2 | [M+H]+ | 25 | C8H10NO2+ 44 C6H8NO+ 100 C6H5O+ 9 C5H5+ 17 C8H8NO+ 3 C5H8N+ 2
+    C2H3O+ 7
+sulfamethoxazole | C10H11N3O3S | [M+H]+ | 30 | C10H12N3O3S+ 21 C6H6NO2S+ 100 C6H6NO+ 72 C6H6N+ 69
+    C4H7N2O+ 28 C5H5+ 24 C10H10N3O+ 11
+citric acid | C6H8O7 | [M-H]- | 15 | C6H7O7- 18 C6H5O6- 6 C5H5O4- 9 C5H3O3- 100 C3H3O3- 52
+    C4H5O2- 39 C4H3O- 5
+acetylcholine | C7H16NO2+ | [M]+ | 15 | C7H16NO2+ 32 C4H7O2+ 100 C3H10N+ 24 C2H3O+ 20
+sucrose | C12H22O11 | [M+Na]+ | 35 | C12H22O11+Na 100 C6H12O6+Na 61 C6H10O5+Na 49
+diclofenac | C14H11Cl2NO2 | [M-H]- | 15 | C14H10Cl2NO2- 29 C13H10Cl2N- 100 C13H9ClN- 27
+"""
+
+
+def read_table(text: str) -> Iterator[Made]:
+    """Spectra of a table; an indented line goes on with the one above."""
+    for line in text.strip().replace("\n ", "").splitlines():
+        molecule, formula, adduct, energy_ev, peaks = (cell.strip() for cell in line.split("|"))
+        yield Made(molecule, formula, adduct, int(energy_ev), peaks)
+
+
+SPECTRA = tuple(read_table(TABLE))
 
 # Features of spectra.mgf that carry no formula; formulas.csv supplies it. Sulfamethoxazole gets
 # two, as a formula tool would report them: with a score, the better one first.
