@@ -9,7 +9,7 @@ from duallgd_cli.reference.settings import (
     ReferenceEncoderSettings,
     ReferenceSettings,
 )
-from duallgd_cli.reference.tensor_names import DENOISER, ENCODER, theirs_of
+from duallgd_cli.reference.tensor_names import theirs_of
 from duallgd_cli.reference.weights_file import ReferenceDualLGD
 
 EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
@@ -100,21 +100,19 @@ def stirred_network():
     return model
 
 
-def theirs(module, table):
-    """A module's tensors by the authors' names; the random features are in no file of theirs."""
-    own = {n: t for n, t in module.state_dict().items() if "kernel" not in n}
-    return {name: own[ours] for ours, name in theirs_of(own, table).items()}
+def theirs(part, module):
+    """A part's tensors by the authors' names; the random features are in no file of theirs."""
+    own = {f"{part}.{n}": t for n, t in module.state_dict().items() if "kernel" not in n}
+    found = {name: own[ours] for ours, name in theirs_of(own).items()}
+    return {name.removeprefix("decoder.").removeprefix("encoder."): t for name, t in found.items()}
 
 
 def fine_tuned_file(network):
     """The authors' fine-tuned file as Python values."""
     state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    for name, tensor in theirs(network.denoiser, DENOISER).items():
-        state[f"decoder.{name}"] = tensor
-    for name, tensor in theirs(network.encoder, ENCODER).items():
-        state[f"encoder.{name}"] = tensor
-    for name, tensor in network.projection.state_dict().items():
-        state[f"merge_function.{name}"] = tensor
+    state |= {f"decoder.{name}": t for name, t in theirs("denoiser", network.denoiser).items()}
+    state |= {f"encoder.{name}": t for name, t in theirs("encoder", network.encoder).items()}
+    state |= theirs("projection", network.projection)
     return {
         "epoch": 49,
         "global_step": 1000,
@@ -128,13 +126,13 @@ def fine_tuned_file(network):
 def decoder_file(network):
     """The authors' pre-trained decoder as Python values."""
     state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    state |= {f"model.{name}": t for name, t in theirs(network.denoiser, DENOISER).items()}
+    state |= {f"model.{name}": t for name, t in theirs("denoiser", network.denoiser).items()}
     return {**fine_tuned_file(network), "state_dict": state}
 
 
 def encoder_file(network):
     """The authors' pre-trained encoder as Python values."""
-    return theirs(network.encoder, ENCODER)
+    return theirs("encoder", network.encoder)
 
 
 def converted(folder, content, name="authors"):

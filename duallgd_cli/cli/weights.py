@@ -83,7 +83,7 @@ def verify(weights: _Weights) -> None:
 
     if is_reference(weights):
         checkpoint = reference.load(weights)
-        checkpoint.check()
+        checkpoint.build(checkpoint.parts)
         parts, count = checkpoint.parts, len(checkpoint.tensors)
     else:
         own = weights_format.load(weights)

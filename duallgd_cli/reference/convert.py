@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from duallgd_cli.errors import WeightsError, clip, quote
 from duallgd_cli.files import sha256
@@ -20,30 +20,23 @@ from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
 from duallgd_cli.reference.kernels import draw_projection
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.reference.tensor_names import (
-    TABLES,
     denoiser_settings,
     encoder_settings,
     ours_of,
     theirs_of,
 )
 from duallgd_cli.reference.unpickle import InertRecord, read
-from duallgd_cli.reference.weights_file import ReferenceCheckpoint, network_of
+from duallgd_cli.reference.weights_file import PARTS, ReferenceCheckpoint, ReferenceDualLGD
 
 DEFAULT_SEED: Final = 20260701
 _RELEASED: Final = ReferenceSettings()
 _BETAS: Final = "noise_schedule.betas"
-# How names begin in the authors' files, which part that is, and what its key table keeps.
-_PREFIXES: Final = (
-    ("decoder.", "denoiser", ""),
-    ("model.", "denoiser", ""),
-    ("encoder.spectra_encoder.", "encoder", "spectra_encoder."),
-    ("spectra_encoder.", "encoder", "spectra_encoder."),
-    ("merge_function.", "projection", "merge_function."),
-)
+# How names begin in the files of parts, and in that of the whole system.
+_PREFIXES: Final = {"model.": "decoder.", "spectra_encoder.": "encoder.spectra_encoder."}
 # A second name that compiled copies of the decoder get; the tensors are the same.
 _COMPILED: Final = "_compiled_decoder._orig_mod."
 # The random features of a layer, which their files do not hold.
-_FEATURES: Final = "layers.{}.pairs.attention.kernel.projection"
+_FEATURES: Final = "decoder.dual_layers.{}.attn.feature_map.random_features"
 _LISTED: Final = 12
 # The authors' switches: name -> their value -> what it means for our settings. A switch that is
 # absent has the released value, which is the first.
@@ -93,23 +86,23 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
     """
     content = read(source)
     state = _tensors(content.get("state_dict", content))
-    parts = _split(state)
+    betas = state.pop(_BETAS, None)
+    tensors = {ours: state[theirs] for theirs, ours in ours_of(state).items() if ours is not None}
+    parts = [part for part in PARTS if _of_part(tensors, part)]
+    if not parts:
+        raise WeightsError("the checkpoint holds neither a decoder nor an encoder")
     settings = _RELEASED
     switches: dict[str, object] = {}
     if "denoiser" in parts:
-        settings, switches = _of_denoiser(content, _renamed(parts, "denoiser"))
+        settings, switches = _of_denoiser(content, _of_part(tensors, "denoiser"))
+        state = _drawn(settings, seed, switches) | state
     if "encoder" in parts:
-        settings = replace(settings, encoder=encoder_settings(_renamed(parts, "encoder")))
-    if _BETAS in state and len(state[_BETAS]) - 1 != settings.n_steps:
+        own = encoder_settings(_of_part(tensors, "encoder"))
+        settings = replace(settings, encoder=own)
+    if betas is not None and len(betas) - 1 != settings.n_steps:
         raise WeightsError(
-            f"the noise schedule has {len(state[_BETAS]) - 1} steps, the settings say "
-            f"{settings.n_steps}"
+            f"the noise schedule has {len(betas) - 1} steps, the settings say {settings.n_steps}"
         )
-    drawn = _drawn(settings, seed, switches) if "denoiser" in parts else {}
-    tensors: dict[str, Tensor] = {}
-    for part, given in parts.items():
-        own = _fitted(network_of(part, settings), part, given, drawn)
-        tensors |= {f"{part}.{name}": tensor for name, tensor in own.items()}
     record = {
         "source": source.name,
         "source_sha256": sha256(source),
@@ -120,10 +113,12 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
         "global_step": content.get("global_step"),
     }
     known = {name: value for name, value in record.items() if value is not None}
-    return ReferenceCheckpoint(settings, tensors, known)
+    network = ReferenceDualLGD(settings, parts)
+    return ReferenceCheckpoint(settings, _fitted(network.state_dict(), state), known)
 
 
 def _tensors(state: object) -> dict[str, Tensor]:
+    """Tensors of a file, by the names that they have in the file of a whole system."""
     if not isinstance(state, Mapping) or not state:
         raise WeightsError("the checkpoint has no state_dict with weights")
     # An encoder's file may hold Lightning's version beside its tensors.
@@ -131,31 +126,21 @@ def _tensors(state: object) -> dict[str, Tensor]:
     strange = [str(name) for name, value in values.items() if not isinstance(value, Tensor)]
     if strange:
         raise WeightsError(f"the checkpoint holds values that are no tensors: {_listed(strange)}")
-    return {str(n): t.float() if t.is_floating_point() else t for n, t in values.items()}
+    tensors: dict[str, Tensor] = {}
+    for given, tensor in values.items():
+        name = str(given)
+        begins = next((start for start in _PREFIXES if name.startswith(start)), "")
+        name = _PREFIXES.get(begins, "") + name.removeprefix(begins)
+        original = values.get(f"decoder.{name.removeprefix(_COMPILED)}")
+        if original is None or not (name.startswith(_COMPILED) and original.equal(tensor)):
+            tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return tensors
 
 
-def _split(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Sort tensors into parts by the prefixes of the three file formats, which are cut off."""
-    parts: dict[str, dict[str, Tensor]] = {}
-    foreign = []
-    for name, tensor in state.items():
-        found = next((row for row in _PREFIXES if name.startswith(row[0])), None)
-        if found is not None:
-            prefix, part, kept = found
-            parts.setdefault(part, {})[kept + name.removeprefix(prefix)] = tensor
-        elif name.startswith(_COMPILED):  # the decoder's own tensors, as a compiled copy has them
-            original = state.get(f"decoder.{name.removeprefix(_COMPILED)}")
-            if original is None or not original.equal(tensor):
-                foreign.append(name)
-        elif name != _BETAS:
-            foreign.append(name)
-    if foreign:
-        raise WeightsError(
-            f"the checkpoint holds {len(foreign)} unknown tensors: {_listed(foreign)}"
-        )
-    if not parts:
-        raise WeightsError("the checkpoint holds neither a decoder nor an encoder")
-    return parts
+def _of_part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Tensors of one part by their names in it."""
+    prefix = f"{part}."
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 def _of_denoiser(
@@ -165,7 +150,7 @@ def _of_denoiser(
 
     Args:
         content: Top level of the file.
-        tensors: Those of the decoder, by our names.
+        tensors: Those of the denoiser, by our names.
 
     Raises:
         WeightsError: Settings or statistics are missing, or of a form that is not supported.
@@ -246,20 +231,15 @@ def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
     return variant
 
 
-def _fitted(
-    network: nn.Module, part: str, given: Mapping[str, Tensor], drawn: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Tensors under our names, if those given and drawn are exactly those of the network."""
-    own = network.state_dict()
-    theirs = {name: str(their) for name, their in theirs_of(own, TABLES[part]).items()}
-    tensors = {theirs[name]: tensor for name, tensor in drawn.items() if name in own}
-    tensors |= given
-    missing = sorted(their for their in theirs.values() if their not in tensors)
-    unused = sorted(tensors.keys() - set(theirs.values()))
+def _fitted(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors under our names, if those given under the authors' are exactly the network's own."""
+    theirs = {name: str(their) for name, their in theirs_of(own).items()}
+    missing = sorted(their for their in theirs.values() if their not in given)
+    unused = sorted(given.keys() - set(theirs.values()))
     shapes = [
-        f"{theirs[name]} {tuple(tensors[theirs[name]].shape)} for {tuple(tensor.shape)}"
+        f"{theirs[name]} {tuple(given[theirs[name]].shape)} for {tuple(tensor.shape)}"
         for name, tensor in own.items()
-        if theirs[name] in tensors and tensors[theirs[name]].shape != tensor.shape
+        if theirs[name] in given and given[theirs[name]].shape != tensor.shape
     ]
     if missing or unused or shapes:
         raise WeightsError(
@@ -267,14 +247,16 @@ def _fitted(
             f"{len(unused)} unused ({_listed(unused)}), "
             f"{len(shapes)} of another shape ({_listed(shapes)})"
         )
-    return {name: tensors[theirs[name]] for name in own}
+    return {name: given[theirs[name]] for name in own}
 
 
 def _drawn(
     settings: ReferenceSettings, seed: int, switches: Mapping[str, object]
 ) -> dict[str, Tensor]:
-    """Random features of every layer, by our names."""
+    """Random features of every layer that has some, by the authors' names."""
     sizes = settings.denoiser
+    if sizes.kernel not in ("positive", "waves") or sizes.streams == "atoms":
+        return {}
     orthogonal = switches.get("performer_feature_type") != "iid"
     drawn = {}
     for layer in range(sizes.layers):
@@ -282,12 +264,6 @@ def _drawn(
         shape = sizes.n_features, sizes.edge_width // sizes.heads
         drawn[_FEATURES.format(layer)] = draw_projection(*shape, generator, orthogonal=orthogonal)
     return drawn
-
-
-def _renamed(parts: Mapping[str, Mapping[str, Tensor]], part: str) -> dict[str, Tensor]:
-    """Tensors of a part under our names, without those that its table does not have."""
-    names = ours_of(parts[part], TABLES[part])
-    return {ours: parts[part][theirs] for theirs, ours in names.items() if ours is not None}
 
 
 def _listed(names: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Names of the authors' tensors and of ours, both ways, and the sizes that tensors show.
 
 A template is a module's path or a tensor's; ``*`` stands for the number of a layer. Both sides of a
-row have the same number of them, in the same order.
+row have the same number of them, in the same order. Theirs are those of a fine-tuned system's file.
 """
 
 import re
@@ -14,7 +14,7 @@ from duallgd_cli.config import parse
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceEncoderSettings
 
-Table = tuple[tuple[str, str], ...]
+_Table = tuple[tuple[str, str], ...]
 
 _ATTENTION: Final = {
     "q": "query",
@@ -37,7 +37,7 @@ _ATTENTION: Final = {
 _PROJECTIONS: Final = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
 _POST_NORM: Final = (("linX", "normX", "atoms"), ("linE", "normE", "edges"))
 
-DENOISER: Final[Table] = (
+_DENOISER: Final[_Table] = (
     ("mlp_in_X.0", "atoms_in.inner"),
     ("mlp_in_X.2", "atoms_in.outer"),
     ("mlp_in_E.0", "edges_in.classes.inner"),
@@ -93,7 +93,7 @@ DENOISER: Final[Table] = (
 
 _SPECTRUM: Final = "spectra_encoder.0"
 _GROWING: Final = "spectra_encoder.2"
-ENCODER: Final[Table] = (
+_ENCODER: Final[_Table] = (
     (f"{_SPECTRUM}.form_embedder_mod.int_to_feat_matrix", "counts.table"),
     (f"{_SPECTRUM}.form_embedder_mod._extra_embeddings", "counts.beyond"),
     (f"{_SPECTRUM}.instrument_embedder", "instrument"),
@@ -121,12 +121,11 @@ ENCODER: Final[Table] = (
     (f"{_GROWING}.gate_bricks.*.0", "growth.*.gate"),
 )
 
-
-_PROJECTION: Final[Table] = (
-    ("merge_function.weight", "weight"),
-    ("merge_function.bias", "bias"),
+TABLE: Final[_Table] = (
+    *((f"decoder.{theirs}", f"denoiser.{ours}") for theirs, ours in _DENOISER),
+    *((f"encoder.{theirs}", f"encoder.{ours}") for theirs, ours in _ENCODER),
+    ("merge_function", "projection"),
 )
-TABLES: Final = {"denoiser": DENOISER, "encoder": ENCODER, "projection": _PROJECTION}
 
 # Sizes of a denoiser: each one's name in our settings -> a module whose weight has it, and whether
 # that maps from it (columns) or to it (rows).
@@ -146,7 +145,7 @@ _SIZES: Final = {
 }
 
 
-def ours_of(names: Iterable[str], table: Table) -> dict[str, str | None]:
+def ours_of(names: Iterable[str], table: _Table = TABLE) -> dict[str, str | None]:
     """Our name of each of the authors' tensors; None where the table has none."""
     # What follows a template's layer numbers is what a tensor adds to a module.
     escaped = [re.escape(template).replace(r"\*", r"(\d+)") for template, _ in table]
@@ -162,9 +161,9 @@ def ours_of(names: Iterable[str], table: Table) -> dict[str, str | None]:
     return found
 
 
-def theirs_of(names: Iterable[str], table: Table) -> dict[str, str | None]:
+def theirs_of(names: Iterable[str]) -> dict[str, str | None]:
     """The authors' name of each of our tensors; None where the table has none."""
-    return ours_of(names, tuple((ours, theirs) for theirs, ours in table))
+    return ours_of(names, tuple((ours, theirs) for theirs, ours in TABLE))
 
 
 def denoiser_settings(

@@ -7,10 +7,10 @@ its parameters by the authors' parts, too, beside what the paper says: it counts
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,7 @@ from duallgd_cli.errors import ConfigError, WeightsError, clip
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
-from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
-
-M = TypeVar("M", bound=nn.Module)
+from duallgd_cli.reference.tensor_names import theirs_of
 
 PARTS: Final = ("denoiser", "encoder", "projection")
 # Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
@@ -59,15 +57,23 @@ class ReferenceDualLGD(nn.Module):
 
     Args:
         settings: Sizes and process.
+        parts: Which of `PARTS` it has; the others are not there.
     """
 
-    def __init__(self, settings: ReferenceSettings) -> None:
+    encoder: ReferenceEncoder
+    projection: nn.Linear
+    denoiser: ReferenceDenoiser
+
+    def __init__(self, settings: ReferenceSettings, parts: Sequence[str] = PARTS) -> None:
         super().__init__()
         self.settings = settings
-        bits = settings.encoder.fingerprint_sizes[-1]
-        self.encoder = ReferenceEncoder(settings.encoder)
-        self.projection = nn.Linear(bits, settings.denoiser.condition_width)
-        self.denoiser = ReferenceDenoiser(settings.denoiser)
+        if "encoder" in parts:
+            self.encoder = ReferenceEncoder(settings.encoder)
+        if "projection" in parts:
+            bits = settings.encoder.fingerprint_sizes[-1]
+            self.projection = nn.Linear(bits, settings.denoiser.condition_width)
+        if "denoiser" in parts:
+            self.denoiser = ReferenceDenoiser(settings.denoiser)
 
     def condition(self, peaks: FormulaPeaks) -> Tensor:
         """What conditions the denoiser, (B, condition_width), from annotated spectra.
@@ -98,59 +104,23 @@ class ReferenceCheckpoint:
         present = {name.partition(".")[0] for name in self.tensors}
         return tuple(part for part in PARTS if part in present)
 
-    def build(self) -> ReferenceDualLGD:
-        """The whole system in evaluation mode.
+    def build(self, parts: Sequence[str] = PARTS) -> ReferenceDualLGD:
+        """The system, or some parts of it, in evaluation mode.
 
         Raises:
             WeightsError: A part is absent, or tensors do not fit.
         """
-        absent = [part for part in PARTS if part not in self.parts]
+        absent = [part for part in parts if part not in self.parts]
         if absent:
             raise WeightsError(
                 f"these weights hold no {' and no '.join(absent)}, so they cannot predict; convert "
                 "the checkpoint of a fine-tuned system"
             )
-        return _loaded(lambda: ReferenceDualLGD(self.settings), self.tensors)
-
-    def build_part(self, part: str) -> nn.Module:
-        """One of `PARTS` alone, in evaluation mode.
-
-        Raises:
-            WeightsError: There is none, or tensors do not fit.
-        """
-        prefix = f"{part}."
-        own = {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
-        if not own:
-            raise WeightsError(f"these weights hold no {part}")
-        return _loaded(lambda: network_of(part, self.settings), own)
-
-    def check(self) -> None:
-        """Find out whether the parts present fit their settings.
-
-        Raises:
-            WeightsError: One does not.
-        """
-        if self.parts == PARTS:
-            self.build()
-        else:
-            for part in self.parts:
-                self.build_part(part)
-
-
-def network_of(part: str, settings: ReferenceSettings) -> nn.Module:
-    """One of `PARTS`, untrained."""
-    if part == "denoiser":
-        return ReferenceDenoiser(settings.denoiser)
-    if part == "encoder":
-        return ReferenceEncoder(settings.encoder)
-    return nn.Linear(settings.encoder.fingerprint_sizes[-1], settings.denoiser.condition_width)
-
-
-def _loaded(make: Callable[[], M], tensors: Mapping[str, Tensor]) -> M:
-    require_same_shapes(shapes_of(make), tensors)
-    network = make()
-    load_strictly(network, dict(tensors))
-    return network.eval()
+        own = {n: t for n, t in self.tensors.items() if n.partition(".")[0] in parts}
+        require_same_shapes(shapes_of(lambda: ReferenceDualLGD(self.settings, parts)), own)
+        network = ReferenceDualLGD(self.settings, parts)
+        load_strictly(network, own)
+        return network.eval()
 
 
 def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
@@ -208,10 +178,10 @@ def count_by_module(
     released = settings in (None, ReferenceDenoiserSettings())
     with torch.device("meta"):  # shapes alone: no memory, no time
         network = ReferenceDenoiser(settings or ReferenceDenoiserSettings())
-    sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
+    sizes = {f"denoiser.{name}": part.numel() for name, part in network.named_parameters()}
     by_module: Counter[str] = Counter()
-    for name, theirs in theirs_of(sizes, DENOISER).items():
-        by_module[str(theirs).partition(".")[0]] += sizes[name]
+    for name, theirs in theirs_of(sizes).items():
+        by_module[str(theirs).split(".")[1]] += sizes[name]
     rows: dict[str, tuple[int, float | None]] = {}
     for name, (modules, paper) in _ROWS.items():
         if count := sum(by_module[module] for module in modules):

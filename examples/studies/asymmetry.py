@@ -351,10 +351,9 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
             "with --condition true"
         )
     checkpoint = reference.load(weights)
-    known = "projection" in checkpoint.parts
-    projection = checkpoint.build_part("projection").to(device) if known else None
-    denoiser = checkpoint.build_part("denoiser").to(device)
-    return ReferenceNetwork(denoiser, projection, checkpoint.settings, device)
+    network = checkpoint.build([p for p in checkpoint.parts if p != "encoder"]).to(device)
+    projection = network.projection if "projection" in checkpoint.parts else None
+    return ReferenceNetwork(network.denoiser, projection, checkpoint.settings, device)
 
 
 @torch.inference_mode()

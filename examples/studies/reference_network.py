@@ -163,7 +163,7 @@ def _converted(subject: Subject, kernel: str) -> ReferenceNetwork:
             f"weights {path.name} were trained with kernel {trained}; measure that one alone, or "
             f"--weights {default.RANDOM}"
         )
-    network = checkpoint.build_part("denoiser")
+    network = checkpoint.build(["denoiser"]).denoiser
     count = sum(t.numel() for n, t in checkpoint.tensors.items() if not n.endswith("projection"))
     about = default.about(path.name, network) | {"parameters": count}
     return ReferenceNetwork(network, checkpoint.settings, about)

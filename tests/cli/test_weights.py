@@ -12,17 +12,16 @@ from duallgd_cli.errors import MissingInputError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
-from duallgd_cli.reference.tensor_names import ENCODER, theirs_of
 from tests.fuzz.weights import sound_weights
 from tests.made_prepared import structures_folder
+from tests.made_reference import theirs
 
 
 @pytest.fixture
 def encoder_file(tmp_path):
     settings = ReferenceEncoderSettings(width=8, heads=2, fragment_bits=4, fingerprint_sizes=(4, 8))
-    own = ReferenceEncoder(settings).state_dict()
     path = tmp_path / "encoder.pt"
-    torch.save({theirs: own[ours] for ours, theirs in theirs_of(own, ENCODER).items()}, path)
+    torch.save(theirs("encoder", ReferenceEncoder(settings)), path)
     return path
 
 

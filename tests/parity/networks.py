@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from duallgd_cli.model.line_graph import line_graph, to_square
 from duallgd_cli.reference.convert import variant_of
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
-from duallgd_cli.reference.tensor_names import DENOISER, denoiser_settings, ours_of, theirs_of
+from duallgd_cli.reference.tensor_names import denoiser_settings, ours_of, theirs_of
 
 
 def recipe(names_and_shapes, seed):
@@ -39,8 +39,8 @@ def denoiser(weights, projections, overrides):
     Returns:
         The network, and the authors' names of the tensors that it took.
     """
-    names = ours_of(weights, DENOISER)
-    tensors = {ours: weights[theirs] for theirs, ours in names.items() if ours is not None}
+    tensors = renamed(weights, "denoiser")
+    tensors.pop(None, None)
     n_features, width = projections[0].shape
     heads = tensors["edges_in.classes.outer.weight"].shape[0] // width
     settings = denoiser_settings(tensors, heads, n_features, variant_of(overrides))
@@ -50,7 +50,23 @@ def denoiser(weights, projections, overrides):
     own = model.state_dict()
     model.load_state_dict({name: tensors[name] for name in own})
     taken = [name for name in own if not name.endswith("projection")]
-    return model.eval(), set(theirs_of(taken, DENOISER).values())
+    return model.eval(), set(their_names(taken, "denoiser").values())
+
+
+def renamed(weights, part):
+    """The authors' tensors of one part by our names in it; what its table lacks under None."""
+    prefix = {"denoiser": "decoder.", "encoder": "encoder."}[part]
+    found = ours_of(prefix + name for name in weights)
+    return {
+        ours and ours.removeprefix(f"{part}."): weights[theirs.removeprefix(prefix)]
+        for theirs, ours in found.items()
+    }
+
+
+def their_names(names, part):
+    """The authors' names of tensors of one part."""
+    found = theirs_of(f"{part}.{name}" for name in names)
+    return {o.removeprefix(f"{part}."): t and t.partition(".")[2] for o, t in found.items()}
 
 
 def graphs(X, E, y, mask, condition_width):

@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
-from duallgd_cli.reference.tensor_names import DENOISER, theirs_of
 from tests.parity.folder import variant_names
 from tests.parity.networks import (
     checksums,
@@ -19,6 +18,7 @@ from tests.parity.networks import (
     off_diagonal,
     padded,
     recipe,
+    their_names,
 )
 
 pytestmark = pytest.mark.parity
@@ -158,7 +158,7 @@ def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):
         name: 0.0 if p.grad is None else p.grad.norm().item()
         for name, p in model.named_parameters()
     }
-    theirs = theirs_of(norms, DENOISER)
+    theirs = their_names(norms, "denoiser")
     assert {theirs[n]: norm for n, norm in norms.items()} == pytest.approx(
         stored["grad_l2"], abs=1e-5, rel=1e-3
     )
@@ -214,7 +214,7 @@ def released_weights(parity):
     sums = parity.json("full_recipe_checksums.json")
     released = ReferenceDenoiser(ReferenceDenoiserSettings()).state_dict()
     shapes = {name: tuple(t.shape) for name, t in released.items() if "projection" not in name}
-    names = theirs_of(shapes, DENOISER)
+    names = their_names(shapes, "denoiser")
     weights = recipe({t: shapes[ours] for ours, t in names.items()}, parity.recipe_seed())
     assert weights.keys() == sums.keys()
     for name, tensor in weights.items():

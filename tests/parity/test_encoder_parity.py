@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
-from duallgd_cli.reference.tensor_names import ENCODER, encoder_settings, ours_of, theirs_of
-from tests.parity.networks import checksums, recipe
+from duallgd_cli.reference.tensor_names import encoder_settings
+from tests.parity.networks import checksums, recipe, renamed, their_names
 
 pytestmark = pytest.mark.parity
 
@@ -39,7 +39,7 @@ def peaks(stored, name):
 
 def encoder(weights):
     """An encoder of the size that the authors' tensors have."""
-    tensors = {ours: weights[theirs] for theirs, ours in ours_of(weights, ENCODER).items()}
+    tensors = renamed(weights, "encoder")
     assert None not in tensors
     model = ReferenceEncoder(encoder_settings(tensors))
     model.load_state_dict(tensors)
@@ -108,7 +108,7 @@ def sizes(stored, name):
 def released_weights(sums, settings, seed):
     """The recipe's weights, each checked against its stored sums."""
     own = ReferenceEncoder(settings).state_dict()
-    theirs = theirs_of(own, ENCODER)
+    theirs = their_names(own, "encoder")
     weights = recipe({theirs[name]: tuple(t.shape) for name, t in own.items()}, seed)
     weights[theirs["counts.table"]] = own["counts.table"]
     assert weights.keys() == sums.keys()
