@@ -5,7 +5,7 @@ S samples, N heavy atoms, M = N (N - 1) / 2 pairs.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks
 from duallgd_cli.reference.features import AtomsOfGraphs, atoms_of, with_features
-from duallgd_cli.reference.subformula import adduct_name, reference_peaks
+from duallgd_cli.reference.subformula import reference_peaks
 from duallgd_cli.reference.weights_file import ReferenceDualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
@@ -101,18 +101,17 @@ class ReferenceGenerator:
             raise RefusedError(Failure("unsupported_element", str(error), "sample")) from None
 
     def _peaks(self, hypothesis: Hypothesis) -> FormulaPeaks:
+        spectra = hypothesis.feature.spectra
         try:
-            adduct = adduct_name(hypothesis.adduct.name)
+            seen = reference_peaks(
+                hypothesis.formula,
+                hypothesis.adduct.name,
+                np.concatenate([spectrum.mz for spectrum in spectra]),
+                np.concatenate([spectrum.intensity for spectrum in spectra]),
+                spectra[0].precursor_mz,
+            )
         except ValueError as error:
             raise RefusedError(Failure("unsupported_adduct", str(error), "sample")) from None
-        spectra = hypothesis.feature.spectra
-        seen = reference_peaks(
-            str(replace(hypothesis.formula, charge=0)),
-            adduct,
-            np.concatenate([spectrum.mz for spectrum in spectra]),
-            np.concatenate([spectrum.intensity for spectrum in spectra]),
-            spectra[0].precursor_mz,
-        )
         return seen.to(self.runtime.device)
 
     @torch.inference_mode()

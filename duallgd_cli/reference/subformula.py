@@ -4,16 +4,17 @@ Nothing but the reference encoder uses this; `spectra.annotation` explains peaks
 Letters: P peaks, K peaks with a sub-formula.
 """
 
-import re
 from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import INDEX, MASSES_DA, METALS
-from duallgd_cli.errors import FormulaError, UnsupportedElementError, quote
+from duallgd_cli.chem.elements import INDEX, MASSES_DA, METALS, SYMBOLS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import quote
 from duallgd_cli.reference.encoder import WHOLE_TYPE, FormulaPeaks
+from duallgd_cli.spectra.annotation import index_ranges
 
 # Element order of the reference's count vectors.
 ELEMENTS: Final = (
@@ -63,7 +64,6 @@ _ALIASES: Final = {
     "[M+H-2H2O]+": "[M-H4O2+H]+",
     "[M-2H2O+H]+": "[M-H4O2+H]+",
 }
-_TOKEN: Final = re.compile(r"([A-Z][a-z]?)(\d*)")
 
 
 def knows_adduct(text: str) -> bool:
@@ -82,21 +82,10 @@ def adduct_name(text: str) -> str:
     return _ALIASES.get(text.strip(), text.strip())
 
 
-def parse_counts(formula: str) -> NDArray[np.int64]:
-    """Counts of a formula such as ``C9H8O4`` in the reference's element order, int64 (18,).
-
-    Raises:
-        UnsupportedElementError: An element that the reference does not know.
-        FormulaError: Not a formula.
-    """
-    tokens = _TOKEN.findall(formula)
-    if not tokens or "".join(symbol + number for symbol, number in tokens) != formula:
-        raise FormulaError(f"{quote(formula)} is not a molecular formula; write it like C9H8O4")
+def counts_of(formula: Formula) -> NDArray[np.int64]:
+    """Atoms of a formula in the reference's element order, int64 (18,)."""
     counts = np.zeros(len(ELEMENTS), dtype=np.int64)
-    for symbol, number in tokens:
-        if symbol not in ELEMENTS:
-            raise UnsupportedElementError(f"the reference encoder does not know {symbol}")
-        counts[ELEMENTS.index(symbol)] += int(number or 1)
+    counts[[ELEMENTS.index(symbol) for symbol in SYMBOLS]] = formula.counts
     return counts
 
 
@@ -160,8 +149,7 @@ def assign(
     margin = (scale * tolerance_ppm * 1e-6)[:, None]
     start = np.searchsorted(masses, (rest - margin).ravel(), "left")
     stop = np.searchsorted(masses, (rest + margin).ravel(), "right")
-    owner = np.repeat(np.arange(start.size), stop - start)
-    offset = np.arange(owner.size) - np.repeat(np.cumsum(stop - start) - stop, stop - start)
+    owner, offset = index_ranges(start, stop)
     peak, other = np.divmod(owner, len(others))
     atoms = first[offset] + second[other]
     deviation = np.abs(atoms @ _MASSES_DA + shift - mz[peak]) / scale[peak] * 1e6
@@ -175,7 +163,7 @@ def assign(
 
 
 def reference_peaks(
-    formula: str,
+    formula: Formula,
     adduct: str,
     mz: NDArray[np.float64],
     intensity: NDArray[np.float64],
@@ -184,16 +172,16 @@ def reference_peaks(
     """What the reference's encoder reads of one ion, as a batch of one.
 
     Args:
-        formula: Formula of the neutral molecule.
+        formula: Formula of the molecule, whose charge is not looked at.
         adduct: Any spelling that the reference knows.
         mz: Raw peaks, (P,).
         intensity: (P,).
         precursor_mz: None where it is not known.
 
     Raises:
-        ValueError: An adduct or a formula that the reference does not know.
+        ValueError: An adduct that the reference does not know.
     """
-    name, whole = adduct_name(adduct), parse_counts(formula)
+    name, whole = adduct_name(adduct), counts_of(formula)
     mz, root = process_peaks(mz, intensity, precursor_mz)
     peak, counts, _, _ = assign(whole, name, mz)
     n_tokens = len(peak) + 1

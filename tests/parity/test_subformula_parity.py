@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.reference.subformula import (
     adduct_name,
     assign,
-    parse_counts,
+    counts_of,
     process_peaks,
     reference_peaks,
 )
@@ -37,11 +38,12 @@ def test_subformulas_are_the_reference_s(examples):
         mz, intensity = process_peaks(*raw(example), example["precursor_mz"])
 
         name = adduct_name(example["adduct_given"])
-        peak, counts, mass_da, deviation_ppm = assign(parse_counts(example["formula"]), name, mz)
+        whole = counts_of(Formula.parse(example["formula"]))
+        peak, counts, mass_da, deviation_ppm = assign(whole, name, mz)
 
         table = stored["output_tbl"]
         assert (example["formula"], name) == (stored["cand_form"], stored["cand_ion"])
-        assert np.array_equal(counts, [parse_counts(formula) for formula in table["formula"]])
+        assert np.array_equal(counts, [counts_of(Formula.parse(text)) for text in table["formula"]])
         np.testing.assert_allclose(mz[peak], table["mz"], atol=1e-9)
         np.testing.assert_allclose(intensity[peak], table["ms2_inten"], atol=1e-9)
         np.testing.assert_allclose(mass_da, table["mono_mass"], atol=1e-6)
@@ -53,7 +55,10 @@ def test_the_encoder_s_input_is_the_reference_s(parity, examples):
 
     for number, example in enumerate(examples):
         got = reference_peaks(
-            example["formula"], example["adduct_given"], *raw(example), example["precursor_mz"]
+            Formula.parse(example["formula"]),
+            example["adduct_given"],
+            *raw(example),
+            example["precursor_mz"],
         )
 
         theirs = {name: stored[f"single{number}/{name}"][0].numpy() for name in NAMES}
