@@ -199,22 +199,6 @@ def test_only_without_positions_like_atoms_may_change_places(variant, blind):
     assert torch.allclose(before[moved], after, atol=1e-4) is blind
 
 
-def test_the_published_network_reads_the_order_of_its_atoms():
-    model, known = stirred("published"), condition((LARGE,))
-    turned = replace(known, atom_class=known.atom_class.flip(1))
-    bonds = noisy_bonds(12)
-    back = torch.arange(66)
-    place = torch.zeros(12, 12, dtype=torch.long)
-    low, high = torch.triu_indices(12, 12, 1)
-    place[low, high] = place[high, low] = back
-    moved = place[11 - low, 11 - high]
-
-    before = logits(model, bonds[None], 450, known)[0]
-    after = logits(model, bonds[moved][None], 450, turned)[0]
-
-    assert not torch.allclose(before[moved], after, atol=1e-3)
-
-
 def test_the_published_network_folds_the_fingerprint_as_a_shorter_one_is_made():
     model, known = stirred("published"), condition((LARGE,))
     bit = torch.tensor([[5, 5 + 2048, 4095]])

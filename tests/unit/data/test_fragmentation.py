@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.fragmentation import N_CUT_FEATURES, fragments
-from duallgd_cli.data.molecular_graph import graph_of
+from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, N_CUT_FEATURES, fragments
+from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, graph_of
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of
 
@@ -156,6 +156,9 @@ def test_rows_are_distinct_parts_by_ascending_cost(seed, n_pairs, n_triples):
     assert (np.diff(found.cost) >= 0).all()
     assert (found.cost[1:] > 0).all()
     assert found.cuts.shape == (len(found.counts), N_CUT_FEATURES)
+    assert found.atom_types.shape == (len(found.counts), N_ATOM_TYPE_FEATURES)
+    assert (found.atom_types >= 0).all()
+    assert (found.atom_types[:, : 6 * N_ATOM_TYPES] <= 1).all()  # ramps
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))

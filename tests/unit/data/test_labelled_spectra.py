@@ -44,6 +44,7 @@ def test_a_table_is_read_plain_or_compressed(tmp_path, name):
     assert spectrum.precursor_mz == 181.0495
     # The column of numbers is in eV, also on an Orbitrap.
     assert spectrum.collision_energy_ev == 30.0
+    assert spectrum.metadata == {}  # labels do not travel with it
 
 
 def test_a_table_without_folds_is_all_training_data(tmp_path):
@@ -87,12 +88,6 @@ def test_an_mgf_with_structures_is_a_data_set_too(tmp_path):
 
     assert (record.smiles, record.fold) == (ASPIRIN, "test")
     assert survey.reason == "not an MS2 spectrum"
-
-
-def test_labels_do_not_travel_with_the_spectrum(tmp_path):
-    (record,) = read_labelled_file(write_table(tmp_path / "set.tsv", GOOD))
-
-    assert record.feature.first.metadata == {}
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.massbank import (
     is_release,
-    parse_record,
     read_folds,
     read_release,
     rebuild_massbank,
@@ -57,17 +56,6 @@ def release(folder, *texts):
         path = folder / "Made" / f"MSBNK-Made-A{index}.txt"
         path.write_text(text, encoding="utf-8")
     return folder
-
-
-def test_a_record_file_gives_its_fields_and_absolute_intensities():
-    fields, (mz, intensity) = parse_record(record())
-
-    assert fields["accession"] == "MSBNK-Made-A1"
-    assert fields["collision_energy_text"] == "50(NCE)"
-    assert fields["precursor_mz"] == "181.0495"
-    assert "deprecated" not in fields
-    assert mz.tolist() == [163.0390, 121.0284, 100.0]
-    assert intensity.tolist() == [500.0, 2000.0, 0.0]
 
 
 def test_a_release_becomes_a_table_in_the_published_layout(tmp_path):

@@ -4,10 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, fragments
+from duallgd_cli.data.fragmentation import fragments
 from duallgd_cli.data.molecular_graph import (
     ATOM_TYPES,
     N_ATOM_TYPES,
@@ -15,7 +13,6 @@ from duallgd_cli.data.molecular_graph import (
     graph_of,
     neighbours,
 )
-from tests.made_graphs import made_molecules
 from tests.made_prepared import molecules_of
 
 
@@ -118,16 +115,3 @@ def test_bonds_that_cannot_part_a_molecule_alone_are_those_of_its_rings():
         "methylene of a chain": 1,
         "saturated carbon of a ring": 6,
     }
-
-
-@given(st.integers(0, 10**6))
-def test_every_fragment_has_a_row_of_sites(seed):
-    molecules = made_molecules(1, seed, smallest=2, largest=9)
-
-    found = fragments(graph_of(molecules, 0), np.random.default_rng(seed))
-
-    assert found.atom_types.shape == (len(found.counts), N_ATOM_TYPE_FEATURES)
-    assert found.atom_types.dtype == np.float32
-    assert (found.atom_types >= 0).all()
-    ramps = found.atom_types[:, : 6 * N_ATOM_TYPES]
-    assert (ramps <= 1).all()

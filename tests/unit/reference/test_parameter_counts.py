@@ -2,7 +2,11 @@
 
 import pytest
 
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings
+from duallgd_cli.reference.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
+)
 from duallgd_cli.reference.weights_file import count_beside, count_by_module
 
 
@@ -34,5 +38,14 @@ def test_ablations_have_the_published_counts(changes, count):
     assert count_by_module(ReferenceDenoiserSettings(**changes))["all"] == (count, None)
 
 
-def test_the_parts_that_the_paper_does_not_count_have_the_released_sizes():
-    assert count_beside() == {"encoder": 15_164_196, "projection": 8_390_656}
+@pytest.mark.parametrize(
+    ("width", "fragment_bits", "count"), [(256, 512, 15_164_196), (512, 2048, 23_364_644)]
+)
+def test_the_parts_that_the_paper_does_not_count_have_the_released_sizes(
+    width, fragment_bits, count
+):
+    encoder = ReferenceEncoderSettings(width=width, fragment_bits=fragment_bits)
+
+    found = count_beside(ReferenceSettings(encoder=encoder))
+
+    assert found == {"encoder": count, "projection": 8_390_656}

@@ -3,7 +3,7 @@
 import os
 import pickle
 import zipfile
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -62,15 +62,6 @@ def test_tensors_come_through_with_their_shape_type_and_values(saved):
     for name, tensor in content.items():
         assert got[name].dtype == tensor.dtype
         assert torch.equal(got[name], tensor.detach()), name
-
-
-def test_a_state_dict_is_read(saved):
-    module = torch.nn.Linear(3, 2)
-
-    got = read(saved({"state_dict": module.state_dict()}))["state_dict"]
-
-    assert isinstance(got, OrderedDict)
-    assert torch.equal(got["weight"], module.weight)
 
 
 def test_an_unknown_object_becomes_a_record_of_its_attributes(saved):
