@@ -29,7 +29,7 @@ from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pictures import Html, html
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
-from duallgd_cli.predict.ranking import FIRST, for_run, rescored
+from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
 from duallgd_cli.predict.settings import PredictSettings, knowledge_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
@@ -165,10 +165,11 @@ def predictions(
             drawn = results(numbered, source, model.generator, chosen, pool, knowledge=knowledge)
             for case in by_feature(drawn):
                 item = held.pop(case.number)
+                ordered = rank(case, ranking)
                 if rescore is None or not isinstance(item, Feature):
-                    yield from predictions_of(case, ranking, chosen.top_k)
+                    yield from predictions_of(case, *ordered, chosen.top_k)
                 else:
-                    ranked = predictions_of(case, ranking, sys.maxsize)
+                    ranked = predictions_of(case, *ordered, sys.maxsize)
                     yield from _rescored(ranked, item, rescore, chosen.top_k)
 
     return Predictions(computed(), record)

@@ -22,7 +22,7 @@ from duallgd_cli.predict.prediction import (
     Prediction,
     sentences,
 )
-from duallgd_cli.predict.ranking import RankingModel, rank, recorded
+from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.runtime import versions
 from duallgd_cli.writers.formats import Rows, check_writable, resolve_format, write, write_parts
 from duallgd_cli.writers.summaries import summary_paths, write_summary
@@ -81,14 +81,20 @@ class RunSummary:
         return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
 
 
-def predictions_of(case: Case, model: RankingModel, top_k: int) -> list[Prediction]:
+def predictions_of(
+    case: Case, candidates: tuple[Candidate, ...], confidence_top10: float, top_k: int
+) -> list[Prediction]:
     """The predictions of a case's spectra, in the order of its members.
 
     Spectra read together share their candidates; one that could not be used has its own status
     and none.
+
+    Args:
+        case: As predicted.
+        candidates: All of them, as `ranking.rank` orders them.
+        confidence_top10: That the first ten hold the right one.
+        top_k: How many candidates are kept.
     """
-    with stages.stage(stages.RANK):
-        candidates, confidence_top10 = rank(case, model)
     return [
         _prediction(case, position, candidates[:top_k], confidence_top10)
         for position in range(len(case.members))
@@ -159,9 +165,11 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
     latest: Case | None = None
     for case, position in run.in_input_order():
         if case is not latest:
-            latest, ranked = case, predictions_of(case, model, top_k)
+            with stages.stage(stages.RANK):
+                candidates, top10 = rank(case, model)
+            latest, ranked = case, predictions_of(case, candidates, top10, top_k)
             if parts:
-                found = likely_parts(case, model)
+                found = likely_parts(case, candidates)
                 ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
         yield ranked[position]
 

@@ -24,7 +24,7 @@ from duallgd_cli.chem.parts import (
     overlap,
 )
 from duallgd_cli.predict.prediction import Candidate, Case, LikelyPart
-from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
+from duallgd_cli.predict.ranking import sigmoid
 
 LEAST: Final = 0.05
 # What nearly every known structure of a formula has says nothing about this one.
@@ -34,16 +34,15 @@ _CUT: Final = 0.005  # shares are kept so far from 0 and 1 before their logit is
 _TELLING: Final = 0.5
 
 
-def likely_parts(case: Case, model: RankingModel) -> tuple[LikelyPart, ...]:
+def likely_parts(case: Case, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
     """The parts of a feature's true structure, likeliest first.
 
     Left out are parts below `LEAST`, and those that the formula implies.
 
     Args:
-        case: As predicted, all structures included.
-        model: Ranks the candidates, all of which count by their confidence.
+        case: As predicted.
+        candidates: All of them as ranked; each counts by its confidence.
     """
-    candidates, _ = rank(case, model)
     if not candidates:
         return ()
     sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
@@ -59,19 +58,17 @@ def likely_parts(case: Case, model: RankingModel) -> tuple[LikelyPart, ...]:
     return tuple(sorted(kept, key=lambda one: (-one.probability, one.kind, one.name)))
 
 
-def bond_certainty(case: Case, model: RankingModel, most: int) -> list[list[float]]:
+def bond_certainty(candidates: Sequence[Candidate], most: int) -> list[list[float]]:
     """How far the samples agree on each bond of the first candidates.
 
     Args:
-        case: As predicted, all structures included.
-        model: Ranks the candidates; each counts by the root of its confidence.
+        candidates: All of a feature; each counts by the root of its confidence.
         most: How many candidates.
 
     Returns:
         For each the share of all candidates that hold such a bond (between such atoms, with such
         neighbours), in the order of the pairs of atoms.
     """
-    candidates, _ = rank(case, model)
     bonds = bond_environments([candidate.smiles for candidate in candidates])
     share: dict[int, float] = {}
     weights = np.sqrt(_weights(candidates)) if candidates else np.zeros(0)

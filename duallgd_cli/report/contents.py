@@ -20,7 +20,7 @@ from duallgd_cli.predict import journal
 from duallgd_cli.predict.output import predictions_of, record_path
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import OK, Candidate, Case, LikelyPart, Outcome, Prediction
-from duallgd_cli.predict.ranking import recorded
+from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss
 from duallgd_cli.spectra.features import CleaningSettings, clean
@@ -118,12 +118,13 @@ class ReportedRun:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         measured = self._measured()
         for case in self._cases():
-            predictions = predictions_of(case, self._ranking, self._top_k)
+            candidates, confidence_top10 = rank(case, self._ranking)
+            predictions = predictions_of(case, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             spectra = [measured[m.source] for m in case.members if m.source in measured]
             feature = _feature(case, predictions, shown, spectra)
-            found = likely_parts(case, self._ranking) if shown.candidates else ()
-            certainty = bond_certainty(case, self._ranking, len(shown.candidates))
+            found = likely_parts(case, candidates) if shown.candidates else ()
+            certainty = bond_certainty(candidates, len(shown.candidates))
             for values, of_bonds in zip(feature["candidates"], certainty, strict=True):
                 values["certainty"] = of_bonds
             yield feature | _parts(found, shown.candidates)
@@ -131,7 +132,7 @@ class ReportedRun:
     def first_candidates(self) -> Iterator[FirstCandidate]:
         """The first candidate of every feature, in the order of the input."""
         for case in self._cases():
-            predictions = predictions_of(case, self._ranking, 1)
+            predictions = predictions_of(case, *rank(case, self._ranking), 1)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             first = shown.candidates[0] if shown.candidates else None
             yield FirstCandidate(

@@ -5,6 +5,7 @@ The fragments are those of the fragmentation score, so that the page shows what 
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from duallgd_cli.errors import Failure, FormulaError, MoleculeError
 _KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
 
 
+@lru_cache(maxsize=10_000)  # the candidates of a feature are asked for the same ones
 def subformula_of(text: str) -> Formula | None:
     """A sub-formula as journals write it, without the metals and charge it may end with."""
     try:

@@ -13,7 +13,7 @@ from duallgd_cli.predict.parts import (
     telling,
 )
 from duallgd_cli.predict.prediction import Case, LikelyPart, Outcome, Structure, Tallies
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.ranking import RankingModel, rank
 
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
 
@@ -29,6 +29,10 @@ def case(*smiles, formula="C15H10O2", samples=None):
     return Case(0, (), (outcome,))
 
 
+def found_in(case):
+    return likely_parts(case, rank(case, RankingModel())[0])
+
+
 def part(name="hexose", kind="sugar", smarts="C", probability=0.9, prior=0.1):
     return LikelyPart(kind, name, smarts, probability, prior, probability)
 
@@ -39,14 +43,14 @@ def probability_of(name, found):
 
 def test_what_more_of_the_samples_have_is_likelier():
     other = "O=C(C#Cc1ccccc1)c1ccccc1O"
-    many = likely_parts(case(FLAVONE, other, samples=[80, 10]), RankingModel())
-    few = likely_parts(case(FLAVONE, other, samples=[10, 80]), RankingModel())
+    many = found_in(case(FLAVONE, other, samples=[80, 10]))
+    few = found_in(case(FLAVONE, other, samples=[10, 80]))
 
     assert probability_of("flavone core", many) > probability_of("flavone core", few)
 
 
 def test_parts_come_likeliest_first_and_those_of_the_formula_stay_out():
-    found = likely_parts(case(FLAVONE), RankingModel())
+    found = found_in(case(FLAVONE))
 
     assert [one.probability for one in found] == sorted(
         (one.probability for one in found), reverse=True
@@ -56,8 +60,8 @@ def test_parts_come_likeliest_first_and_those_of_the_formula_stay_out():
 
 
 def test_without_candidates_nothing_is_said():
-    assert likely_parts(case(), RankingModel()) == ()
-    assert bond_certainty(case(), RankingModel(), 10) == []
+    assert found_in(case()) == ()
+    assert bond_certainty((), 10) == []
     assert sentence([]) == ""
 
 
@@ -71,7 +75,8 @@ def test_what_a_formula_cannot_hold_is_unusual():
 
 
 def test_bonds_that_all_candidates_share_are_certain():
-    first, second = bond_certainty(case("CCCCO", "CCCOC", formula="C4H10O"), RankingModel(), 2)
+    candidates, _ = rank(case("CCCCO", "CCCOC", formula="C4H10O"), RankingModel())
+    first, second = bond_certainty(candidates, 2)
 
     assert max(first) == 1.0  # the methyl group at a chain
     assert min(first) == pytest.approx(0.5)
