@@ -111,7 +111,7 @@ def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
         smiles: Molecules; the first that has both is looked at. 0 if there is none.
     """
     for text in smiles:
-        inside, within = _matches(smarts, text), _matches(other, text)
+        inside, within = matches(smarts, text), matches(other, text)
         if inside and within:
             return max(len(one & two) / len(one) for one in inside for two in within)
     return 0.0
@@ -167,10 +167,16 @@ def fatty_acyl(carbons: int, double_bonds: int) -> Part:
 
 
 @lru_cache(maxsize=10_000)
-def _matches(smarts: str, smiles: str) -> list[set[int]]:
+def matches(smarts: str, smiles: str) -> list[set[int]]:
+    """The atoms of every place in a molecule where a part is.
+
+    Args:
+        smarts: Pattern of the part.
+        smiles: Of the molecule; its atoms have RDKit's numbers.
+    """
     mol = Chem.MolFromSmiles(smiles)
-    matches = mol.GetSubstructMatches(Chem.MolFromSmarts(smarts)) if mol is not None else ()
-    return [set(match) for match in matches]
+    found = mol.GetSubstructMatches(Chem.MolFromSmarts(smarts)) if mol is not None else ()
+    return [set(match) for match in found]
 
 
 @cache

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli import config
+from duallgd_cli.chem.parts import matches
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.output import predictions_of, record_path
@@ -244,13 +245,26 @@ def _feature(
 
 
 def _parts(parts: Sequence[LikelyPart], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The parts to show, the three that say most, in words, and the one that is surest of these."""
+    """Parts that say most, with their atoms in each candidate, the three first of them in words.
+
+    All others are listed by name, kind and probability alone.
+    """
     smiles = [candidate.smiles for candidate in candidates]
-    few = telling(parts, smiles)
+    few, shown = telling(parts, smiles), telling(parts, smiles, _SHOWN_PARTS)
     return {
         "parts": [
-            [part.name, part.kind, round(part.probability, 4)]
-            for part in telling(parts, smiles, _SHOWN_PARTS)
+            [
+                part.name,
+                part.kind,
+                round(part.probability, 4),
+                [sorted(set().union(*matches(part.smarts, one))) for one in smiles],
+            ]
+            for part in shown
+        ],
+        "other_parts": [
+            [part.name, part.kind, round(part.probability, 2)]
+            for part in parts
+            if part not in shown
         ],
         "sentence": sentence(few),
         "part": [few[0].name, round(few[0].probability, 4)] if few else None,

@@ -117,4 +117,5 @@ def _row(feature: dict[str, Any]) -> list[Any]:
         feature["status"],
         first.get("smiles", ""),
         feature["part"],
+        " ".join([first.get("inchikey", ""), *(name for name, *_ in feature["parts"])]),
     ]

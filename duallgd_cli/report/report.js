@@ -1,8 +1,8 @@
 // The report: a table of features, and one of them in full.
 
 const rows = embedded("rows").map(
-  ([id, mz, adduct, sum, confidence, top10, status, smiles, part], number) =>
-    ({ number, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part }));
+  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, words], number) =>
+    ({ number, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, words }));
 const missing = embedded("missing");
 const $ = (id) => document.getElementById(id);
 const state = { sort: null, down: false, open: -1, pinned: null };
@@ -46,8 +46,8 @@ function tableHead() {
 }
 function tableBody() {
   for (const row of rows) {
-    row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.part ? row.part[0] : ""].join(" ").toLowerCase();
-    row.node = el("tr", { "data-number": row.number, tabindex: -1, "aria-selected": "false", onclick: () => open(row.number) },
+    row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.words].join(" ").toLowerCase();
+    row.node = el("tr", { "data-number": row.number, tabindex: -1, "aria-selected": "false", onclick: () => choose(row.number) },
       columns.map(([key, , cell]) => el("td", { class: key }, cell(row))));
     if (row.smiles) drawn.observe(row.node.querySelector("td.smiles"));
   }
@@ -100,9 +100,15 @@ async function open(number, quietly = false) {
   if (state.open === number) { $("detail").replaceChildren(node); $("detail").scrollTop = 0; hint(null); }
 }
 
+// By pointer: where the table stands above the feature, the feature comes into view.
+async function choose(number) {
+  await open(number);
+  if ($("detail").getBoundingClientRect().left <= $("overview").getBoundingClientRect().left) $("detail").scrollIntoView();
+}
+
 function whole(values) {
   const view = { cards: [], spectrum: null, values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
-  const node = el("article", { class: "feature" }, title(values), warnings(values), certain(values), spectra(view), candidates(view), tried(values));
+  const node = el("article", { class: "feature" }, title(values), warnings(values), certain(view), spectra(view), candidates(view), tried(values));
   return node;
 }
 function title(values) {
@@ -122,11 +128,23 @@ function warnings(values) {
   const said = values.status === "ok" && values.remarks.length ? el("p", { class: "remarks" }, values.remarks.join(" · ")) : null;
   return el("div", {}, failed, said);
 }
-function certain(values) {
-  if (!values.parts?.length) return null;
-  return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure"),
+function certain(view) {
+  const { values } = view, others = values.other_parts;
+  if (!values.parts.length && !others.length) return null;
+  return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure ", el("small", {}, "whichever candidate is right; point at one to see where it is")),
     values.sentence ? el("p", {}, values.sentence) : null,
-    el("ul", {}, values.parts.map(([name, kind, share]) => el("li", {}, el("span", {}, name, el("small", {}, kind)), bar(share), el("span", { class: "number" }, share.toFixed(2))))));
+    el("ul", {}, values.parts.map(([name, kind, share, atoms]) => el("li", { tabindex: 0,
+      onpointerenter: () => markPart(view, atoms), onpointerleave: () => markPart(view, null), onfocus: () => markPart(view, atoms), onblur: () => markPart(view, null) },
+      el("span", {}, name, el("small", {}, kind)), bar(share), el("span", { class: "number" }, share.toFixed(2))))),
+    others.length ? el("details", {}, el("summary", {}, `${others.length} other parts from 0.05`),
+      el("p", { class: "others" }, others.map(([name, kind, share]) => el("span", { title: kind }, `${name} `, el("b", {}, share.toFixed(2)))))) : null);
+}
+function markPart(view, atoms) {
+  view.cards.forEach(({ node, candidate }, number) => {
+    const picture = node.querySelector("svg.molecule");
+    if (picture) mark(picture, candidate.drawing, atoms ? atoms[number] : []);
+    node.classList.toggle("without", Boolean(atoms) && !atoms[number].length);
+  });
 }
 
 // Peaks of one spectrum or of all, with what explains them under one hypothesis.

@@ -164,6 +164,54 @@ def test_pointing_at_a_peak_tells_its_formula_and_marks_the_atoms(visit, made):
     assert page.query_selector(".marks circle") is None
 
 
+def test_pointing_at_a_part_marks_its_atoms_in_the_candidates_that_have_it(visit, made):
+    page = visit.page
+    feature = next(one for one in made[1] if one["parts"])
+    _, _, _, atoms = feature["parts"][0]
+    page.click(f"#body tr:nth-child({feature['number'] + 1}) td.id")
+    visit.expect(page.locator("#detail h2").first).to_have_text(f"Feature {feature['id']}")
+
+    page.hover(".parts li")
+
+    for card, own in zip(page.query_selector_all(".card"), atoms, strict=True):
+        assert len(card.query_selector_all(".marks circle")) == len(own)
+        assert ("without" in card.get_attribute("class")) is (not own)
+    page.mouse.move(3, 3)
+    assert page.query_selector(".marks circle") is None
+    page.click(".parts summary")
+    assert len(page.query_selector_all(".others span")) == len(feature["other_parts"])
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1400, 2500])
+def test_no_column_is_hidden_whatever_the_width(visit, width):
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    names = ("id", "mz", "adduct", "formula", "smiles", "confidence", "top10", "part", "status")
+
+    for name in names:
+        assert visit.page.is_visible(f"#head th.{name}"), name
+        assert visit.page.is_visible(f"#body tr:first-child td.{name}"), name
+
+
+def test_structures_are_found_by_part_and_by_key(visit, made):
+    feature = made[1][1]
+
+    visit.page.fill("#text", feature["candidates"][0]["inchikey"])
+    assert visit.column("id") == [feature["id"]]
+    feature = next(one for one in made[1] if one["parts"])
+    visit.page.fill("#text", feature["parts"][-1][0])
+    assert feature["id"] in visit.column("id")
+
+
+def test_on_a_narrow_page_a_chosen_feature_comes_into_view(visit):
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 800})
+
+    page.click("#body tr:nth-child(2) td.id")
+
+    visit.expect(page.locator("#detail h2").first).to_have_text("Feature 2")
+    visit.expect(page.locator("#detail h2").first).to_be_in_viewport()
+
+
 def ticks(page):
     texts = [node.text_content() for node in page.query_selector_all(".axes text")]
     return [float(text) for text in texts if text.replace(".", "").isdigit()]

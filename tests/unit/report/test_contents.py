@@ -72,7 +72,10 @@ def test_parts_are_said_in_words_and_bonds_have_a_certainty(run, monkeypatch):
 
     assert feature["sentence"] == "contains a hexose (0.94)"
     assert feature["part"] == ["hexose", 0.94]
-    assert feature["parts"] == [["hexose", "sugar", 0.94]]
+    ((name, kind, probability, atoms),) = feature["parts"]
+    assert (name, kind, probability) == ("hexose", "sugar", 0.94)
+    assert len(atoms) == len(feature["candidates"])
+    assert feature["other_parts"] == []
     for candidate in feature["candidates"]:
         assert len(candidate["certainty"]) == len(candidate["drawing"]["bonds"])
         assert all(0 < share <= 1 for share in candidate["certainty"])
