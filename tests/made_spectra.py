@@ -1,12 +1,19 @@
 """MGF text for tests, made from chemistry: m/z are masses of formulas, nothing was measured."""
 
+from collections import Counter
+
+from pyteomics import mass
+
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 
 ASPIRIN = ("C9H8O4", "C9H7O3 C7H5O2 C6H5O C7H7O3")
 CAFFEINE = ("C8H10N4O2", "C6H8N3O C5H8N3 C4H7N2 C3H6N C2H4N")
 ALANINE = ("C3H7NO2", "C2H6N C2H4N")
+# Without isotopes the likeliest formula of each is another one.
+CHLORINATED = ("C16H20ClN5O3", "C7H7O C6H5")
+BROMINATED = ("C11H14BrN3O2", "C4H8N")
 NICOTINE = ("C10H14N2", "C9H10N C8H8N C8H10N C5H8N C6H6N")
 
 
@@ -32,3 +39,44 @@ def mgf(path, *blocks):
     """Write blocks to a file and return its name."""
     path.write_text("\n".join(blocks), encoding="utf-8")
     return str(path)
+
+
+def ms1_peaks(formula, adduct="[M+H]+", scale=1e6, least=1e-4):
+    """m/z and intensity of the isotopologues of an ion, by pyteomics; within 3 mDa merged."""
+    ion = parse_adduct(adduct)
+    atoms = Counter(mass.Composition(formula=formula))
+    atoms = Counter({symbol: n * ion.molecules for symbol, n in atoms.items()})
+    atoms.update(dict(zip(SYMBOLS, ion.change, strict=True)))
+    atoms.update(ion.metals)
+    found = []
+    for one, share in mass.isotopologues(
+        mass.Composition({symbol: n for symbol, n in atoms.items() if n}),
+        overall_threshold=least,
+        report_abundance=True,
+    ):
+        mz = (mass.calculate_mass(composition=one) - ion.charge * ELECTRON_MASS_DA) / abs(
+            ion.charge
+        )
+        found.append((mz, share * scale))
+    merged = []
+    for mz, intensity in sorted(found):
+        if merged and mz - merged[-1][0] < 0.003:
+            whole = merged[-1][1] + intensity
+            merged[-1] = ((merged[-1][0] * merged[-1][1] + mz * intensity) / whole, whole)
+        else:
+            merged.append((mz, intensity))
+    return merged
+
+
+def ms1_lines(molecule, adduct="[M+H]+"):
+    """The peaks of an ion and its isotopes, a line each."""
+    return "\n".join(f"{mz:.5f} {height:.1f}" for mz, height in ms1_peaks(molecule[0], adduct))
+
+
+def ms1_block(molecule, adduct="[M+H]+", **fields):
+    """The MGF block of an ion and its isotopes, as mzmine exports them for SIRIUS."""
+    ion = precursor_mz(Formula.parse(molecule[0]), parse_adduct(adduct))
+    head = {"PEPMASS": f"{ion:.5f}", "SPECTYPE": "CORRELATED MS", "MSLEVEL": "1"}
+    head |= {name.upper(): value for name, value in fields.items()}
+    lines = [f"{name}={value}" for name, value in head.items() if value is not None]
+    return "\n".join(["BEGIN IONS", *lines, ms1_lines(molecule, adduct), "END IONS", ""])

@@ -60,7 +60,8 @@ def formulas(
     """Rank the molecular formulas that each precursor allows, with probabilities.
 
     Weighs the mass error, how often a formula occurs among known structures, how likely its
-    composition is, and which fragments and losses it explains. Formulas in the file are not read.
+    composition is, which fragments and losses it explains, and its isotopes where the file has MS1
+    spectra. Formulas in the file are not read.
     Without an adduct all that the polarity allows are tried. Uses no network and no GPU.
     """
     from duallgd_cli.cli import display, running

@@ -161,7 +161,7 @@ def sentence(summary: "RunSummary") -> str:
     if summary.n_resumed:
         words.append(f"{counted(summary.n_resumed, 'feature')} taken from the journal")
     if summary.n_ms1:
-        words.append(f"{counted(summary.n_ms1, 'MS1 spectrum', 'MS1 spectra')} passed over")
+        words.append(f"{counted(summary.n_ms1, 'MS1 spectrum', 'MS1 spectra')} read for isotopes")
     if summary.seconds:
         words.append(f"{summary.seconds:.1f} s")
     return ", ".join(words).replace(", (", " (") + _places(summary)

@@ -76,6 +76,7 @@ class RankedFormula:
         explained_intensity: Share of the intensity of the strongest 40 peaks, 0 to 1.
         explained_peaks: How many of them have an explanation.
         known_structures: With this formula, in the table that comes with duallgd; at most 765.
+        isotope_score: Log weight by the isotope pattern, 0 for one as predicted; None without one.
     """
 
     formula: Formula
@@ -85,6 +86,7 @@ class RankedFormula:
     explained_intensity: float
     explained_peaks: int
     known_structures: int
+    isotope_score: float | None = None
 
     @property
     def probability(self) -> float:
@@ -117,13 +119,13 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     found = possible_formulas(mz, spectrum.instrument, adducts, settings)
     if not any(len(formulas) for _, formulas in found):
         return _nothing_fits(mz, spectrum, adducts, settings)
-    best = candidates(found, mz, spectrum.instrument, known, model)
+    best = candidates(found, mz, spectrum.instrument, known, model, feature.isotopes)
     # Fragments of a multiply charged ion with fewer charges lie above it.
     peaks = peaks_of(feature.spectra, mz * max(abs(adduct.charge) for adduct in adducts))
     seen = evidence(best, peaks, model)
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
     covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
-    log_probability = log_probabilities(model.scorer(features), model, covered)
+    log_probability = log_probabilities(model.scorer(features), model, covered, best.isotopes)
     share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
     return [
         RankedFormula(
@@ -134,6 +136,7 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
             float(share[row]),
             int(seen.explained[row].sum()),
             int(best.structures[row].sum()),
+            None if feature.isotopes is None else float(best.isotopes[row]),
         )
         for row in np.argsort(-log_probability, kind="stable")
     ]

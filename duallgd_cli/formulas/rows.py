@@ -128,6 +128,7 @@ def _rows(
             "explained_intensity": round(one.explained_intensity, 4),
             "explained_peaks": one.explained_peaks,
             "known_structures": one.known_structures,
+            "isotope_score": None if one.isotope_score is None else round(one.isotope_score, 2),
             "status": OK,
             "message": remarks,
         }

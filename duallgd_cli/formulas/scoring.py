@@ -20,9 +20,11 @@ from duallgd_cli.formulas.fragments import (
     keep_best,
     loss_codes,
 )
+from duallgd_cli.formulas.isotopes import isotope_scores
 from duallgd_cli.formulas.known import KnownFormulas, composition
 from duallgd_cli.formulas.model import FormulaModel
 from duallgd_cli.spectra.annotation import excess
+from duallgd_cli.spectra.types import IsotopePattern
 
 # Standard deviation of measured precursor m/z, ppm; fitted scores were fitted with it.
 PRECURSOR_SD_PPM: Final[Mapping[str, float]] = {"orbitrap": 1.5, "qtof": 3.0, "": 3.0}
@@ -45,6 +47,7 @@ class Candidates(NamedTuple):
         ppm: Measured minus theoretical m/z.
         structures: Known structures of the formula by group, (K, G).
         prior: Log weight that the composition alone gives.
+        isotopes: Log weight that the isotope pattern gives, 0 where there is none.
         weight: Log weight by all that is known without peaks, roughly; falling.
         adducts: Those that are tried, by their index.
     """
@@ -54,6 +57,7 @@ class Candidates(NamedTuple):
     ppm: NDArray[np.float64]
     structures: NDArray[np.int64]
     prior: NDArray[np.float64]
+    isotopes: NDArray[np.float64]
     weight: NDArray[np.float64]
     adducts: Mapping[int, Adduct]
 
@@ -82,8 +86,9 @@ def candidates(
     instrument: str,
     known: KnownFormulas,
     model: FormulaModel,
+    pattern: IsotopePattern | None = None,
 ) -> Candidates:
-    """The likeliest formulas of those found, by prior and mass error.
+    """The likeliest formulas of those found, by prior, mass error and isotopes.
 
     Args:
         found: Adducts that are possible, each with its formulas (K, N_ELEMENTS).
@@ -91,6 +96,7 @@ def candidates(
         instrument: ``orbitrap``, ``qtof`` or "".
         known: Table of known formulas.
         model: Gives the prior.
+        pattern: Of the ion's isotopes, or None.
     """
     formula = np.concatenate([formulas for _, formulas in found])
     adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
@@ -106,6 +112,8 @@ def candidates(
         ppm, instrument
     )
     weight += np.log(np.array(ADDUCT_SHARES))[adduct]
+    isotopes = np.concatenate([isotope_scores(pattern, formulas, one) for one, formulas in found])
+    weight += isotopes
     cheap = weight + known.log_share(formula)
     kept = np.sort(np.argsort(-cheap, kind="stable")[:_MOST_COMPOSITIONS])
     blocks = (kept[i : i + _BLOCK] for i in range(0, kept.size, _BLOCK))
@@ -120,6 +128,7 @@ def candidates(
         ppm[rows],
         structures[rows],
         log_prior[best],
+        isotopes[rows],
         weight[best],
         {one.index: one for one, _ in found},
     )
@@ -248,16 +257,25 @@ def coverage(tolerance_ppm: float, instrument: str) -> float:
 
 
 def log_probabilities(
-    scores: NDArray[np.float64], model: FormulaModel, covered: float = 1.0
+    scores: NDArray[np.float64],
+    model: FormulaModel,
+    covered: float = 1.0,
+    isotopes: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Calibrated log-probabilities of candidates with these scores, shape (K,).
 
-    They add up to less than `covered`: the formula may be none of the candidates.
+    They add up to less than `covered`: the formula may be none of the candidates. Isotopes only
+    choose among the candidates, since what is not listed has a pattern too.
 
     Args:
         scores: Of the candidates, (K,).
         model: As fitted.
         covered: See `coverage`.
+        isotopes: Log weights that the pattern gives, (K,); None without one.
     """
     lead = model.sharpness * (scores - scores.max(initial=-np.inf))
-    return np.asarray(lead - np.log(np.exp(lead).sum() + model.unlisted) + math.log(covered))
+    total = np.exp(lead).sum()
+    log_probability = lead - np.log(total + model.unlisted) + math.log(covered)
+    if isotopes is not None:
+        log_probability += isotopes + np.log(total / np.exp(lead + isotopes).sum())
+    return np.asarray(log_probability)

@@ -280,14 +280,12 @@ def _features(
         with Inputs(given) as inputs:
             yield inputs.features(settings.group_by, settings.adduct)
         return
-    measured = [one for one in given if isinstance(one, Unreadable) or one.ms_level != 1]
-    if len({one.source for one in measured}) < len(measured):
+    if len({one.source for one in given}) < len(given):
         # Spectra made by hand may all say the same place: here they are told apart by order.
-        measured = [
-            replace(one, source=Source(one.source.file, place))
-            for place, one in enumerate(measured)
+        given = [
+            replace(one, source=Source(one.source.file, place)) for place, one in enumerate(given)
         ]
-    yield group(measured, settings.group_by, settings.adduct)
+    yield group(given, settings.group_by, settings.adduct)
 
 
 def _kept(

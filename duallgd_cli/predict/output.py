@@ -39,7 +39,7 @@ class RunSummary:
         n_candidates: Candidates of all features; what spectra read together share counts once.
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
-        n_ms1: MS1 spectra passed over, in the whole input.
+        n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
     """

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import ConfigError, Failure, clip, counted
+from duallgd_cli.spectra.isotopes import SAME_PRECURSOR_PPM, Surveys
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import HIGHEST_MZ, Feature, Spectrum
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
-SAME_PRECURSOR_PPM = 10.0
 
 GroupBy = Literal["feature", "none"]
 
@@ -113,6 +113,8 @@ def group(
     Spectra without a FEATURE_ID pass straight through until the first one with it; from there on a
     file is held until its end, since a further member may still come.
 
+    MS1 spectra found no features: what they show of the isotopes of one goes with its spectra.
+
     Args:
         items: Spectra and unreadable records, file after file.
         by: ``feature``, or ``none`` for one feature per spectrum.
@@ -120,24 +122,26 @@ def group(
     """
     held: list[list[Spectrum] | Unreadable] = []
     groups: dict[tuple[str, Adduct | str, int], list[list[Spectrum]]] = {}
-    file: str | None = None
+    file, surveys = None, Surveys()
     for item in items if adduct is None else (_with_adduct(one, adduct) for one in items):
         if item.source.file != file:
-            yield from _finished(held)
-            held, groups, file = [], {}, item.source.file
+            yield from _finished(held, surveys)
+            held, groups, file, surveys = [], {}, item.source.file, Surveys()
         if isinstance(item, Unreadable):
             held.append(item)
+        elif item.ms_level == 1:
+            surveys.add(item)
         elif by == "none" or not item.feature_id:
-            held.append([item])
+            held.append([surveys.shown(item)])
         else:
             ion = parse_adduct(item.adduct_text)
             own = item.adduct_text if isinstance(ion, Failure) else ion
             group = groups.setdefault((item.feature_id, own, item.ms_level), [])
             _place(item, group, held)
         if not groups:
-            yield from _finished(held)
+            yield from _finished(held, surveys)
             held = []
-    yield from _finished(held)
+    yield from _finished(held, surveys)
 
 
 def require_adduct(text: str | None) -> None:
@@ -160,9 +164,14 @@ def _with_adduct(spectrum: Spectrum | Unreadable, adduct: str) -> Spectrum | Unr
     return replace(spectrum, adduct_text=adduct, warnings=notes)
 
 
-def _finished(held: list[list[Spectrum] | Unreadable]) -> Iterator[Feature | Unreadable]:
+def _finished(
+    held: list[list[Spectrum] | Unreadable], surveys: Surveys
+) -> Iterator[Feature | Unreadable]:
     for entry in held:
-        yield entry if isinstance(entry, Unreadable) else Feature(tuple(entry))
+        if isinstance(entry, Unreadable):
+            yield entry
+        else:  # an MS1 spectrum of the feature may have come after those of MS2
+            yield Feature(tuple(surveys.shown(one) if one.feature_id else one for one in entry))
 
 
 def _place(

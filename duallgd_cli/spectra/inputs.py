@@ -15,6 +15,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.features import GroupBy, group
+from duallgd_cli.spectra.isotopes import parents_first
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of
@@ -27,7 +28,7 @@ class Inputs:
 
     Attributes:
         names: As the user named them; ``-`` is standard input.
-        n_ms1: MS1 spectra that `features` has passed over so far.
+        n_ms1: MS1 spectra that `features` has read so far.
         n_features: What it has given so far.
     """
 
@@ -73,21 +74,16 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        for item in group(self._measured(), group_by, adduct):
+        for item in group(self._items(), group_by, adduct):
             self.n_features += 1
             yield item
-
-    def _measured(self) -> Iterator[Spectrum | Unreadable]:
-        for item in self._items():
-            if isinstance(item, Spectrum) and item.ms_level == 1:
-                self.n_ms1 += 1
-            else:
-                yield item
 
     def _items(self) -> Iterator[Spectrum | Unreadable]:
         for name in self.names:
             try:
-                yield from read(name, raw=self._piped.get(name))
+                for item in parents_first(read(name, raw=self._piped.get(name))):
+                    self.n_ms1 += isinstance(item, Spectrum) and item.ms_level == 1
+                    yield item
             except UnreadableError as error:
                 if len(self.names) == 1:
                     raise

@@ -25,6 +25,9 @@ INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 # Metals that fragments keep, by their index there; "" is none.
 CARRIED_METALS: Final = ("", "Na", "K")
 
+# Isotopes of an ion that an MS1 spectrum is read for, by nominal mass from the monoisotopic one.
+ISOTOPES: Final = (-2, -1, 1, 2, 4)
+
 
 def instrument_index(name: str) -> int:
     """Index into `INSTRUMENTS`; that of unknown for one that is not listed."""
@@ -55,6 +58,24 @@ class Source:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class IsotopePattern:
+    """What MS1 spectra show of an ion.
+
+    Attributes:
+        intensity: Of the monoisotopic ion, above 0, then of `ISOTOPES`; 0 where nothing is seen.
+        faintest: Peak of each spectrum, added up as the intensities are.
+    """
+
+    intensity: tuple[float, ...]
+    faintest: float
+
+    def __add__(self, other: "IsotopePattern") -> "IsotopePattern":
+        """Of both spectra together."""
+        both = zip(self.intensity, other.intensity, strict=True)
+        return IsotopePattern(tuple(a + b for a, b in both), self.faintest + other.faintest)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Spectrum:
     """One spectrum as read; every field but `source`, `mz` and `intensity` may be missing.
@@ -77,6 +98,7 @@ class Spectrum:
         ms_level: 1, 2, ...; 2 if the file does not say.
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
+        isotopes: Of its precursor, where the file has MS1 spectra that show them.
     """
 
     source: Source
@@ -96,6 +118,7 @@ class Spectrum:
     ms_level: int = 2
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    isotopes: IsotopePattern | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +131,11 @@ class Feature:
     def first(self) -> Spectrum:
         """The spectrum that names the feature."""
         return self.spectra[0]
+
+    @property
+    def isotopes(self) -> IsotopePattern | None:
+        """Of its ion, as the first spectrum has it whose MS1 spectra show them."""
+        return next((one.isotopes for one in self.spectra if one.isotopes is not None), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

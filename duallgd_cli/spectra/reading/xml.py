@@ -290,6 +290,7 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Reco
         "ionmode": str(info.get("polarity", "")),
         "precursor_mz": str(precursor_mz or ""),
         "charge": str(precursor.get("precursorCharge", "")),
+        "precursor_scan": str(precursor.get("precursorScanNum", "")),
         "collision_energy": str(info.get("collisionEnergy", "")),
         "filter string": str(info.get("filterLine", "")),
         "instrument": instrument,

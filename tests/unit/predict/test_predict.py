@@ -330,7 +330,7 @@ def test_nothing_to_read_is_an_error(tmp_path):
 
     with pytest.raises(UnreadableError, match="empty"):
         predict(request(str(empty), tmp_path / "out.csv"), stub_model())
-    with pytest.raises(UnreadableError, match="1 MS1 spectra passed over"):
+    with pytest.raises(UnreadableError, match="1 of MS1"):
         predict(request(only_ms1, tmp_path / "out.csv"), stub_model())
     with pytest.raises(MissingInputError, match="absent"):
         predict(request(str(tmp_path / "absent.mgf"), tmp_path / "out.csv"), stub_model())

@@ -55,7 +55,7 @@ def test_another_precursor_adduct_formula_or_level_is_another_feature():
         spectrum(4, "7", mz=181.0505),
         spectrum(5, "7", formula_text="C9H8O4"),
         spectrum(6, "7", formula_text="C9H9O4"),
-        spectrum(7, "7", ms_level=1),
+        spectrum(7, "7", ms_level=3),
         spectrum(8, "7", mz=None),
         spectrum(9, "7", mz=None),
     ]

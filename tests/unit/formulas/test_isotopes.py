@@ -1,0 +1,137 @@
+"""Isotope patterns of formulas, and what a measured one is worth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pyteomics import mass
+
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.chem.elements import METALS, SYMBOLS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.formulas.isotopes import ABUNDANCES, LOWEST, isotope_ratios, isotope_scores
+from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
+from duallgd_cli.spectra.types import ISOTOPES, Feature, IsotopePattern
+from tests.unit.formulas.test_ranking import ASPIRIN, ranked, spectrum_of
+
+PROTON = parse_adduct("[M+H]+")
+
+
+def counts_of(*formulas):
+    return np.array([Formula.parse(text).counts for text in formulas], np.int16)
+
+
+def pattern_of(formula, adduct=PROTON, faintest=1e3):
+    """A pattern as predicted, with isotopes fainter than the faintest peak left out."""
+    ratios = isotope_ratios(counts_of(formula), adduct)[0] * 1e6
+    return IsotopePattern((1e6, *np.where(ratios < faintest, 0.0, ratios)), faintest)
+
+
+def by_enumeration(formula, adduct):
+    """Every isotopologue by pyteomics, added up by nominal mass."""
+    ion = parse_adduct(adduct)
+    atoms = mass.Composition(formula=formula) * ion.molecules
+    for symbol, n in [*zip(SYMBOLS, ion.change, strict=True), *((m, 1) for m in ion.metals)]:
+        atoms[symbol] += n
+    atoms = mass.Composition({symbol: n for symbol, n in atoms.items() if n})
+    usual = {"Se": 80}
+    middle = sum(
+        n * usual.get(symbol, max((s, a) for a, (_, s) in mass.nist_mass[symbol].items() if a)[1])
+        for symbol, n in atoms.items()
+    )
+    shares = dict.fromkeys((0, *ISOTOPES), 0.0)
+    for one, share in mass.isotopologues(atoms, report_abundance=True, isotope_threshold=1e-5):
+        nominal = sum(int(name.partition("[")[2][:-1]) * n for name, n in one.items())
+        if nominal - middle in shares:
+            shares[nominal - middle] += share
+    return [shares[offset] / shares[0] for offset in ISOTOPES]
+
+
+@pytest.mark.parametrize(
+    ("formula", "adduct"),
+    [
+        ("C9H8O4", "[M+H]+"),
+        ("C6H5Cl2NO2", "[M-H]-"),
+        ("C5H6Br2N2O", "[M+Na]+"),
+        ("C4H6O2S2", "[M+K]+"),
+        ("C6H7BO2", "[M+H]+"),
+        ("C5H11NO2Se", "[M+H]+"),
+        ("C4H12OSi2", "[M+NH4]+"),
+        ("C3H7NO2", "[2M+Ag]+"),
+        ("C4H6Cl4", "[M+2H]2+"),
+        ("C2H5BSe", "[M+Cl]-"),
+    ],
+)
+def test_patterns_are_those_of_all_isotopologues(formula, adduct):
+    found = isotope_ratios(counts_of(formula), parse_adduct(adduct))[0]
+
+    np.testing.assert_allclose(found, by_enumeration(formula, adduct), atol=1e-9)
+
+
+def test_patterns_of_many_are_those_of_each_alone():
+    formulas = ["C9H8O4", "C12H10BNO3", "C5H11NO2Se", "C14H11Cl2NO2", "C12H10B2Se2"]
+
+    together = isotope_ratios(counts_of(*formulas), PROTON)
+
+    for row, formula in zip(together, formulas, strict=True):
+        np.testing.assert_allclose(row, isotope_ratios(counts_of(formula), PROTON)[0], rtol=1e-9)
+
+
+def test_abundances_are_those_of_the_tables():
+    for symbol in (*SYMBOLS, *METALS):
+        table = {a: share for a, (_, share) in mass.nist_mass[symbol].items() if a and share}
+        usual = max(table, key=table.get)
+        expected = {a - usual: share for a, share in table.items() if share > 5e-5}
+        assert ABUNDANCES.get(symbol, {0: 1.0}) == pytest.approx(expected, abs=2e-4), symbol
+
+
+@pytest.mark.parametrize("formula", ["C9H8O4", "C16H20ClN5O3", "C11H14BrN3O2", "C5H11NO2Se"])
+def test_a_pattern_speaks_for_its_own_formula_and_against_others(formula):
+    others = ["C9H8O4", "C16H20ClN5O3", "C11H14BrN3O2", "C5H11NO2Se", "C12H10BNO3"]
+
+    scores = isotope_scores(pattern_of(formula), counts_of(*others), PROTON)
+
+    assert scores[others.index(formula)] == pytest.approx(0.0, abs=0.1)
+    assert (np.delete(scores, others.index(formula)) < -3).all()
+    assert (scores >= LOWEST).all()
+
+
+def test_a_noisy_pattern_says_less():
+    formulas = counts_of("C9H8O4", "C8H6ClN2O")
+
+    clear, faint = (
+        isotope_scores(pattern_of("C9H8O4", faintest=height), formulas, PROTON)
+        for height in (1e3, 2e5)
+    )
+
+    assert clear[1] < -3 < faint[1] < -0.1
+    assert isotope_scores(None, formulas, PROTON).tolist() == [0.0, 0.0]
+
+
+def test_another_ion_among_the_isotopes_does_not_outweigh_all_else():
+    disturbed = IsotopePattern((1e6, 0.0, 0.0, 1e5, 5e6, 0.0), 1e3)
+    spectrum = replace(spectrum_of(ASPIRIN), isotopes=disturbed)
+
+    first = ranked(spectrum)[0]
+
+    assert str(first.formula) == "C9H8O4"
+    assert first.isotope_score >= LOWEST
+
+
+def test_what_is_not_listed_keeps_its_share():
+    plain = spectrum_of(ASPIRIN)
+    shown = replace(plain, isotopes=pattern_of("C9H8O4"))
+
+    totals = [sum(one.probability for one in ranked(one)) for one in (plain, shown)]
+
+    assert totals[0] == pytest.approx(totals[1], abs=1e-9)
+    assert {one.isotope_score for one in ranked(plain)} == {None}
+
+
+def test_the_pattern_of_any_spectrum_of_a_feature_counts():
+    plain = spectrum_of(ASPIRIN)
+    shown = replace(plain, isotopes=pattern_of("C9H8O4"))
+
+    found = rank_formulas(Feature((plain, shown)), FormulaSettings())
+
+    assert found[0].isotope_score == pytest.approx(0.0, abs=0.1)

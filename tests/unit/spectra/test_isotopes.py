@@ -1,0 +1,145 @@
+"""Which MS1 spectra belong to a feature, and what is read from them."""
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.isotopes import isotope_pattern, parents_first
+from duallgd_cli.spectra.types import ISOTOPES, Source, Spectrum
+from tests.made_spectra import ms1_peaks
+
+FORMULA = "C16H20ClN5O3"
+
+
+def spectrum(index=0, level=2, peaks=((91.05, 1.0),), adduct="[M+H]+", **fields):
+    mz, intensity = np.array(sorted(peaks)).T
+    ion = parse_adduct(adduct)
+    fields = {"precursor_mz": precursor_mz(Formula.parse(FORMULA), ion)} | fields
+    return Spectrum(
+        Source("a.mgf", index), f"s{index}", mz, intensity, adduct_text=adduct, ms_level=level,
+        **fields,
+    )  # fmt: skip
+
+
+def ms1(index=0, adduct="[M+H]+", scale=1e6, more=(), **fields):
+    return spectrum(index, 1, [*ms1_peaks(FORMULA, adduct, scale), *more], **fields)
+
+
+def scan(index, number, level, parent=""):
+    """A scan of an mzXML file."""
+    metadata = {"precursor_scan": parent} if parent else {}
+    return spectrum(index, level, scans=str(number), metadata=metadata)
+
+
+def shown(*items, by="feature"):
+    return [feature.isotopes for feature in group(items, by)]
+
+
+def ratio(pattern, offset):
+    return pattern.intensity[1 + ISOTOPES.index(offset)] / pattern.intensity[0]
+
+
+@pytest.mark.parametrize("adduct", ["[M+H]+", "[M+2H]2+", "[2M+Na]+", "[M-H]-"])
+def test_isotopes_are_read_at_the_distances_of_the_charge(adduct):
+    pattern = isotope_pattern(ms1(adduct=adduct), spectrum(adduct=adduct))
+
+    molecules = parse_adduct(adduct).molecules
+    assert ratio(pattern, 1) == pytest.approx(0.193 * molecules, rel=0.05)
+    assert ratio(pattern, 2) == pytest.approx(0.343 if molecules == 1 else 0.72, rel=0.05)
+    assert ratio(pattern, -2) == ratio(pattern, -1) == 0
+
+
+def test_ions_beside_the_isotopes_are_not_taken_for_them():
+    mz = precursor_mz(Formula.parse(FORMULA), parse_adduct("[M+H]+"))
+    others = [(mz + offset, 5e5) for offset in (-2.0157, -1.0078, 0.5, 1.02, 2.0157, 4.0313)]
+
+    beside = isotope_pattern(ms1(more=others), spectrum(instrument="orbitrap"))
+
+    assert beside.intensity == isotope_pattern(ms1(), spectrum()).intensity
+
+
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        [(390.13, 1.0)],
+        [(362.1378, 1.0)],  # rid of isotopes
+        [(362.1378, np.nan), (363.14, 5.0)],
+        [(362.1378, -1.0)],
+    ],
+)
+def test_what_shows_no_isotopes_says_nothing(peaks):
+    assert isotope_pattern(spectrum(level=1, peaks=peaks), spectrum()) is None
+    assert isotope_pattern(ms1(), spectrum(precursor_mz=None)) is None
+
+
+@pytest.mark.parametrize("ms1_is_first", [True, False])
+def test_ms1_spectra_of_a_feature_are_added_up_wherever_they_stand(ms1_is_first):
+    own = [ms1(0, feature_id="7"), ms1(1, feature_id="7", scale=3e6)]
+    other = ms1(2, feature_id="8")
+    members = [spectrum(3, feature_id="7"), spectrum(4, feature_id="7"), spectrum(5)]
+    items = [*own, other, *members] if ms1_is_first else [*members, other, *own]
+
+    found = list(group(items))
+
+    assert [len(one.spectra) for one in found] == [2, 1]
+    assert found[0].isotopes.intensity[0] == pytest.approx(
+        sum(isotope_pattern(one, members[0]).intensity[0] for one in own)
+    )
+    assert found[1].isotopes is None  # it names no feature
+
+
+def test_without_a_feature_id_the_last_ms1_spectrum_before_counts():
+    strong, weak = ms1(0, precursor_mz=None), ms1(2, scale=10.0, precursor_mz=None)
+
+    none, first, second = shown(
+        *(spectrum(9), strong, spectrum(1), weak, spectrum(3)),
+    )
+
+    assert none is None
+    assert first.intensity[0] > 1e5 > second.intensity[0]
+
+
+def test_an_ms1_spectrum_of_another_precursor_or_polarity_does_not_count():
+    other = ms1(0, precursor_mz=300.0)
+    negative = ms1(1, precursor_mz=None, polarity=-1)
+
+    assert shown(other, spectrum(2)) == [None]
+    assert shown(negative, spectrum(2, polarity=1)) == [None]
+    assert shown(ms1(0, precursor_mz=None), negative, spectrum(2, polarity=1))[0] is not None
+
+
+def test_ms1_spectra_are_no_features_and_files_do_not_mix():
+    elsewhere = Spectrum(
+        Source("b.mgf", 0), "b", np.array([91.0]), np.array([1.0]), spectrum().precursor_mz
+    )
+
+    assert [one.isotopes for one in group([ms1(), elsewhere])] == [None]
+    assert list(group([ms1()])) == []
+
+
+def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
+    nested = [
+        scan(0, 2, 2, "1"), scan(1, 3, 2, "1"), scan(2, 1, 1),
+        scan(3, 5, 2, "4"), scan(4, 4, 1), scan(5, 6, 2, "4"), scan(6, 8, 2, "7"),
+    ]  # fmt: skip
+
+    found = [one.source.index for one in parents_first(nested)]
+
+    assert found == [2, 0, 1, 4, 3, 5, 6]
+
+
+def test_where_ms1_scans_were_left_out_no_more_than_a_thousand_wait():
+    read = []
+
+    def items():
+        for number in range(2500):
+            read.append(number)
+            yield scan(number, number + 2, 2, "1")
+
+    found = parents_first(items())
+
+    assert next(found).source.index == 0
+    assert len(read) == 1000
+    assert [one.source.index for one in found] == list(range(1, 2500))
