@@ -12,7 +12,6 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles, tanimoto
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import FormulaError
 from tests.made_molecules import QUESTIONS, shuffled
 
@@ -147,12 +146,3 @@ def test_similarity_is_symmetric_and_between_zero_and_one(one, other):
     assert tanimoto(a, b) == pytest.approx(
         len(one & other) / len(one | other) if one | other else 1.0
     )
-
-
-@given(st.integers(1, 40))
-def test_every_pair_of_atoms_has_one_place(n):
-    low, high = pairs(n)
-
-    assert low.size == n * (n - 1) // 2
-    assert (low < high).all()
-    assert np.unique(low * n + high).size == low.size

@@ -119,6 +119,8 @@ def test_overrides_are_applied_in_turn():
         ("sampling.temperature=inf", r"sampling\.temperature must be a finite number, not inf"),
         ("sampling.timeout_s=.nan", r"sampling\.timeout_s must be a finite number, not nan"),
         ("sampling.timeout_s=0", "timeout_s must be above 0"),
+        ("sampling.time_shift=-0.1", "time_shift must be 0 to below 1"),
+        ("sampling.time_shift=1", "time_shift must be 0 to below 1"),
     ],
 )
 def test_a_wrong_override_says_what_is_wrong(assignment, message):

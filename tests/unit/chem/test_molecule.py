@@ -58,12 +58,6 @@ def test_rows_are_sorted_by_element_and_bonds_follow_them():
     assert parts.bond_class.dtype == np.int8
 
 
-def test_pairs_are_numbered_row_by_row_of_the_upper_triangle():
-    expected = list(itertools.combinations(range(7), 2))
-
-    assert [pair_index(low, high, 7) for low, high in expected] == list(range(21))
-
-
 @pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
 def test_the_bond_matrix_is_a_function_of_the_molecule_alone(smiles):
     mol = parse_smiles(smiles)
@@ -135,12 +129,6 @@ def test_a_shuffled_bond_matrix_gives_the_molecule_back(smiles):
 
         assert isinstance(result, Assembled)
         assert inchikey_block(result.molecules[0]) == inchikey_block(parse_smiles(smiles))
-
-
-def test_without_atom_classes_the_rows_are_those_of_the_formula():
-    parts = disassembled("NCC(=O)O")
-
-    assert smiles_of(assemble(parts.formula, parts.bond_class)) == ["NCC(=O)O"]
 
 
 def test_atoms_of_the_molecule_are_rows_of_the_matrix():

@@ -261,12 +261,6 @@ def test_the_weights_say_by_how_much_the_time_is_shifted(generator):
     assert (drawn[0] != drawn[2]).any()
 
 
-@pytest.mark.parametrize("shift", [-0.1, 1.0])
-def test_a_time_shift_beyond_pure_noise_is_refused(shift):
-    with pytest.raises(ConfigError, match="time_shift must be 0 to below 1"):
-        replace(SETTINGS, time_shift=shift)
-
-
 def test_temperature_moves_the_draw(generator):
     hot = generator.generate(annotated(), replace(SETTINGS, temperature=3.0), seed=1)
     cold = generator.generate(annotated(), replace(SETTINGS, temperature=0.3), seed=1)
@@ -405,14 +399,6 @@ def test_layers_of_a_stack_are_counted_together():
     network.readout = torch.nn.Linear(2, 1, bias=False)
 
     assert parameter_counts(network) == {"layers": 4 * 8, "readout": 2}
-
-
-def test_a_shallower_count_adds_up_to_the_same():
-    network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
     outer = torch.nn.Module()
     outer.inner = network
-
-    deep, shallow = parameter_counts(outer, depth=3), parameter_counts(outer, depth=1)
-
-    assert sum(deep.values()) == sum(shallow.values()) == 8 + 3
-    assert shallow == {"inner": 11}
+    assert parameter_counts(outer, depth=1) == {"inner": 4 * 8 + 2}

@@ -36,9 +36,3 @@ def test_hydrogens_are_the_last_count():
     known = condition(["C6H12O6", "C9H8O4"])
 
     assert known.hydrogens.tolist() == [12, 8]
-
-
-def test_a_condition_moves_as_a_whole():
-    moved = condition(["C9H8O4"]).to(torch.device("meta"))
-
-    assert {getattr(moved, name).device.type for name in moved.__dataclass_fields__} == {"meta"}

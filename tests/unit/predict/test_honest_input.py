@@ -79,15 +79,6 @@ def test_predictions_do_not_depend_on_structures_in_the_record(tmp_path):
     assert shuffled == without
 
 
-def test_a_spectrum_alone_is_predicted_as_among_others(tmp_path):
-    molecules = (ASPIRIN, CAFFEINE, NICOTINE, ALANINE)
-    together = candidates(mgf(tmp_path / "all.mgf", *map(block, molecules)))
-
-    for place, molecule in enumerate(molecules):
-        alone = candidates(mgf(tmp_path / f"{place}.mgf", block(molecule)))
-        assert alone == [together[place]]
-
-
 @settings(max_examples=15)
 @given(order=st.permutations(range(5)), n=st.integers(1, 5))
 def test_no_neighbour_and_no_order_changes_a_prediction(order, n):
@@ -126,12 +117,6 @@ def test_duplicate_or_missing_identifiers_change_no_prediction(tmp_path, names):
     )
 
     assert candidates(renamed) == candidates(unique)
-
-
-def test_the_same_spectrum_twice_is_predicted_the_same_twice(tmp_path):
-    twice = candidates(mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE), block(ASPIRIN)))
-
-    assert twice[0] == twice[2] != twice[1]
 
 
 def test_a_spectrum_is_predicted_the_same_from_any_format(tmp_path):

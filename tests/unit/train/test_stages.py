@@ -225,13 +225,6 @@ def test_runs_of_any_seed_are_looked_at_by_the_same_spectra(monkeypatch, tmp_pat
     assert len(chosen) == 1
 
 
-def test_without_simulated_spectra_a_batch_is_of_measured_ones(spectra):
-    stage = EncoderStage(spectra, None, SETTINGS)
-
-    assert stage.n_simulated == 0
-    assert stage.collate(None, 0).n_samples == 6
-
-
 def test_encoder_batches_follow_from_seed_step_and_rank(spectra, simulated):
     def batch(step, rank):
         stage = EncoderStage(spectra, simulated, SETTINGS, rank, 2)
@@ -240,14 +233,6 @@ def test_encoder_batches_follow_from_seed_step_and_rank(spectra, simulated):
     assert torch.equal(batch(3, 0).intensity, batch(3, 0).intensity)
     for other in (batch(4, 0), batch(3, 1)):
         assert other.mz.shape != batch(3, 0).mz.shape or not torch.equal(other.mz, batch(3, 0).mz)
-
-
-def test_on_bits_are_ones():
-    dense = dense_bits([np.array([0, 4095], np.uint16), np.array([], np.uint16)])
-
-    assert dense.shape == (2, 4096)
-    assert dense.sum(1).tolist() == [2, 0]
-    assert dense[0, [0, 4095]].tolist() == [1, 1]
 
 
 def test_a_perfect_fingerprint_has_perfect_figures():

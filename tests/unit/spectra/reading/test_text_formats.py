@@ -261,31 +261,6 @@ def test_a_count_of_peaks_that_is_no_number_is_no_traceback(tmp_path):
     assert found.mz.size == 1
 
 
-@pytest.mark.parametrize("mass", ["1_95.08765", "19_5.1", "195.1_2"])
-def test_a_precursor_with_an_underscore_is_none(tmp_path, mass):
-    (spectrum,) = parsed(tmp_path, f"BEGIN IONS\nPEPMASS={mass}\n50 1\nEND IONS\n", "a.mgf")
-
-    assert spectrum.precursor_mz is None
-    assert "is not a positive number" in spectrum.warnings[0]
-
-
-@pytest.mark.parametrize("peak", ["9_1.05 10", "\uff11\uff12 10", "91.05 1_0"])
-def test_peaks_are_numbers_as_instruments_write_them(tmp_path, peak):
-    text = f"BEGIN IONS\nPEPMASS=181.05\n121.0284 5\n{peak}\nEND IONS\n"
-
-    (found,) = parsed(tmp_path, text, "a.mgf")
-
-    np.testing.assert_array_equal(found.mz, [121.0284])
-    assert "1 of 2 peak lines were not readable and left out" in found.warnings
-
-
-def test_a_precursor_that_is_not_a_number_is_said(tmp_path):
-    (found,) = parsed(tmp_path, "BEGIN IONS\nPEPMASS=nan\n121.0284 5\nEND IONS\n", "a.mgf")
-
-    assert found.precursor_mz is None
-    assert "precursor m/z 'nan' is not a positive number below 1,000,000" in found.warnings
-
-
 def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
     text = "BEGIN IONS\nMSLEVEL=3\nPEPMASS=163\n121.0284 5\nEND IONS\n"
 
