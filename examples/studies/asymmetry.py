@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -218,60 +219,73 @@ def watched(network: nn.Module) -> Iterator[list[EndAttention]]:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnNetwork:
-    """The default preset, conditioned on true or on predicted fingerprints."""
+class Studied:
+    """A network that is looked at, ours or the authors'.
 
-    model: DualLGD
+    Attributes:
+        network: With the denoiser.
+        device: Where it lies.
+        n_steps: T.
+        marginal: Share of each bond class among pairs.
+        symbols: Elements that it knows.
+        bind: From such a network, a molecule and a number of noise draws D to a function of noisy
+            classes (D, M) at a step t.
+        fresh: Makes such a network before training.
+    """
+
+    network: nn.Module
     device: torch.device
-    predicted: bool = False
-
-    @property
-    def network(self) -> nn.Module:
-        """The denoiser."""
-        return self.model.denoiser
-
-    @property
-    def n_steps(self) -> int:
-        """T."""
-        return self.model.settings.diffusion.n_steps
-
-    @property
-    def marginal(self) -> tuple[float, ...]:
-        """Share of each bond class among pairs."""
-        return self.model.settings.diffusion.marginal
+    n_steps: int
+    marginal: tuple[float, ...]
+    symbols: tuple[str, ...]
+    bind: Callable[[Any, KnownMolecule, int], Denoise]
+    fresh: Callable[[], nn.Module]
 
     def knows(self, molecule: KnownMolecule) -> bool:
-        """Always: the vocabulary is the project's."""
-        del molecule
-        return True
+        """Whether all elements are in its vocabulary."""
+        return {HEAVY[e] for e in molecule.atom_class} <= set(self.symbols)
 
     def denoiser(self, molecule: KnownMolecule, draws: int) -> Denoise:
         """Of noisy classes (D, M) at a step t of one molecule."""
+        return self.bind(self.network, molecule, draws)
+
+    def untrained(self, seed: int) -> "Studied":
+        """The same network before training; the global generator of numbers is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return replace(self, network=self.fresh().to(self.device).eval())
+
+
+def ours(model: DualLGD, device: torch.device, predicted: bool = False) -> Studied:
+    """The default network, conditioned on true fingerprints or on those that it predicts."""
+    settings = model.settings
+
+    def bind(network: DualLGD, molecule: KnownMolecule, draws: int) -> Denoise:
         known = molecule.condition
-        if self.predicted and molecule.peaks is not None:
-            logits = self.model.encoder(molecule.peaks.to(self.device)).float().cpu()
-            bit, log_prob = keep_bits(torch.sigmoid(logits), self.model.settings.memory_bits)
+        if predicted and molecule.peaks is not None:
+            logits = network.encoder(molecule.peaks.to(device)).float().cpu()
+            bit, log_prob = keep_bits(torch.sigmoid(logits), settings.memory_bits)
             known = replace(known, bit=bit, bit_log_prob=log_prob)
-        context = self.model.denoiser.context(known.to(self.device)).expand(draws)
+        context = network.denoiser.context(known.to(device)).expand(draws)
 
         def denoise(bond_class: Tensor, t: int) -> object:
-            steps = torch.full((draws,), t, device=self.device)
-            return self.model.denoiser(bond_class, steps, context)
+            return network.denoiser(bond_class, torch.full((draws,), t, device=device), context)
 
         return denoise
 
-    def untrained(self, seed: int) -> "OwnNetwork":
-        """The same network before training."""
-        with _seeded(seed):
-            fresh = build_own(self.model.settings).to(self.device).eval()
-            return replace(self, model=fresh)
+    process, fresh = settings.diffusion, partial(build_own, settings)
+    return Studied(model, device, process.n_steps, process.marginal, HEAVY, bind, fresh)
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceNetwork:
+def authors(
+    network: ReferenceDenoiser,
+    projection: nn.Linear | None,
+    settings: ReferenceSettings,
+    device: torch.device,
+) -> Studied:
     """The authors' network, conditioned on true fingerprints, its atoms in our formula order.
 
-    Attributes:
+    Args:
         network: The denoiser.
         projection: Of the fingerprint in a fine-tuned system; None for a pre-trained decoder,
             which reads the bits themselves, folded to the width of its condition.
@@ -279,55 +293,20 @@ class ReferenceNetwork:
         device: Where both lie.
     """
 
-    network: ReferenceDenoiser
-    projection: nn.Linear | None
-    settings: ReferenceSettings
-    device: torch.device
-
-    @property
-    def n_steps(self) -> int:
-        """T."""
-        return self.settings.n_steps
-
-    @property
-    def marginal(self) -> tuple[float, ...]:
-        """Share of each bond class among pairs."""
-        return self.settings.marginal
-
-    def knows(self, molecule: KnownMolecule) -> bool:
-        """Whether all elements are in its vocabulary."""
-        return {HEAVY[e] for e in molecule.atom_class} <= set(self.settings.atom_symbols)
-
-    def denoiser(self, molecule: KnownMolecule, draws: int) -> Denoise:
-        """Of noisy classes (D, M) at a step t of one molecule."""
+    def bind(network: ReferenceDenoiser, molecule: KnownMolecule, draws: int) -> Denoise:
         del draws
         symbols = [HEAVY[element] for element in molecule.atom_class]
-        condition = self._condition(molecule.condition.bit[0]).to(self.device)
-        return bound(self.network, atoms_of(symbols, self.settings), condition, self.n_steps)
+        bit, width = molecule.condition.bit[0], settings.denoiser.condition_width
+        if projection is None:
+            condition = torch.zeros(1, width).index_fill_(1, bit % width, 1.0)
+        else:
+            dense = torch.zeros(1, projection.in_features).index_fill_(1, bit, 1.0)
+            condition = projection(dense.to(device))
+        atoms = atoms_of(symbols, settings)
+        return bound(network, atoms, condition.to(device), settings.n_steps)
 
-    def untrained(self, seed: int) -> "ReferenceNetwork":
-        """The same network before training."""
-        with _seeded(seed):
-            fresh = ReferenceDenoiser(self.settings.denoiser).to(self.device).eval()
-        return replace(self, network=fresh)
-
-    def _condition(self, bit: Tensor) -> Tensor:
-        width = self.settings.denoiser.condition_width
-        if self.projection is None:
-            return torch.zeros(1, width).index_fill_(1, bit % width, 1.0)
-        dense = torch.zeros(1, self.projection.in_features).index_fill_(1, bit, 1.0)
-        return self.projection(dense.to(self.device))  # type: ignore[no-any-return]
-
-
-Studied = OwnNetwork | ReferenceNetwork
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """First weights drawn within follow from the seed; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
+    known, fresh = settings.atom_symbols, partial(ReferenceDenoiser, settings.denoiser)
+    return Studied(network, device, settings.n_steps, settings.marginal, known, bind, fresh)
 
 
 def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studied:
@@ -344,7 +323,7 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
     """
     if not is_reference(weights):
         model = own_format.load(weights).build(build_own).to(device)
-        return OwnNetwork(model, device, predicted)
+        return ours(model, device, predicted)
     if predicted:
         raise UsageError(
             "prepared spectra are annotated for the default network; study the reference network "
@@ -353,7 +332,7 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
     checkpoint = reference.load(weights)
     network = checkpoint.build([p for p in checkpoint.parts if p != "encoder"]).to(device)
     projection = network.projection if "projection" in checkpoint.parts else None
-    return ReferenceNetwork(network.denoiser, projection, checkpoint.settings, device)
+    return authors(network.denoiser, projection, checkpoint.settings, device)
 
 
 @torch.inference_mode()

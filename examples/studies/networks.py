@@ -87,53 +87,36 @@ class SingleStreamLayer(DualStreamLayer):
         return atoms, pairs + self.pair_feed(pairs)
 
 
-class NoCrossAttentionLayer(DualStreamLayer):
-    """Both streams, synchronised by nothing but the global state.
+class PartlyToldLayer(DualStreamLayer):
+    """One stream is told of the other and nothing goes back, or neither is told.
 
-    Bond states still shift the atoms' attention scores, in place of the paper's edge states.
+    Without cross-attention bond states still shift the atoms' attention scores, in place of the
+    paper's edge states.
+
+    Args:
+        settings: Sizes.
+        layer: Number of the layer, from 0.
+        told: The attention that is left, ``atoms_from_pairs`` or ``pairs_from_atoms``; "" for none.
     """
 
-    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
+    def __init__(self, settings: DenoiserSettings, layer: int, told: str = "") -> None:
         super().__init__(settings, layer)
-        _drop(self, "atoms_from_pairs", "pairs_from_atoms", "cross_norm_atoms", "cross_norm_pairs")
+        self.told = told
+        _drop(self, *{"atoms_from_pairs", "pairs_from_atoms"} - {told})
+        if not told:
+            _drop(self, "cross_norm_atoms", "cross_norm_pairs")
 
     def synchronise(
         self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
     ) -> tuple[Tensor, Tensor]:
-        """Both as they are."""
-        del masks, graph
-        return atoms, pairs
-
-
-class AtomsToBondsLayer(DualStreamLayer):
-    """Pairs attend to their atoms, and nothing back."""
-
-    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
-        super().__init__(settings, layer)
-        _drop(self, "atoms_from_pairs")
-
-    def synchronise(
-        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
-    ) -> tuple[Tensor, Tensor]:
-        """The same atoms and new pairs."""
-        del masks
-        normed = self.cross_norm_atoms(atoms)
-        return atoms, pairs + self.pairs_from_atoms(self.cross_norm_pairs(pairs), normed, graph)
-
-
-class BondsToAtomsLayer(DualStreamLayer):
-    """Atoms attend to their pairs, and nothing back."""
-
-    def __init__(self, settings: DenoiserSettings, layer: int) -> None:
-        super().__init__(settings, layer)
-        _drop(self, "pairs_from_atoms")
-
-    def synchronise(
-        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
-    ) -> tuple[Tensor, Tensor]:
-        """New atoms and the same pairs."""
-        query, normed = self.cross_norm_atoms(atoms), self.cross_norm_pairs(pairs)
-        return atoms + self.atoms_from_pairs(query, normed, masks.incident, graph), pairs
+        """New states of the stream that is told, and the same of the other."""
+        if not self.told:
+            return atoms, pairs
+        normed_atoms, normed_pairs = self.cross_norm_atoms(atoms), self.cross_norm_pairs(pairs)
+        if self.told == "pairs_from_atoms":
+            return atoms, pairs + self.pairs_from_atoms(normed_pairs, normed_atoms, graph)
+        change = self.atoms_from_pairs(normed_atoms, normed_pairs, masks.incident, graph)
+        return atoms + change, pairs
 
 
 class NoIncidenceMaskLayer(DualStreamLayer):
@@ -299,8 +282,8 @@ def build(settings: ModelSettings) -> DualLGD:
 
 def _replace_layers(
     model: DualLGD,
-    layer_class: type[DualStreamLayer],
-    last: type[DualStreamLayer] | None = None,
+    layer_class: Callable[[DenoiserSettings, int], DualStreamLayer],
+    last: Callable[[DenoiserSettings, int], DualStreamLayer] | None = None,
 ) -> None:
     layers = model.denoiser.layers
     for number, old in enumerate(layers):
@@ -339,10 +322,16 @@ VARIANTS: Final[Mapping[str, Callable[[DualLGD], None]]] = {
     FULL: lambda model: None,
     "single-stream": partial(_replace_layers, layer_class=SingleStreamLayer),
     "no-cross-attention": partial(
-        _replace_layers, layer_class=NoCrossAttentionLayer, last=PairsAloneLayer
+        _replace_layers, layer_class=PartlyToldLayer, last=PairsAloneLayer
     ),
-    "atoms-to-bonds": partial(_replace_layers, layer_class=AtomsToBondsLayer),
-    "bonds-to-atoms": partial(_replace_layers, layer_class=BondsToAtomsLayer, last=PairsAloneLayer),
+    "atoms-to-bonds": partial(
+        _replace_layers, layer_class=partial(PartlyToldLayer, told="pairs_from_atoms")
+    ),
+    "bonds-to-atoms": partial(
+        _replace_layers,
+        layer_class=partial(PartlyToldLayer, told="atoms_from_pairs"),
+        last=PairsAloneLayer,
+    ),
     "no-incidence-mask": partial(_replace_layers, layer_class=NoIncidenceMaskLayer),
     "no-bit-attention": _without_bit_attention,
     "no-positions": _without_positions,

@@ -8,7 +8,7 @@ Letters: B graphs, N atoms, M pairs, H heads, D channels of a head, R random fea
 """
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from duallgd_cli.model.denoiser import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
 from duallgd_cli.model.linear import Linear
+from duallgd_cli.model.tensors import map_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +33,7 @@ class PlainContext:
 
     def expand(self, samples: int) -> "PlainContext":
         """The condition of one spectrum, copied for several candidates."""
-        known = self.condition
-        return PlainContext(
-            replace(
-                known,
-                **{
-                    name: getattr(known, name).repeat_interleave(samples, 0)
-                    for name in known.__dataclass_fields__
-                },
-            )
-        )
+        return map_tensors(self, lambda tensor: tensor.repeat_interleave(samples, 0))
 
 
 class PlainDenoiser(nn.Module):

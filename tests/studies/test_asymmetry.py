@@ -1,5 +1,8 @@
 """Attention weights as the study sees them, in small networks with made weights."""
 
+from dataclasses import replace
+
+import asymmetry
 import numpy as np
 import pytest
 import torch
@@ -7,8 +10,6 @@ from asymmetry import (
     EndAttention,
     KnownMolecule,
     NoiseLevels,
-    OwnNetwork,
-    ReferenceNetwork,
     check,
     first_weights,
     load_studied,
@@ -35,13 +36,13 @@ def molecule(formula="C4H7NO2S", key="MADE"):
 
 
 def own():
-    return OwnNetwork(stirred(small_settings()), CPU)
+    return asymmetry.ours(stirred(small_settings()), CPU)
 
 
 def authors(**changes):
     settings = ReferenceSettings(ReferenceDenoiserSettings(**(REFERENCE | changes)))
     torch.manual_seed(1)
-    return ReferenceNetwork(ReferenceDenoiser(settings.denoiser).eval(), None, settings, CPU)
+    return asymmetry.authors(ReferenceDenoiser(settings.denoiser).eval(), None, settings, CPU)
 
 
 @pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
@@ -145,17 +146,18 @@ def test_both_kinds_of_weights_files_are_studied(tmp_path):
     ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
     own_format.save(ours, own_format.Checkpoint(model.settings, model.state_dict()))
     network = authors()
+    settings = ReferenceSettings(network.network.settings)
     tensors = {f"denoiser.{name}": t for name, t in network.network.state_dict().items()}
-    reference.save(theirs, reference.ReferenceCheckpoint(network.settings, tensors))
+    reference.save(theirs, reference.ReferenceCheckpoint(settings, tensors))
     fine_tuned = tmp_path / "fine.safetensors"
     projection = torch.nn.Linear(4096, 16)
     more = {f"projection.{name}": t for name, t in projection.state_dict().items()}
-    reference.save(fine_tuned, reference.ReferenceCheckpoint(network.settings, tensors | more))
+    reference.save(fine_tuned, reference.ReferenceCheckpoint(settings, tensors | more))
 
     found = [first_weights(load_studied(path, CPU, False), molecule(), NOISE, [0, 1])
              for path in (ours, theirs, fine_tuned)]  # fmt: skip
 
-    expected = first_weights(OwnNetwork(model, CPU), molecule(), NOISE, [0, 1])
+    expected = first_weights(asymmetry.ours(model, CPU), molecule(), NOISE, [0, 1])
     np.testing.assert_array_equal(found[0], expected)
     np.testing.assert_array_equal(found[1], first_weights(network, molecule(), NOISE, [0, 1]))
     assert not np.allclose(found[2], found[1])
@@ -164,8 +166,15 @@ def test_both_kinds_of_weights_files_are_studied(tmp_path):
 
 
 def test_a_pre_trained_decoder_reads_the_fingerprint_folded_to_its_width():
-    network = authors()
+    known = molecule()
+    folded, further = (
+        replace(known, condition=replace(known.condition, bit=torch.tensor([bits])))
+        for bits in ([0, 3], [3, 16, 35])
+    )
 
-    seen = network._condition(torch.tensor([3, 16, 35]))
+    first, again, other = (
+        first_weights(authors(), one, NOISE, [1]) for one in (folded, further, known)
+    )
 
-    assert seen.nonzero()[:, 1].tolist() == [0, 3]
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
