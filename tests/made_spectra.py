@@ -1,12 +1,14 @@
-"""MGF text for tests, made from chemistry: m/z are masses of formulas, nothing was measured."""
+"""MGF text and explained spectra for tests: m/z are masses of formulas, nothing was measured."""
 
 from collections import Counter
 
+import numpy as np
 from pyteomics import mass
 
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 ASPIRIN = ("C9H8O4", "C9H7O3 C7H5O2 C6H5O C7H7O3")
 CAFFEINE = ("C8H10N4O2", "C6H8N3O C5H8N3 C4H7N2 C3H6N C2H4N")
@@ -80,3 +82,24 @@ def ms1_block(molecule, adduct="[M+H]+", **fields):
     head |= {name.upper(): value for name, value in fields.items()}
     lines = [f"{name}={value}" for name, value in head.items() if value is not None]
     return "\n".join(["BEGIN IONS", *lines, ms1_lines(molecule, adduct), "END IONS", ""])
+
+
+def annotated(subformula, formula, adduct="[M+H]+", instrument="", **columns):
+    """A spectrum that is explained by these sub-formulas, (K, N_ELEMENTS).
+
+    `columns` are values of the rows; those that are not given say nothing.
+    """
+    k = len(subformula)
+    ones = {name: np.ones(k) for name in ("intensity", "mz", "share")}
+    ones |= {"ppm": np.zeros(k), "energy_ev": np.full(k, np.nan), "carrier": np.zeros(k)}
+    values = {name: np.asarray(column, np.float32) for name, column in (ones | columns).items()}
+    peaks = (values[name].astype(float) for name in ("mz", "intensity"))
+    measured = Spectrum(Source("made.mgf", 0), "made:0", *peaks, instrument=instrument)
+    return AnnotatedSpectrum(
+        hypothesis=Hypothesis(Feature((measured,)), Formula.parse(formula), parse_adduct(adduct)),
+        subformula=np.asarray(subformula, np.int16).reshape(k, N_ELEMENTS),
+        n_peaks=k,
+        n_explained=k,
+        explained_intensity=1.0,
+        **values | {"carrier": values["carrier"].astype(np.int8)},
+    )

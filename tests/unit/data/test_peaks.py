@@ -16,13 +16,13 @@ from duallgd_cli.data.peaks import (
 )
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import (
-    AnnotatedSpectrum,
     Feature,
     Hypothesis,
     Source,
     Spectrum,
 )
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
+from tests.made_spectra import annotated as made_annotated
 
 FORMULAS = ("C9H8O4", "C9H8O4", "C9H8O4", "C8H10N4O2", "C2H5NO2", "C6H6O2", "C10H14N2")
 
@@ -32,23 +32,16 @@ def spectra(tmp_path_factory):
     return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
 
 
-def annotated(formula="C9H8O4", adduct="[M+H]+", n_rows=5, instrument="", seed=1):
+def annotated(adduct="[M+H]+", n_rows=5, instrument="", seed=1):
     rng = np.random.default_rng(seed)
-    mz = np.sort(rng.random(n_rows) * 100 + 50)
-    intensity = rng.permutation(n_rows) + 1.0
-    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, intensity, instrument=instrument)
-    return AnnotatedSpectrum(
-        hypothesis=Hypothesis(Feature((measured,)), Formula.parse(formula), BY_NAME[adduct]),
-        subformula=rng.integers(0, 5, (n_rows, N_ELEMENTS)).astype(np.int16),
-        intensity=(intensity / max(n_rows, 1)).astype(np.float32),
-        ppm=rng.normal(0, 3, n_rows).astype(np.float32),
-        mz=mz.astype(np.float32),
-        share=np.ones(n_rows, np.float32),
-        carrier=np.zeros(n_rows, np.int8),
-        energy_ev=np.full(n_rows, np.nan, np.float32),
-        n_peaks=n_rows,
-        n_explained=n_rows,
-        explained_intensity=1.0,
+    return made_annotated(
+        rng.integers(0, 5, (n_rows, N_ELEMENTS)),
+        "C9H8O4",
+        adduct,
+        instrument,
+        mz=np.sort(rng.random(n_rows) * 100 + 50),
+        intensity=(rng.permutation(n_rows) + 1.0) / max(n_rows, 1),
+        ppm=rng.normal(0, 3, n_rows),
     )
 
 

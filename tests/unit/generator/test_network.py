@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
-from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
@@ -24,8 +23,8 @@ from duallgd_cli.generator.network import (
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 from tests.made_graphs import small_settings, stirred
+from tests.made_spectra import annotated as made_annotated
 from tests.made_training import cpu
 
 CPU = torch.device("cpu")
@@ -46,21 +45,8 @@ def generator(model):
 def annotated(formula="C4H7NO2S", n_rows=4, seed=1):
     rng = np.random.default_rng(seed)
     mz = np.sort(rng.random(n_rows) * 100 + 50)
-    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, np.ones(n_rows))
-    parsed = Formula.parse(formula)
-    return AnnotatedSpectrum(
-        hypothesis=Hypothesis(Feature((measured,)), parsed, BY_NAME["[M+H]+"]),
-        subformula=np.minimum(rng.integers(0, 4, (n_rows, N_ELEMENTS)), parsed.array),
-        intensity=rng.random(n_rows).astype(np.float32),
-        ppm=np.zeros(n_rows, np.float32),
-        mz=mz.astype(np.float32),
-        share=np.ones(n_rows, np.float32),
-        carrier=np.zeros(n_rows, np.int8),
-        energy_ev=np.full(n_rows, np.nan, np.float32),
-        n_peaks=n_rows,
-        n_explained=n_rows,
-        explained_intensity=1.0,
-    )
+    counts = np.minimum(rng.integers(0, 4, (n_rows, N_ELEMENTS)), Formula.parse(formula).array)
+    return made_annotated(counts, formula, mz=mz, intensity=rng.random(n_rows))
 
 
 def test_what_is_drawn_has_the_shape_of_the_formula(generator):

@@ -8,15 +8,13 @@ import pytest
 import torch
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.model.fragment_model import FragmentModel
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
+from tests.made_spectra import annotated as made_annotated
 
 N_BITS = 4096
 NO_BITS = np.zeros(0, np.uint16)
@@ -41,22 +39,9 @@ def even_model(log_odds):
 
 def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier=0):
     """A spectrum explained by these fragment ions."""
-    k = len(fragments)
-    subformula = np.array([Formula.parse(text).array for text in fragments], np.int16)
-    spectrum = Spectrum(Source("made.mgf", 0), "made", np.ones(k), np.ones(k))
-    return AnnotatedSpectrum(
-        hypothesis=Hypothesis(Feature((spectrum,)), Formula.parse(formula), BY_NAME[adduct]),
-        subformula=subformula.reshape(k, HYDROGEN + 1),
-        intensity=np.ones(k, np.float32),
-        ppm=np.zeros(k, np.float32),
-        mz=np.ones(k, np.float32),
-        share=np.ones(k, np.float32),
-        carrier=np.full(k, carrier, np.int8),
-        energy_ev=np.full(k, energy, np.float32),
-        n_peaks=k,
-        n_explained=k,
-        explained_intensity=1.0,
-    )
+    counts = [Formula.parse(text).array for text in fragments]
+    energies, carriers = [energy] * len(counts), [carrier] * len(counts)
+    return made_annotated(counts, formula, adduct, energy_ev=energies, carrier=carriers)
 
 
 def scored(model, seen, smiles="CCO"):
