@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch.nn.functional import pad
 
 from duallgd_cli.model.line_graph import line_graph, to_square
 from duallgd_cli.reference.convert import variant_of
@@ -87,26 +86,6 @@ def in_double(seen):
     """The same graphs with every number in double precision."""
     names = ("atoms", "condition", "whole")
     return replace(seen, **{name: getattr(seen, name).double() for name in names})
-
-
-def padded(singles):
-    """One batch of single graphs; padding holds numbers that must not matter."""
-    n = max(single.atom_mask.shape[1] for single in singles)
-    line = line_graph(n, singles[0].atoms.device)
-    rows = []
-    for single in singles:
-        own = single.atom_mask.shape[1]
-        atoms = pad(single.atoms, (0, 0, 0, n - own), value=7.0)
-        square = to_square(single.bond_class[..., None], line_graph(own, single.atoms.device))
-        square = pad(square, (0, 0, 0, n - own, 0, n - own))[..., 0]
-        mask = pad(single.atom_mask, (0, n - own))
-        rows.append(
-            (atoms, square[:, line.first, line.second], single.condition, single.whole, mask)
-        )
-    assert len({single.diagonal for single in singles}) == 1
-    return NoisyGraphs(
-        *(torch.cat(parts) for parts in zip(*rows, strict=True)), singles[0].diagonal
-    )
 
 
 def off_diagonal(logits):

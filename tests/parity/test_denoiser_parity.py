@@ -16,7 +16,6 @@ from tests.parity.networks import (
     graphs,
     in_double,
     off_diagonal,
-    padded,
     recipe,
     their_names,
 )
@@ -117,22 +116,6 @@ def test_a_variant_has_the_reference_s_tensors(parity, variants, variant):
 
     assert None not in taken
     assert len(taken) == variants[variant]["keys_used"]
-
-
-@every_variant
-@torch.no_grad()
-def test_padding_changes_nothing(parity, variants, unpadded, variant):
-    model, _ = narrow(parity, variants, variant)
-    alone = [graphs(*single, model.settings.condition_width) for single in unpadded]
-    model.double()
-
-    together = model(in_double(padded(alone)))
-
-    for k, single in enumerate(alone):
-        n = single.atom_mask.shape[1]
-        got, _ = off_diagonal(together[k : k + 1])
-        expected, inside = off_diagonal(model(in_double(single)))
-        assert_close(got[:, :n, :n][:, inside], expected[:, inside], atol=1e-7, rtol=0)
 
 
 def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):

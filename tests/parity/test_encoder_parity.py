@@ -4,7 +4,6 @@ import re
 
 import pytest
 import torch
-from torch.nn.functional import pad
 from torch.testing import assert_close
 
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
@@ -57,28 +56,6 @@ def test_narrow_fingerprints_are_the_reference_s(stored, spectra, narrow):
     for name, single in spectra.items():
         assert_close(narrow.summary(single), stored[f"narrow/{name}_h0"], atol=1e-5, rtol=0)
         assert_close(narrow(single), stored[f"narrow/{name}_fp"], atol=1e-5, rtol=0)
-
-
-@torch.no_grad()
-def test_a_padded_batch_gives_the_fingerprints_of_single_spectra(stored, narrow, spectra):
-    longest = max(single.counts.shape[1] for single in spectra.values())
-    parts = ("counts", "token_type", "adduct", "intensity")
-    rows = [
-        [padded(getattr(single, part), longest) for part in parts] for single in spectra.values()
-    ]
-    tokens = torch.cat([single.n_tokens for single in spectra.values()])
-
-    columns = [torch.cat(column) for column in zip(*rows, strict=True)]
-    together = narrow(FormulaPeaks(*columns, tokens))
-
-    for row, name in enumerate(spectra):
-        assert_close(together[row], stored[f"narrow/{name}_fp"][0], atol=1e-5, rtol=0)
-
-
-def padded(rows, longest):
-    """Rows with padding that holds numbers which must not matter."""
-    widths = (0, longest - rows.shape[1])
-    return pad(rows, widths if rows.dim() == 2 else (0, 0, *widths), value=1)
 
 
 @torch.no_grad()
