@@ -181,18 +181,17 @@ class ReferenceLayer(nn.Module):
         means = [masked_mean(atoms, real.atoms), masked_mean(pairs, real.pairs)]
         return States(atoms, edges, pairs, self.fuse(y, [y_atoms, y_pairs, *means]))
 
-    def last_pairs(self, states: States, real: RealRows) -> Tensor:
-        """Pairs after the layer, (B, M, edge_width), and nothing that they do not depend on."""
-        assert self.pairs is not None
-        assert self.synchronise is not None
-        atoms, _ = self.atoms(states.atoms, states.edges, states.y, real, edges_too=False)
+    def last(self, states: States, real: RealRows, readout: str) -> Tensor:
+        """What logits are read from after the layer, and nothing that it does not depend on.
+
+        Pairs, (B, M, edge_width), or edges, (B, N, N, edge_width).
+        """
+        as_edges = readout == "edges"
+        atoms, edges = self.atoms(states.atoms, states.edges, states.y, real, edges_too=as_edges)
+        if as_edges or self.pairs is None or self.synchronise is None:
+            return edges
         pairs: Tensor = self.synchronise(atoms, self.pairs(states.pairs, real), real)[1]
         return pairs
-
-    def last_edges(self, states: States, real: RealRows) -> Tensor:
-        """Edges after the layer, (B, N, N, edge_width), and nothing that they do not depend on."""
-        edges: Tensor = self.atoms(states.atoms, states.edges, states.y, real)[1]
-        return edges
 
 
 class ReferenceDenoiser(nn.Module):
@@ -259,12 +258,12 @@ class ReferenceDenoiser(nn.Module):
 
         That of edges is the mean of both directions.
         """
-        last = cast("ReferenceLayer", self.layers[-1])
-        if self.settings.readout == "pairs":
-            return self.readout(last.last_pairs(states, real))
-        square = self.readout(last.last_edges(states, real))
+        last, readout = cast("ReferenceLayer", self.layers[-1]), self.settings.readout
+        logits = self.readout(last.last(states, real, readout))
+        if readout == "pairs":
+            return logits
         low, high = real.graph.first, real.graph.second
-        return (square[:, low, high] + square[:, high, low]) / 2
+        return (logits[:, low, high] + logits[:, high, low]) / 2
 
 
 def square_of(bond_class: Tensor, diagonal: int, graph: LineGraph) -> Tensor:

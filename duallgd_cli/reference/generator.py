@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, UnsupportedElementError
@@ -80,7 +81,7 @@ class ReferenceGenerator:
         check = deadline(settings.timeout_s, self.runtime.synchronise)
         hypothesis = annotated.hypothesis
         shown = self.atom_order(hypothesis)
-        atoms, peaks = self._known(hypothesis, shown), self._peaks(hypothesis)
+        atoms, peaks = self._read(hypothesis, shown)
         with on_one_thread():
             samples, notes = self._draw(atoms, peaks, settings, seed, check)
         pairs = torch.from_numpy(pairs_of_order(shown))
@@ -93,17 +94,15 @@ class ReferenceGenerator:
             message=self.message,
         )
 
-    def _known(self, hypothesis: Hypothesis, shown: NDArray[np.int64]) -> AtomsOfGraphs:
+    def _read(
+        self, hypothesis: Hypothesis, shown: NDArray[np.int64]
+    ) -> tuple[AtomsOfGraphs, FormulaPeaks]:
+        """What the network sees of a hypothesis, on its device; refused if it is not its kind."""
         symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
+        spectra, device = hypothesis.feature.spectra, self.runtime.device
         try:
-            return atoms_of(symbols, self.model.settings, self.runtime.device)
-        except UnsupportedElementError as error:
-            raise RefusedError(Failure("unsupported_element", str(error), "sample")) from None
-
-    def _peaks(self, hypothesis: Hypothesis) -> FormulaPeaks:
-        spectra = hypothesis.feature.spectra
-        try:
-            seen = reference_peaks(
+            atoms = atoms_of(symbols, self.model.settings, device)
+            peaks = reference_peaks(
                 hypothesis.formula,
                 hypothesis.adduct.name,
                 np.concatenate([spectrum.mz for spectrum in spectra]),
@@ -111,8 +110,10 @@ class ReferenceGenerator:
                 spectra[0].precursor_mz,
             )
         except ValueError as error:
-            raise RefusedError(Failure("unsupported_adduct", str(error), "sample")) from None
-        return seen.to(self.runtime.device)
+            is_element = isinstance(error, UnsupportedElementError)
+            status = "unsupported_element" if is_element else "unsupported_adduct"
+            raise RefusedError(Failure(status, str(error), "sample")) from None
+        return atoms, peaks.to(device)
 
     @torch.inference_mode()
     def _draw(
@@ -197,8 +198,6 @@ def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
     Args:
         shown: Index in the formula's list of each atom as shown, a permutation (N,).
     """
-    n = len(shown)
-    first, second = np.triu_indices(n, 1)
-    index = np.argsort(shown)
-    low, high = np.minimum(index[first], index[second]), np.maximum(index[first], index[second])
-    return np.asarray(low * n - low * (low + 1) // 2 + high - low - 1)
+    ends = np.argsort(shown)[np.stack(np.triu_indices(len(shown), 1))]
+    low, high = np.sort(ends, axis=0)
+    return np.asarray(pair_index(low, high, len(shown)))

@@ -22,7 +22,6 @@ from torch.nn.functional import cross_entropy, pad
 from duallgd_cli.chem.elements import BOND_NONE, N_BOND_CLASSES
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion.jumps import alpha_bar
@@ -32,6 +31,7 @@ from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generation import Generated
+from duallgd_cli.reference.generator import pairs_of_order
 
 FIRST: Final = 10
 NOISE_STEPS: Final = (50, 150, 250, 350, 500)
@@ -65,9 +65,7 @@ class KnownStructure:
 
     def in_formula_order(self, pairs: NDArray[np.generic]) -> NDArray[np.generic]:
         """Values of pairs (S, M, ...) for the element-sorted list instead of the order here."""
-        low, high = np.triu_indices(len(self.index), 1)
-        ends = np.sort(np.stack([self.index[low], self.index[high]]), 0)
-        return pairs[:, pair_index(ends[0], ends[1], len(self.index))]
+        return pairs[:, pairs_of_order(np.argsort(self.index))]
 
 
 @dataclass(frozen=True, slots=True)
