@@ -1,0 +1,87 @@
+"""weights/train.sh end to end on a made table: a file that predicts, resumed if it is stopped."""
+
+import csv
+import json
+import lzma
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from tests.labelled_table import COLUMNS, rows
+from tests.made_prepared import SMILES
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDS = ("train", "train", "val", "val", "train")
+CHAINS = [f"{'C' * n}C(=O)O{'C' * m}N(C)C" for n in range(1, 6) for m in range(1, 6)]
+HALIDES = [f"{'C' * n}Br" for n in range(3, 12)]
+
+
+def table(path, names, lines):
+    path.parent.mkdir(parents=True)
+    with lzma.open(path, "wt", newline="") as stream:
+        writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Five molecules with spectra, two of them held out, and some structures."""
+    folder = tmp_path_factory.mktemp("data")
+    measured = [
+        row | {"fold": FOLDS[number // 4], "inchikey": inchikey_block(parse_smiles(row["smiles"]))}
+        for number, row in enumerate(rows(copies=4))
+    ]
+    table(folder / "massbank" / "massbank.tsv.xz", COLUMNS, measured)
+    structures = [{"smiles": one, "fold": "train"} for one in (*SMILES, *CHAINS, *HALIDES)]
+    table(folder / "structures" / "structures.tsv.xz", ("smiles", "fold"), structures)
+    return folder
+
+
+def train(tables, runs, **environment):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    said = {"PATH": path, "DEVICE": "cpu", "OMP_NUM_THREADS": "1", **environment}
+    command = [ROOT / "weights" / "train.sh", tables, runs, "--tiny"]
+    return subprocess.run(
+        command, cwd=ROOT, env=os.environ | said, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_recipe_makes_a_weights_file_stage_by_stage(tables, tmp_path):
+    runs = tmp_path / "runs"
+
+    stopped = train(tables, runs, UNTIL="decoder")
+    made = train(tables, runs)
+    again = train(tables, runs)
+
+    assert stopped.returncode == 0, stopped.stderr
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "== decoder" in stopped.stdout
+    assert "== decoder" not in made.stdout
+    assert "==" not in again.stdout
+    record = load(runs / "duallgd.safetensors").record
+    assert record["made_by"]["recipe"]["encoder-wide"]["model"]["encoder"]["width"] == 32
+    assert 10 < 3600 * record["made_by"]["core_hours"] < 3600
+    assert record["data"]["data"]["sha256"]
+    held_out = {line.strip() for line in (runs / "held-out.keys").read_text().splitlines()}
+    assert len(held_out) == 2
+    manifest = json.loads((runs / "structures" / "manifest.json").read_text())
+    assert manifest["holdout_keys"] == 2
+    assert (runs / "duallgd.train.hashes").is_file()
+
+
+@pytest.mark.slow
+def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_path):
+    (tmp_path / "massbank").symlink_to(tables / "massbank")
+
+    done = train(tmp_path, tmp_path / "runs")
+
+    assert done.returncode
+    assert "structures.tsv.xz" in done.stderr
+    assert [path.name for path in (tmp_path / "runs" / "done").iterdir()] == ["measured"]
