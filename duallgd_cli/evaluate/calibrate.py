@@ -139,7 +139,7 @@ def scored_case(
         model: Its `alternative_weight` enters the features, its weights choose the best hypothesis.
         alike: Similarity of candidates to the truth by InChIKey, if it is known.
     """
-    best: dict[str, tuple[float, str, tuple[float, ...]]] = {}
+    best: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
     for structure, _, features in described(case.outcomes, model):
         score = float(np.dot(features, model.weights))
         known = best.get(structure.block)
@@ -185,7 +185,7 @@ def _part_of_outcome(outcome: Outcome, samples: int, generator: np.random.Genera
         repaired = generator.hypergeometric(one.repaired, one.samples - one.repaired, count)
         further = int(generator.binomial(one.alternatives, samples / sampled))
         if count or further:
-            parts.append(replace(one, samples=count, repaired=int(repaired), alternatives=further))
+            parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
     tallies = replace(outcome.tallies, sampled=samples)
     return replace(outcome, structures=tuple(parts), tallies=tallies)
 

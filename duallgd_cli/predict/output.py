@@ -166,7 +166,7 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
     for case, position in run.in_input_order():
         if case is not latest:
             with stages.stage(stages.RANK):
-                candidates, top10 = rank(case, model)
+                candidates, top10 = rank(case, model, None if parts else top_k)
             latest, ranked = case, predictions_of(case, candidates, top10, top_k)
             if parts:
                 found = likely_parts(case, candidates)

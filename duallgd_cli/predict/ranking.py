@@ -10,8 +10,9 @@ molecule was drawn at all. C candidates of one spectrum, F features.
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Final
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,11 +161,7 @@ class SampleStatistics:
         with_structures = sum(outcome.tallies.sampled for outcome in outcomes)
         return cls(
             n_heavy=max(outcome.n_heavy for outcome in outcomes),
-            log_share=max(
-                float(np.log(_count(one, model) / (outcome.tallies.sampled + _DISSENT)))
-                for outcome in outcomes
-                for one in outcome.structures
-            ),
+            log_share=float(np.log(max(_most(one, model) for one in outcomes))),
             log_distinct=float(np.log(len(distinct) / with_structures)),
             log_samples=log_samples,
             log_steps=log_steps,
@@ -228,18 +225,28 @@ def recorded(values: Mapping[str, object], name: object) -> RankingModel:
         ) from None
 
 
-def rank(case: Case, model: RankingModel) -> tuple[tuple[Candidate, ...], float]:
+def rank(
+    case: Case, model: RankingModel, most: int | None = None
+) -> tuple[tuple[Candidate, ...], float]:
     """Rank what the samples of a case became.
 
+    Args:
+        case: As predicted, all structures included.
+        model: Weights.
+        most: Candidates that are wanted; None for all.
+
     Returns:
-        All candidates, best first, and the probability that the first ten hold the right one.
+        Candidates, best first, and the probability that the first ten hold the right one.
     """
     if all(outcome.formula_source == PREDICTED for outcome in case.outcomes):
-        candidates = _under_predicted_formulas(case, model)
+        found, confidence = _under_predicted_formulas(case, model)
     else:
-        candidates = _under_given_formulas(case, model)
-    top = math.fsum(candidate.confidence for candidate in candidates[:FIRST])
-    return tuple(candidates), top
+        found, confidence = _under_given_formulas(case, model)
+    candidates = (
+        _candidate(one, place, value)
+        for place, (one, value) in enumerate(zip(found[:most], confidence, strict=False), 1)
+    )
+    return tuple(candidates), math.fsum(confidence[:FIRST])
 
 
 def rescored(
@@ -280,58 +287,76 @@ def rescored(
     return tuple(replace(one, rank=place) for place, one in enumerate(found, 1))
 
 
-def _under_given_formulas(case: Case, model: RankingModel) -> list[Candidate]:
-    """Candidates of all hypotheses, best first, their weights compared."""
+class _Scored(NamedTuple):
+    """A molecule of a case, before it is a candidate.
+
+    Attributes:
+        score: The logarithm of a weight.
+        structure: Under the best of its hypotheses.
+        outcome: Of that hypothesis.
+        features: In the order of `FEATURES`, there.
+        samples: That became it, of all its hypotheses.
+        log_likelihood: Their mean.
+    """
+
+    score: float
+    structure: Structure
+    outcome: Outcome
+    features: NDArray[np.float64]
+    samples: int
+    log_likelihood: float
+
+
+def _under_given_formulas(case: Case, model: RankingModel) -> tuple[list[_Scored], list[float]]:
+    """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
-    merged = _merged(
-        _candidate(structure, outcome, features, float(np.dot(features, weights)))
+    found = _merged(
+        _Scored(
+            *(float(np.dot(features, weights)), structure, outcome, features),
+            *(structure.samples or structure.alternatives, structure.log_likelihood),
+        )
         for structure, outcome, features in described(case.outcomes, model)
     )
-    scores = np.array([candidate.score for candidate in merged])
+    scores = np.array([one.score for one in found])
     confidence = candidate_confidence(scores, SampleStatistics.of(case, model), model)
-    return [
-        replace(candidate, rank=place, confidence=float(value))
-        for place, (candidate, value) in enumerate(zip(merged, confidence, strict=True), 1)
-    ]
+    return found, confidence.tolist()
 
 
-def _under_predicted_formulas(case: Case, model: RankingModel) -> list[Candidate]:
-    """Candidates of all formulas, best first, by the law of total probability.
+def _under_predicted_formulas(case: Case, model: RankingModel) -> tuple[list[_Scored], list[float]]:
+    """Molecules of all formulas, best first, by the law of total probability; their confidence.
 
-    Their confidence is that given the formula, times the formula's probability; the score is its
-    logarithm. Weights are not compared across formulas, since they grow with the molecule.
+    It is that given the formula, times the formula's probability; the score is its logarithm.
+    Weights are not compared across formulas, since they grow with the molecule.
     """
-    found = [
-        replace(candidate, score=math.log(max(candidate.confidence, _LEAST)) + outcome.log_prior)
+    found = _merged(
+        one._replace(score=math.log(max(confidence, _LEAST)) + outcome.log_prior)
         for outcome in case.outcomes
-        for candidate in _under_given_formulas(replace(case, outcomes=(outcome,)), model)
-    ]
-    return [
-        replace(one, rank=place, confidence=math.exp(one.score))
-        for place, one in enumerate(_merged(found), 1)
-    ]
+        for one, confidence in zip(
+            *_under_given_formulas(replace(case, outcomes=(outcome,)), model), strict=True
+        )
+    )
+    return found, [math.exp(one.score) for one in found]
 
 
-def _merged(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """One candidate for each molecule, best first."""
-    by_block: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        by_block.setdefault(candidate.inchikey14, []).append(candidate)
-    merged = [_merge(same) for same in by_block.values()]
-    return sorted(merged, key=lambda candidate: (-candidate.score, candidate.inchikey))
+def _merged(scored: Iterable[_Scored]) -> list[_Scored]:
+    """Each molecule once, best first."""
+    by_block: dict[str, list[_Scored]] = {}
+    for one in scored:
+        by_block.setdefault(one.structure.block, []).append(one)
+    merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
+    return sorted(merged, key=lambda one: (-one.score, one.structure.inchikey))
 
 
 def described(
     outcomes: Sequence[Outcome], model: RankingModel
-) -> Iterator[tuple[Structure, Outcome, tuple[float, ...]]]:
-    """Every structure of every hypothesis, with its features in the order of `FEATURES`."""
+) -> Iterator[tuple[Structure, Outcome, NDArray[np.float64]]]:
+    """Every structure of every hypothesis, with its features in the order of `FEATURES`, (F,)."""
     priors = np.array([outcome.log_prior for outcome in outcomes])
     log_shares = priors - _log_sum_exp(priors) if priors.size else priors
     for outcome, log_prior in zip(outcomes, log_shares, strict=True):
-        evidence = _evidence(outcome.structures)
-        for structure, said in zip(outcome.structures, evidence, strict=True):
-            own = _features(structure, outcome, float(log_prior), model)
-            yield structure, outcome, (*own, *said)
+        if outcome.structures:
+            rows = _features(outcome, float(log_prior), model)
+            yield from zip(outcome.structures, repeat(outcome), rows, strict=False)
 
 
 def candidate_confidence(
@@ -360,7 +385,13 @@ def presence_features(
         scores: Sharpened, best first, (C,), C at least 1.
         statistics: Of the samples they come from.
     """
-    return np.array([1.0, scores[0], *astuple(statistics)])
+    said = statistics
+    return np.array(
+        [
+            *(1.0, scores[0], said.n_heavy, said.log_share),
+            *(said.log_distinct, said.log_samples, said.log_steps),
+        ]
+    )
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -368,70 +399,76 @@ def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
 
 
-def _features(
-    structure: Structure, outcome: Outcome, log_prior: float, model: RankingModel
-) -> tuple[float, ...]:
-    agreement = structure.fingerprint_log_likelihood or 0.0
-    return (
-        float(np.log(_count(structure, model) / outcome.tallies.sampled)),
-        structure.log_likelihood,
-        agreement,
-        structure.fingerprint_tanimoto or 0.0,
-        log_prior,
-        structure.repaired / max(1, structure.samples),
+def _features(outcome: Outcome, log_prior: float, model: RankingModel) -> NDArray[np.float64]:
+    """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F)."""
+    samples, alternatives, repaired, log_likelihood, *agreement = np.array(
+        [one[3:] for one in outcome.structures], np.float64
+    ).T
+    count = samples + model.alternative_weight * alternatives
+    columns = [
+        np.log(count / outcome.tallies.sampled),
+        log_likelihood,
+        *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
+        np.full(count.shape, log_prior),
+        repaired / np.maximum(1.0, samples),
+        *_evidence(np.array(agreement[2:]).T).T,
+    ]
+    return np.ascontiguousarray(np.array(columns).T)
+
+
+def _most(outcome: Outcome, model: RankingModel) -> float:
+    """Share of the samples that became the structure drawn most often, see `SampleStatistics`."""
+    count = max(
+        one.samples + model.alternative_weight * one.alternatives for one in outcome.structures
     )
+    return count / (outcome.tallies.sampled + _DISSENT)
 
 
-def _count(structure: Structure, model: RankingModel) -> float:
-    """Samples that became the structure; a further reading of a sample counts less."""
-    return structure.samples + model.alternative_weight * structure.alternatives
-
-
-def _evidence(structures: Sequence[Structure]) -> list[list[float]]:
+def _evidence(said: NDArray[np.float64]) -> NDArray[np.float64]:
     """Familiarity, and peaks found and missed next to the best of these; (C, 3).
 
-    A molecule that could not be asked counts like the worst that could.
+    A molecule that could not be asked, whose row is NaN, counts like the worst that could.
     """
-    said = [(one.familiarity, one.peaks_found, one.peaks_missed) for one in structures]
-    values = np.array(said, np.float64).reshape(-1, 3)
-    asked = ~np.isnan(values)
+    asked = ~np.isnan(said)
     if not asked.any():
-        return np.zeros_like(values).tolist()
-    worst = np.where(asked, values, np.inf).min(0)
-    values = np.where(asked, values, worst)
+        return np.zeros_like(said)
+    worst = np.where(asked, said, np.inf).min(0)
+    values = np.where(asked, said, worst)
     values[:, 1:] -= values[:, 1:].max(0)
-    return values.tolist()
+    return values
 
 
-def _candidate(
-    structure: Structure, outcome: Outcome, features: tuple[float, ...], score: float
-) -> Candidate:
-    extra = dict(zip(FEATURES, features, strict=True))
+def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
+    structure, outcome = one.structure, one.outcome
+    extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
     extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
     return Candidate(
-        rank=0,
+        rank=rank,
         smiles=structure.smiles,
         inchi=structure.inchi,
         inchikey=structure.inchikey,
         formula=outcome.formula,
         adduct=outcome.adduct,
-        samples=structure.samples or structure.alternatives,
-        log_likelihood=structure.log_likelihood,
-        score=score,
-        confidence=0.0,
+        samples=one.samples,
+        log_likelihood=one.log_likelihood,
+        score=one.score,
+        confidence=confidence,
         extra_scores=extra,
     )
 
 
-def _merge(same: list[Candidate]) -> Candidate:
-    """One candidate of the same molecule under several hypotheses; the best of them names it."""
-    if len(same) == 1:
-        return same[0]
-    same = sorted(same, key=lambda one: (-one.score, one.inchikey, one.formula, one.adduct))
+def _merge(same: list[_Scored]) -> _Scored:
+    """One molecule under several hypotheses; the best of them names it."""
+    same = sorted(
+        same,
+        key=lambda one: (
+            *(-one.score, one.structure.inchikey),
+            *(one.outcome.formula, one.outcome.adduct),
+        ),
+    )
     samples = sum(one.samples for one in same)
     weighted = sum(one.log_likelihood * one.samples for one in same)
-    return replace(
-        same[0],
+    return same[0]._replace(
         samples=samples,
         log_likelihood=weighted / samples if samples else same[0].log_likelihood,
         score=_log_sum_exp(np.array([one.score for one in same])),

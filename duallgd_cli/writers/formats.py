@@ -367,7 +367,7 @@ def _hypothesis(outcome: Outcome) -> dict[str, Any]:
         "n_peaks": outcome.n_peaks,
         "n_explained": outcome.n_explained,
         "explained_intensity": outcome.explained_intensity,
-        "explained_peaks": [asdict(peak) for peak in outcome.peaks],
+        "explained_peaks": [peak._asdict() for peak in outcome.peaks],
         **asdict(outcome.tallies),
     }
 
