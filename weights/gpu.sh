@@ -1,37 +1,41 @@
 #!/usr/bin/env bash
-# An unattended GPU run in three commands, each within a stated number of minutes.
+# An unattended GPU run in three commands, each within a stated number of minutes, in this order:
 #
-#   weights/gpu.sh bench   OUT [MINUTES]    tests, benches, training throughput          (8)
-#   weights/gpu.sh decoder OUT [MINUTES]    the decoder, from scratch or from weights    (9)
-#   weights/gpu.sh joint   OUT [MINUTES]    simulated spectra, the encoder, then both    (9)
+#   weights/gpu.sh bench   OUT [MINUTES]    tests, benches, training throughput                   (8)
+#   weights/gpu.sh encoder OUT [MINUTES]    simulated spectra, a wide encoder                     (9)
+#   weights/gpu.sh joint   OUT [MINUTES]    the denoiser beside that encoder                      (9)
 #
-# Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before, where the
-# data were prepared (weights/make.sh, first lines), pack the folders, once; packs/ is ignored by git:
+# Where the encoder is not what is wanted: decoder, the denoiser given true fingerprints, for bench or
+# encoder. Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before,
+# on a machine with rdkit, prepare and pack the data, once; packs/ is ignored by git:
 #
+#   UNTIL=cations weights/train.sh DATA prepared
 #   duallgd data structures structures.tsv.xz -o prepared/sample --limit 20000
-#   for name in structures massbank sample; do tar -cJf packs/$name.tar.xz -C prepared $name; done
+#   for name in alike measured large cations sample; do tar -cJf packs/$name.tar.xz -C prepared $name; done
 #
-# and, if they are there, large and cations, each of which gets a turn of its own in joint.
+# 400,000 structures take about 31 MB, the spectra 7 MB; large and cations may be left out.
 #
 # Carry packs/ (or, for bench alone, packs/sample.tar.xz and wheels of rdkit in .wheels/, so that
-# molecules are assembled too). OUT receives logs, figures and weights of at most 15.5 MiB, eight
-# files or fewer. Keep what bench writes in examples/benchmarks/<date>-<machine>/.
+# molecules are assembled too). OUT receives logs, figures and weights, eight files or fewer of at most
+# 15.5 MiB: larger weights come in parts, NAME.safetensors.0, .1, to be joined by cat. Keep what bench
+# writes in examples/benchmarks/<date>-<machine>/.
 #
 # Whatever a command leaves in RUNS (runs/gpu) the next one on the same machine goes on with: run
-# decoder twice and the second goes on where the first stopped, TOTAL minutes being planned for in
-# all. On a fresh machine the weights alone carry over: START=weights/decoder.safetensors.
+# encoder twice and the second goes on where the first stopped, TOTAL minutes being planned for in
+# all. On a fresh machine the weights alone carry over: START=weights/encoder.safetensors.
 #
-#   START   weights to start the decoder from; empty trains from scratch     (empty)
+#   START   weights to start from; empty trains encoder and decoder from scratch   (weights/duallgd.safetensors)
 #   TOTAL   minutes that the learning-rate schedule of a stage is made for   (those of the command)
-#   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (100000, 16)
-#   PAIRS, COMPILE   batch size in atom pairs, and on or off                 (as bench found best)
+#   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (300000, 16)
+#   PAIRS, SPECTRA, COMPILE   batch size in atom pairs, in spectra, and on or off  (as bench found best, 1024)
 #   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
+#   GROWN   sizes of the encoder, as such options                            (width 256, 6 layers, summary 320)
 set -uo pipefail
-command=${1:?bench, decoder or joint} out=${2:?a folder for results} minutes=${3:-}
+command=${1:?bench, encoder, decoder or joint} out=${2:?a folder for results} minutes=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$out" && out=$(cd "$out" && pwd)
 cd "$here" || exit 2
-runs=${RUNS:-runs/gpu} packs=${PACKS:-packs} start=${START:-} device=${DEVICE:-cuda}
+runs=${RUNS:-runs/gpu} packs=${PACKS:-packs} start=${START-weights/duallgd.safetensors} device=${DEVICE:-cuda}
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 OPENBLAS_NUM_THREADS=1
 [ -n "$minutes" ] || { [ "$command" = bench ] && minutes=8 || minutes=9; }
 until_s=$(($(date +%s) + minutes * 60))
@@ -50,8 +54,8 @@ unpacked() { # NAME: prepared data, unpacked once
   [ -f "$runs/$1/manifest.json" ] || tar -xJf "$packs/$1.tar.xz" -C "$runs"
 }
 simulated() { # spectra of structures that have none, drawn once
-  [ -f "$runs/simulated/manifest.json" ] || duallgd data simulate "$runs/structures" --like "$runs/massbank" -o "$runs/simulated" \
-    --limit "${SIMULATED:-100000}" --max-atoms 40 --workers "${WORKERS:-16}" 2>&1 | tee "$out/simulate.log"
+  [ -f "$runs/simulated/manifest.json" ] || duallgd data simulate "$runs/alike" --like "$runs/measured" -o "$runs/simulated" \
+    --limit "${SIMULATED:-300000}" --max-atoms 40 --workers "${WORKERS:-16}" ${SIMULATE:-} 2>&1 | tee "$out/simulate.log"
 }
 chosen() { # KEY DEFAULT: what bench found best on this machine
   sed -n "s/^$1=//p" "$runs/choice" 2> /dev/null | grep . || echo "$2"
@@ -88,11 +92,19 @@ stage() { # NAME SECONDS OPTIONS...: as many steps as fit the schedule's minutes
   duallgd train --stage "$name" -o "$runs/$name" "$@" --set training.steps="$(cat "$runs/$name.steps")" \
     --minutes "$(python3 -c "import time; print(max(0.1, ($until - 20 - time.time()) / 60))")" --set training.log_every=20 \
     --set training.checkpoint_every=500 --set training.validate_every=1000 "${shared[@]}" 2>&1 | tail -n 5
+  [ -f "$runs/$name/model.safetensors" ] || { echo "$name: no weights; see above"; exit 1; }
   cp "$runs/$name/metrics.jsonl" "$out/$name.metrics.jsonl"
-  cp "$runs/$name/model.safetensors" "$out/$name.safetensors"
+  if [ "$(stat -c %s "$runs/$name/model.safetensors")" -lt 16000000 ]; then
+    cp "$runs/$name/model.safetensors" "$out/$name.safetensors"
+  else
+    split -b 15500000 -d -a 1 "$runs/$name/model.safetensors" "$out/$name.safetensors."
+  fi
   tail -n 2 "$out/$name.metrics.jsonl"
 }
 
+from=(${start:+--init-denoiser "$start" --init-encoder "$start"})
+spectra=(--data "$runs/measured" --simulated "$runs/simulated" --compile off --set model.encoder.dropout=0.05
+  --set training.data.peak_dropout=0.15)
 case $command in
 bench)
   { date -u +%F; nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; nproc
@@ -117,27 +129,30 @@ bench)
   (cd "$out" && tar -czf results.tar.gz --exclude results.tar.gz -- * && find . -mindepth 1 ! -name results.tar.gz ! -name '*.txt' -delete)
   ;;
 decoder)
-  unpacked structures || exit 1
-  stage decoder $((minutes * 60 - 20)) --data "$runs/structures" --compile "${COMPILE:-$(chosen compile off)}" \
+  unpacked alike || exit 1
+  stage decoder $((minutes * 60 - 20)) --data "$runs/alike" --compile "${COMPILE:-$(chosen compile off)}" \
     --set training.data.pairs_per_batch="${PAIRS:-$(chosen pairs 200000)}" \
-    --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 5.0e-4 || echo 1.0e-3)" \
-    ${start:+--init-denoiser "$start" --init-encoder "$start"}
+    --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 5.0e-4 || echo 1.0e-3)" "${from[@]}"
+  ;;
+encoder)
+  unpacked alike && unpacked measured && simulated || exit 1
+  # shellcheck disable=SC2086
+  stage encoder $(($(left) - 20)) "${spectra[@]}" --set training.data.spectra_per_batch="${SPECTRA:-1024}" \
+    --set training.data.simulated_share=0.9 --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 3.0e-4 || echo 1.0e-3)" \
+    "${from[@]}" ${GROWN:---set model.encoder.width=256 --set model.encoder.layers=6 --set model.encoder.summary=320}
   ;;
 joint)
-  unpacked structures && unpacked massbank && simulated || exit 1
-  denoiser=$runs/decoder
+  unpacked alike && unpacked measured && simulated || exit 1
+  denoiser=$runs/decoder encoder=$runs/encoder
   [ -d "$denoiser" ] || denoiser=${start:-weights/duallgd.safetensors}
-  both=(--data "$runs/massbank" --simulated "$runs/simulated" --compile off) each=$(($(left) * 45 / 100))
-  both+=(--set model.encoder.dropout=0.05 --set training.data.peak_dropout=0.15) # as of the twelfth part on
-  stage encoder "$each" "${both[@]}" --set training.data.spectra_per_batch=512 \
-    --set training.data.simulated_share=0.85 ${start:+--init-encoder "$start" --init-denoiser "$start"}
-  both+=(--structures "$runs/structures") # the first is validated on
+  [ -d "$encoder" ] || encoder=${start:-weights/duallgd.safetensors}
+  spectra+=(--structures "$runs/alike") # the first is validated on
   for more in large cations; do
-    [ -f "$packs/$more.tar.xz" ] && unpacked $more && both+=(--structures "$runs/$more")
+    [ -f "$packs/$more.tar.xz" ] && unpacked $more && spectra+=(--structures "$runs/$more")
   done
-  stage joint "$each" "${both[@]}" --init-denoiser "$denoiser" --init-encoder "$runs/encoder" \
+  stage joint $(($(left) - 20)) "${spectra[@]}" --init-denoiser "$denoiser" --init-encoder "$encoder" \
     --set training.freeze_encoder=true --set training.data.pairs_per_batch="${PAIRS:-100000}" --set training.optimiser.learning_rate=3.0e-4
   ;;
-*) echo "bench, decoder or joint, not $command" >&2; exit 2 ;;
+*) echo "bench, encoder, decoder or joint, not $command" >&2; exit 2 ;;
 esac
 ls -l "$out"

@@ -51,7 +51,8 @@ def grow(
     if not fits or after.layers < before.layers or after.summary < before.summary:
         raise UsageError(
             "an encoder grows to a multiple of its width, with as many heads and bits and no "
-            f"fewer layers and summary channels; it has {before}"
+            "fewer layers and summary channels; leave its sizes out of --set and --config, or "
+            f"choose others than {after} for {before}"
         )
     torch.manual_seed(seed)
     large = FormulaTransformer(after).state_dict()
