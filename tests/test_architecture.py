@@ -24,7 +24,9 @@ BOUNDS = {
     "model": (1_640, 12),
     "diffusion": (550, 4),
     "checkpoint": (575, 5),
-    "bench": (1_705, 8),
+    "bench": (1_661, 8),
+    "evaluate": (4_915, 21),
+    "cli": (3_025, 20),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

@@ -17,9 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from duallgd_cli.bench.growth import (
     KERNELS,
     PARTS,
@@ -29,7 +26,7 @@ from duallgd_cli.bench.growth import (
     median_and_iqr,
     time_s,
 )
-from duallgd_cli.bench.measure import Cell, Reading, Subject, count_cell, read_cells
+from duallgd_cli.bench.measure import Cell, Reading, Subject, read_cells
 from duallgd_cli.bench.network import RANDOM
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.checkpoint.resolve import resolve_weights
@@ -52,8 +49,6 @@ _MULTIPLES: Final = (1, 2, 4)
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
-# Counts are polynomials of N of degree 4 (attention over pairs of pairs): five sizes tell them.
-_COUNTED: Final = (6, 8, 10, 12, 14)
 Read = Callable[[Sequence[Cell]], list[Reading]]
 # What is varied (atoms, candidates or steps), and cells measured in one go: a list for each path.
 Group = tuple[str, list[list[Cell]]]
@@ -195,7 +190,6 @@ def run_study(
     if why := busy(loads, subject.threads):
         say(len(done), len(groups), f"warning: {why}; no growth of times will be stated")
     try:
-        floors = _floors(request, runtime, ceilings)
         for number, group in enumerate(groups[len(done) :], len(done) + 1):
             started = time.perf_counter()
             readings = [read(cells) for cells in group[1]]
@@ -203,16 +197,15 @@ def run_study(
             fresh = _rows_of_group(group, readings, ceilings, compare)
             rows += fresh
             loads.append(load())
-            line = {"rows": fresh, "load": loads[-1], "memory": readings[0][0].memory_how}
+            done.append({"rows": fresh, "load": loads[-1], "seconds": took})
+            line = done[-1] | {"memory": readings[0][0].memory_how}
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
             _write_table(output / TABLE, rows)
-            beside = max(0.0, took - sum(cost_s(row["wall_s"], subject) for row in fresh))
-            left = seconds_left(groups[number:], rows, floors, beside)
-            rest = f", about {_words(left)} left" if left else ""
+            left = _words(seconds_left(groups, [part.get("seconds", 0.0) for part in done]))
             title = f"{group[1][0][0].kernel}, {group[1][0][0].atoms} atoms"
             title += "" if group[0] == "atoms" else f", growth with {group[0]}"
-            say(number, len(groups), f"{title} done{rest}")
+            say(number, len(groups), f"{title} done" + (left and f", about {left} left"))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"stopped; what is finished is kept in {output}, and the same command goes on"
@@ -276,66 +269,28 @@ def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: 
     return row
 
 
-def cost_s(run_s: float, subject: Subject) -> float:
-    """Seconds of all runs of a cell, as `measure.measure_cell` repeats them."""
-    total = run_s
-    if subject.device != "cpu" or run_s < subject.limit_s:
-        total += run_s
-    if 2 * run_s < subject.limit_s:
-        total += min(subject.repeats * run_s, subject.limit_s + run_s)
-    return total
+def seconds_left(groups: Sequence[Group], taken: Sequence[float]) -> float:
+    """How long the rest takes, each group at the pace of the latest of its kernel.
 
-
-def seconds_left(
-    groups: Sequence[Group], rows: Sequence[Row], floors: Callable[[Cell], float], start_s: float
-) -> float | None:
-    """How long the rest takes: its operations, at the pace of the latest rows of the same kind.
-
-    Small graphs are slower than their operations say, so this errs upwards.
+    Exact softmax over pairs grows with the square of their number, FAVOR+ with the number; what
+    does not grow as fast, such as the start of a process, makes this err upwards.
 
     Args:
-        groups: Not measured yet.
-        rows: Measured.
-        floors: Seconds that a cell takes at the least.
-        start_s: What a group takes beside its runs, such as the start of its process.
-
-    Returns:
-        None before any pace is known.
+        groups: All of them.
+        taken: Seconds of each that is measured, in order, at least one.
     """
-    pace: dict[tuple[str, ...], float] = {}
-    for row in rows:
-        if row["floor_s"] is not None:
-            for kind in ((), (row["part"], row["path"]), (row["part"], row["path"], row["kernel"])):
-                pace[kind] = row["wall_s"] / row["floor_s"]
-    if not pace:
-        return None
-    total = start_s * len(groups)
-    for cell in (cell for _, paths in groups for cells in paths for cell in cells):
-        kinds = ((cell.part, cell.path, cell.kernel), (cell.part, cell.path), ())
-        total += cost_s(floors(cell) * next(pace[k] for k in kinds if k in pace), cell.subject)
-    return total
 
+    def size(group: Group) -> float:
+        cells = [cell for path in group[1] for cell in path]
+        power = 2 if cells[0].kernel == "softmax" else 1
+        return float(sum(cell.pairs**power * cell.samples * cell.steps for cell in cells))
 
-def _floors(request: StudyRequest, runtime: Runtime, ceilings: Ceilings) -> Callable[[Cell], float]:
-    """What gives the least seconds of a cell of any size, from operations counted at small ones."""
-    fitted: dict[tuple[str, str], tuple[NDArray[np.float64], Work]] = {}
-    for kernel in request.kernels:
-        for part in ("attention", "forward"):
-            cells = [Cell(request.subject, part, kernel, "fast", n) for n in _COUNTED]
-            works = [count_cell(cell, runtime) for cell in cells]
-            counts = np.array([(work.flop, work.exponentials) for work in works])
-            powers = np.vander(np.array(_COUNTED, float), len(_COUNTED))
-            fitted[kernel, part] = np.linalg.solve(powers, counts), works[0]
-
-    def floor(cell: Cell) -> float:
-        part = "attention" if cell.part == "attention" else "forward"
-        polynomial, one = fitted[cell.kernel, part]
-        flop, exponentials = np.vander([float(cell.atoms)], len(_COUNTED))[0] @ polynomial
-        work = replace(one, flop=float(flop), exponentials=float(exponentials))
-        size = (cell.samples, cell.steps, cell.samples)
-        return floor_s(work, *size, ceilings, cell.subject.precision)
-
-    return floor
+    paces = {
+        group[1][0][0].kernel: s / size(group) for group, s in zip(groups, taken, strict=False)
+    }
+    left = groups[len(taken) :]
+    latest = taken[-1] / size(groups[len(taken) - 1])
+    return sum(paces.get(group[1][0][0].kernel, latest) * size(group) for group in left)
 
 
 def _begun(
@@ -376,4 +331,6 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _words(seconds: float) -> str:
+    if not seconds:
+        return ""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

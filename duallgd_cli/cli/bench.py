@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 EPILOG: Final = """
 **Examples**
@@ -144,13 +147,11 @@ def watching() -> Iterator[Callable[[int, int, str], None]]:
 
 def show(found: Mapping[str, Any]) -> None:
     """Print machine, ceilings, figures, growth and crossings on standard output."""
-    from rich.console import Console
+    from duallgd_cli.cli.display import results_console
 
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_WITHOUT_TERMINAL)
+    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     for sentence in _setting(found):
-        console.print(sentence, markup=False)
+        console.print(sentence)
     console.print(_figures(found["rows"]))
     console.print(_growth(found["exponents"]))
     for part, atoms in found["favor_faster_from_atoms"].items():
@@ -184,44 +185,39 @@ def _setting(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _figures(rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+def _figures(rows: Sequence[Mapping[str, Any]]) -> "Table":
     """A table of the columns in which there is anything."""
-    from rich.table import Table
+    from duallgd_cli.cli.display import table
 
     rows = [
         {**row, "time": row[f"{row['clock']}_s"], "iqr": row[f"{row['clock']}_iqr_s"]}
         for row in rows
     ]
-    shown = [column for column in _COLUMNS if any(row[column[1]] is not None for row in rows)]
-    table = Table("part, kernel, path", title="Time and memory", title_justify="left")
-    for title, *_ in shown:
-        table.add_column(title, justify="right", no_wrap=True)
-    kinds = ("sweep", "part", "kernel", "path", "atoms", "samples", "steps")
+    columns = [column for column in _COLUMNS if any(row[column[1]] is not None for row in rows)]
+    heads = ["part, kernel, path", *(title for title, *_ in columns)]
+    shown = table("Time and memory", heads, ())
+    names = ("sweep", "part", "kernel", "path", "atoms", "samples", "steps")
     previous = None
-    for row in sorted(rows, key=lambda row: [row[name] for name in kinds]):
-        kind = [row[name] for name in kinds[:3]]
-        if kind != previous:
-            table.add_section()
-            previous = kind
-        cells = ("" if row[n] is None else format(k * row[n], form) for _, n, k, form in shown)
-        table.add_row(f"{row['part']} {row['kernel']} {row['path']}", *cells)
-    return table
+    for row in sorted(rows, key=lambda row: [row[name] for name in names]):
+        if previous not in (None, [row[name] for name in names[:3]]):
+            shown.add_section()
+        previous = [row[name] for name in names[:3]]
+        cells = ("" if row[n] is None else format(k * row[n], form) for _, n, k, form in columns)
+        shown.add_row(f"{row['part']} {row['kernel']} {row['path']}", *cells)
+    return shown
 
 
-def _growth(exponents: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
-    from rich.table import Table
+def _growth(exponents: Sequence[Mapping[str, Any]]) -> "Table":
+    from duallgd_cli.cli.display import table
 
     names = ("with", "part", "kernel", "path")
-    title = "Growth: exponent b of cost = a x^b"
-    table = Table(*names, "time", "memory", title=title, title_justify="left")
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     for fitted in exponents:
         error = fitted["standard_error"]
         text = f"{fitted['value']:.2f}" + ("" if error is None else f" ± {error:.2f}")
         lines.setdefault(tuple(fitted[name] for name in names), {})[fitted["of"]] = text
-    for key, texts in lines.items():
-        table.add_row(*key, texts.get("time", ""), texts.get("memory", ""))
-    return table
+    rows = ([*key, t.get("time", ""), t.get("memory", "")] for key, t in lines.items())
+    return table("Growth: exponent b of cost = a x^b", [*names, "time", "memory"], rows)
 
 
 @app.command("predict", epilog=PREDICT_EPILOG)
@@ -292,21 +288,24 @@ def predict(
 
 def show_throughput(found: Mapping[str, Any]) -> None:
     """Print figures and the time of each stage on standard output."""
-    from rich.console import Console
-    from rich.table import Table
+    from duallgd_cli.cli.display import results_console, table
 
-    console = Console(highlight=False, markup=False)
+    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     for sentence in _sentences(found):
-        console.print(sentence, markup=False, soft_wrap=True)
-    table = Table("stage", title="Time by stage", title_justify="left")
-    for name in ("seconds", "share", "ms a spectrum"):
-        table.add_column(name, justify="right")
-    for name, seconds in found["stages_s"].items():
-        share, each = seconds / found["seconds"], 1000 * seconds / max(1, found["spectra"])
-        table.add_row(name, f"{seconds:.3f}", f"{100 * share:.1f} %", f"{each:.1f}")
-    table.add_section()
-    table.add_row("whole run", f"{found['seconds']:.3f}", "", "")
-    console.print(table)
+        console.print(sentence, soft_wrap=True)
+    rows = (
+        [
+            name,
+            f"{seconds:.3f}",
+            f"{100 * seconds / found['seconds']:.1f} %",
+            f"{1000 * seconds / max(1, found['spectra']):.1f}",
+        ]
+        for name, seconds in found["stages_s"].items()
+    )
+    shown = table("Time by stage", ["stage", "seconds", "share", "ms a spectrum"], rows)
+    shown.add_section()
+    shown.add_row("whole run", f"{found['seconds']:.3f}")
+    console.print(shown)
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:

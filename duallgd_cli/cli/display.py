@@ -7,7 +7,7 @@ silent, unless JSON lines were asked for.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -26,7 +26,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from duallgd_cli.errors import printable
@@ -174,6 +174,25 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)
         yield lambda number: progress.advance(task, number)
+
+
+def results_console(width: int) -> Console:
+    """What prints tables of results on standard output, names with brackets as they are.
+
+    Args:
+        width: Of piped output, which has none of its own.
+    """
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=width)
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table with its title at the left; columns after the first are aligned to the right."""
+    columns = (Column(head, justify="right", no_wrap=True) for head in heads[1:])
+    made = Table(Column(heads[0], no_wrap=True), *columns, title=title, title_justify="left")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,8 @@
 """`duallgd evaluate`: how good predictions are."""
 
 import logging
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,157 +33,118 @@ With --shard 2/8 a run predicts its part. When all are done, the same command wi
 of --shard joins and scores them.
 """
 
-_WHAT, _SCORING, _LEAKAGE = "What is scored", "Scoring", "Training data"
+_what, _scoring, _leakage = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("What is scored", "Scoring", "Training data")
+)
 _WORTH_TELLING: Final = 50
 
 
 def evaluate(
+    context: typer.Context,
     benchmark: Annotated[
         str | None,
-        typer.Option(
+        _what(
             help="massspecgym, nplib1, or a table of labelled spectra in the MassSpecGym layout "
             "(.tsv, .gz, .xz): identifier, smiles, formula, mzs, intensities, precursor_mz and "
-            "adduct.",
-            rich_help_panel=_WHAT,
+            "adduct."
         ),
     ] = None,
     data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with the benchmark's files, where they are not downloaded.",
-            rich_help_panel=_WHAT,
-        ),
+        Path | None, _what(help="Folder with the benchmark's files, where they are not downloaded.")
     ] = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(
+        _what(
             help="CSV or TSV of predictions, predict's output or anybody's: an identifier, smiles "
-            "and, unless the rows are in order, rank.",
-            rich_help_panel=_WHAT,
+            "and, unless the rows are in order, rank."
         ),
     ] = None,
     truth: Annotated[
         Path | None,
-        typer.Option(
-            help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles.",
-            rich_help_panel=_WHAT,
-        ),
+        _what(help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles."),
     ] = None,
     fold: Annotated[
-        str,
-        typer.Option(
-            help="Fold to score; by default test, and all of a plain table.", rich_help_panel=_WHAT
-        ),
+        str, _what(help="Fold to score; by default test, and all of a plain table.")
     ] = "",
     spectra_per_molecule: Annotated[
-        str,
-        typer.Option(
-            help="1 (always the same one of each molecule) or all.", rich_help_panel=_WHAT
-        ),
+        str, _what(help="1 (always the same one of each molecule) or all.")
     ] = "all",
     limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Score so many spectra, always the same.", rich_help_panel=_WHAT),
+        int | None, _what(min=1, help="Score so many spectra, always the same.")
     ] = None,
-    top_k: Annotated[
-        str, typer.Option(help="Ranks to report, such as 1,10.", rich_help_panel=_SCORING)
-    ] = "1,10",
-    mces: Annotated[
-        bool,
-        typer.Option(help="Compute MCES distances, the slow part.", rich_help_panel=_SCORING),
-    ] = True,
+    top_k: Annotated[str, _scoring(help="Ranks to report, such as 1,10.")] = "1,10",
+    mces: Annotated[bool, _scoring(help="Compute MCES distances, the slow part.")] = True,
     mces_limit: Annotated[
         float,
-        typer.Option(
+        _scoring(
             metavar="SECONDS",
             help="Wall time for one pair; a pair out of time counts as the worst it may be.",
-            rich_help_panel=_SCORING,
         ),
     ] = 30.0,
     mces_cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of solved pairs; by default ~/.cache/duallgd/mces.sqlite.",
-            rich_help_panel=_SCORING,
-        ),
+        Path | None, _scoring(help="File of solved pairs; by default ~/.cache/duallgd/mces.sqlite.")
     ] = None,
     reference: Annotated[
         bool,
-        typer.Option(
+        _scoring(
             "--reference",
             help="Add columns by the rules of the authors' code: whole InChI, canonical tautomers, "
             "its own MCES ceiling.",
-            rich_help_panel=_SCORING,
         ),
     ] = False,
     preset: Annotated[
         str,
-        typer.Option(
+        _scoring(
             help="duallgd, or reference: the authors' choice of molecules (their elements alone), "
-            "with the columns of --reference; needs their converted weights.",
-            rich_help_panel=_SCORING,
+            "with the columns of --reference; needs their converted weights."
         ),
     ] = "duallgd",
     atom_order: Annotated[
         str,
-        typer.Option(
+        _scoring(
             help="formula, or truth: the authors' network is told the true order of the atoms, as "
-            "they test it. That gives part of the answer away, and every output says so.",
-            rich_help_panel=_SCORING,
+            "they test it. That gives part of the answer away, and every output says so."
         ),
     ] = "formula",
-    seed: Annotated[
-        int,
-        typer.Option(
-            help="Random seed of sampling and of the bootstrap.", rich_help_panel=_SCORING
-        ),
-    ] = 0,
+    seed: Annotated[int, _scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
     rivals: Annotated[
-        bool,
-        typer.Option(
-            help="Score random graphs and the nearest training analogues too.",
-            rich_help_panel=_SCORING,
-        ),
+        bool, _scoring(help="Score random graphs and the nearest training analogues too.")
     ] = True,
     rival: Annotated[
         list[str] | None,
-        typer.Option(
+        _scoring(
             metavar="NAME=WEIGHTS",
             help="Other weights, predicted with the same spectra, settings and seed and scored "
             "beside these, such as an ablation; may be repeated.",
-            rich_help_panel=_SCORING,
         ),
     ] = None,
     decompose: Annotated[
         bool,
-        typer.Option(
+        _scoring(
             "--decompose",
             help="Also decode from the true fingerprints, to see where accuracy is lost.",
-            rich_help_panel=_SCORING,
         ),
     ] = False,
     sweep: Annotated[
         str | None,
-        typer.Option(
+        _scoring(
             metavar="NAME=VALUES",
             help="Evaluate several values of one setting: steps=1,2,5 or samples=10,100.",
-            rich_help_panel=_SCORING,
         ),
     ] = None,
     formula: Annotated[
         str | None,
-        typer.Option(
+        _what(
             help="The word predict leaves the true formulas out and predicts them: the "
-            "formula-predicted track.",
-            rich_help_panel=_WHAT,
+            "formula-predicted track."
         ),
     ] = None,
     formulas: Annotated[
         Path | None,
-        typer.Option(
+        _what(
             help="Table of predicted formulas by identifier: the formula-predicted track. Without "
-            "it the true formulas are given: the formula-known track.",
-            rich_help_panel=_WHAT,
+            "it the true formulas are given: the formula-known track."
         ),
     ] = None,
     samples: options.Samples = None,
@@ -191,34 +154,30 @@ def evaluate(
     temperature: options.Temperature = None,
     train_hashes: Annotated[
         Path | None,
-        typer.Option(
+        _leakage(
             help="List of the weights' training molecules; by default the file .train.hashes "
-            "beside the weights that predict, or made the predictions.",
-            rich_help_panel=_LEAKAGE,
+            "beside the weights that predict, or made the predictions."
         ),
     ] = None,
     train_data: Annotated[
         list[Path] | None,
-        typer.Option(
+        _leakage(
             help="Table of training molecules (smiles, fold), for the similarity to the nearest "
-            "one: groups by it, and the share above 0.7; may be repeated.",
-            rich_help_panel=_LEAKAGE,
+            "one: groups by it, and the share above 0.7; may be repeated."
         ),
     ] = None,
     allow_leakage: Annotated[
         bool,
-        typer.Option(
+        _leakage(
             "--allow-leakage",
             help="Score molecules that the weights were trained on, and say so on the result.",
-            rich_help_panel=_LEAKAGE,
         ),
     ] = False,
     drop_leaked: Annotated[
         bool,
-        typer.Option(
+        _leakage(
             "--drop-leaked",
             help="Leave out molecules that the weights were trained on; the result names them.",
-            rich_help_panel=_LEAKAGE,
         ),
     ] = False,
     weights: options.Weights = None,
@@ -228,12 +187,11 @@ def evaluate(
     max_memory: options.MaxMemory = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        options.machine(
             min=1,
             metavar="K",
             help="Processes that make molecules of what the network draws, and that score; they "
             "change no result. By default as predict's, and to score the physical cores at hand.",
-            rich_help_panel=options.MACHINE,
         ),
     ] = None,
     timeout_per_spectrum: options.TimeoutPerSpectrum = None,
@@ -241,12 +199,11 @@ def evaluate(
     shard: options.Shard = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        options.messages(
             "--out",
             "-o",
             help="Folder of the report; by default the name of the benchmark or of the "
             "predictions with .evaluation.",
-            rich_help_panel=options.MESSAGES,
         ),
     ] = None,
     quiet: options.Quiet = False,
@@ -294,42 +251,21 @@ def evaluate(
                 f"{refused} is for a prediction, and --predictions scores a finished one; "
                 "give one of them"
             )
-    settings = parsing.EvaluateSettings(
-        benchmark=benchmark,
-        data_dir=data_dir,
-        predictions=predictions,
-        truth=truth,
-        fold=fold,
-        spectra_per_molecule=spectra_per_molecule,
-        limit=limit,
-        out=out,
-        top_k=parsing.parse_ranks(top_k),
-        mces=mces,
-        mces_limit=mces_limit,
-        mces_cache=mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
-        reference=reference,
-        preset=preset,
-        atom_order=atom_order,
-        rivals=rivals,
-        rival=parsing.parse_rivals(rival or ()),
-        decompose=decompose,
-        sweep=parsing.parse_sweep(sweep) if sweep is not None else None,
-        formulas=formulas,
-        prediction=options.settings_of(
+    # Options of the same names as the settings; beside them, those that are read or have a home.
+    named = {field.name for field in fields(parsing.EvaluateSettings)}
+    values = {name: value for name, value in context.params.items() if name in named}
+    values |= {
+        "mces_cache": mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
+        "top_k": parsing.parse_ranks(top_k),
+        "rival": parsing.parse_rivals(rival or ()),
+        "sweep": parsing.parse_sweep(sweep) if sweep is not None else None,
+        "prediction": options.settings_of(
             PredictSettings, config, {"seed": seed, **given}, set_ or ()
         ),
-        train_hashes=train_hashes,
-        train_data=tuple(train_data or ()),
-        allow_leakage=allow_leakage,
-        drop_leaked=drop_leaked,
-        weights=weights,
-        device=device,
-        precision=precision,
-        threads=threads,
-        workers=workers,
-        resume=resume,
-        shard=Shard.parse(shard) if shard else Shard(),
-    )
+        "train_data": tuple(train_data or ()),
+        "shard": Shard.parse(shard) if shard else Shard(),
+    }
+    settings = parsing.EvaluateSettings(**values)
     with display.progress(quiet, json_log, None) as shown:
         found = use_case(settings, shown, _tell)
     if found is None:

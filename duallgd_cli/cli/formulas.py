@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import typer
-
 from duallgd_cli.cli import options
 
 EPILOG = """
@@ -23,32 +21,23 @@ def formulas(
     spectra: options.Spectra,
     output: Annotated[
         str,
-        typer.Option(
+        options.common(
             "--output",
             "-o",
             help="File to write, its ending decides the format; - is standard output.",
-            rich_help_panel=options.COMMON,
         ),
     ] = "-",
     format: Annotated[
-        str | None,
-        typer.Option(
-            help="csv, tsv or jsonl; by default from the output's ending.",
-            rich_help_panel=options.OUTPUT,
-        ),
+        str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
     ] = None,
-    top_k: Annotated[
-        int,
-        typer.Option(help="Formulas written per spectrum.", rich_help_panel=options.COMMON),
-    ] = 10,
+    top_k: Annotated[int, options.common(help="Formulas written per spectrum.")] = 10,
     adduct: options.Adduct = None,
     elements: options.Elements = None,
     precursor_ppm: Annotated[
         float | None,
-        typer.Option(
+        options.common(
             help="Largest difference between precursor m/z and formula, ppm. By default it "
-            "follows the instrument: 5 for Orbitraps, else 10.",
-            rich_help_panel=options.COMMON,
+            "follows the instrument: 5 for Orbitraps, else 10."
         ),
     ] = None,
     group_by: options.GroupBy = None,

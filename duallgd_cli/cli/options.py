@@ -24,8 +24,8 @@ MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
-# An option in one of the panels.
-_common, _output, _input, _sampling, _machine, _long, _messages = (
+# An option in one of the panels, for what a command has of its own, too.
+common, output, checks, sampling, machine, long, messages = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in (COMMON, OUTPUT, INPUT, SAMPLING, MACHINE, LONG, MESSAGES)
 )
@@ -38,11 +38,11 @@ Spectra = Annotated[
         show_default=False,
     ),
 ]
-Force = Annotated[bool, _output("--force", help="Replace an output that exists.")]
-Strict = Annotated[bool, _messages("--strict", help="Exit with 1 if a spectrum was skipped.")]
+Force = Annotated[bool, output("--force", help="Replace an output that exists.")]
+Strict = Annotated[bool, messages("--strict", help="Exit with 1 if a spectrum was skipped.")]
 GroupBy = Annotated[
     str | None,
-    _input(
+    checks(
         help="feature: spectra with the same feature id and precursor (collision energies) are "
         "read together; none: each alone.",
         show_default="feature",
@@ -50,53 +50,52 @@ GroupBy = Annotated[
 ]
 Adduct = Annotated[
     str | None,
-    typer.Option(
-        help="Adduct of every spectrum, such as '[2M+Na]+' or '[M+K-2H]-', whatever the file says.",
-        rich_help_panel=INPUT,
+    checks(
+        help="Adduct of every spectrum, such as '[2M+Na]+' or '[M+K-2H]-', whatever the file says."
     ),
 ]
 Elements = Annotated[
     str | None,
-    _input(
+    checks(
         help="Elements of the formulas that are looked for, each with its largest number if one "
         "follows, such as CHNOPS or CHNOCl2.",
         show_default="CHNOPSFClBrIBSiSe",
     ),
 ]
-Samples = Annotated[int | None, _common(help="Molecules drawn per spectrum.", show_default="100")]
+Samples = Annotated[int | None, common(help="Molecules drawn per spectrum.", show_default="100")]
 Steps = Annotated[
-    int | None, _common(help="Denoising steps per molecule, 1 to 500.", show_default="10")
+    int | None, common(help="Denoising steps per molecule, 1 to 500.", show_default="10")
 ]
 Schedule = Annotated[
     str | None,
-    _sampling(
+    sampling(
         help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0. By default "
         "that of the weights."
     ),
 ]
 TimeShift = Annotated[
     float | None,
-    _sampling(
+    sampling(
         help="Timestep offset against exposure bias, as a share of all noise steps, 0 to below 1: "
         "the network then trusts less what it drew itself. By default that of the weights."
     ),
 ]
 Temperature = Annotated[
     float | None,
-    _sampling(help="Below 1 draws the likelier molecules more often.", show_default="1.0"),
+    sampling(help="Below 1 draws the likelier molecules more often.", show_default="1.0"),
 ]
 Weights = Annotated[
-    str | None, _machine(help="Weights file or name. By default those that come with duallgd.")
+    str | None, machine(help="Weights file or name. By default those that come with duallgd.")
 ]
-Device = Annotated[str, _machine(help="auto, cpu, cuda, cuda:1 or mps.")]
-Precision = Annotated[str, _machine(help="auto, float32 or bfloat16.")]
+Device = Annotated[str, machine(help="auto, cpu, cuda, cuda:1 or mps.")]
+Precision = Annotated[str, machine(help="auto, float32 or bfloat16.")]
 Threads = Annotated[
     int | None,
-    _machine(help="CPU threads. By default the physical cores that the process may use."),
+    machine(help="CPU threads. By default the physical cores that the process may use."),
 ]
 Workers = Annotated[
     int | None,
-    _machine(
+    machine(
         min=1,
         metavar="K",
         help="Processes that turn drawn graphs into molecules; results do not depend on them. By "
@@ -105,11 +104,11 @@ Workers = Annotated[
 ]
 MaxMemory = Annotated[
     int | None,
-    _machine(metavar="MIB", help="Working memory of the network, MiB.", show_default="1024"),
+    machine(metavar="MIB", help="Working memory of the network, MiB.", show_default="1024"),
 ]
 TimeoutPerSpectrum = Annotated[
     float | None,
-    _long(
+    long(
         metavar="SECONDS",
         help="Give up on a spectrum after this time; its row says so.",
         show_default="no limit",
@@ -117,20 +116,20 @@ TimeoutPerSpectrum = Annotated[
 ]
 Resume = Annotated[
     bool,
-    _long(
+    long(
         "--resume",
         help="Continue an interrupted run of the same settings; finished spectra are kept.",
     ),
 ]
 Shard = Annotated[
     str | None,
-    _long(
+    long(
         metavar="I/N", help="Predict the I-th of N parts, for job arrays; duallgd merge joins them."
     ),
 ]
 Parts = Annotated[
     bool,
-    _output(
+    output(
         "--parts",
         help="Write OUT.parts.csv, too: sugars, ring systems, functional groups ... that a "
         "structure contains, with probabilities. JSON lines hold them as well.",
@@ -138,7 +137,7 @@ Parts = Annotated[
 ]
 Summary = Annotated[
     list[str] | None,
-    _output(
+    output(
         metavar="FOR",
         help="Write a table for another program beside the output, too: sirius "
         "(OUT.structure_identifications.tsv), mzmine (OUT.mzmine.csv) or gnps (OUT.gnps.tsv, nodes "
@@ -147,19 +146,19 @@ Summary = Annotated[
 ]
 Rows = Annotated[
     str,
-    _output(
+    output(
         help="feature: spectra read together get one block of candidates, their indices are in a "
         "column; spectrum: each gets its own."
     ),
 ]
-Quiet = Annotated[bool, _messages("--quiet", "-q", help="Show errors only.")]
+Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
 JsonLog = Annotated[
-    bool, _messages("--json-log", help="Messages and progress as JSON lines on standard error.")
+    bool, messages("--json-log", help="Messages and progress as JSON lines on standard error.")
 ]
-Config = Annotated[Path | None, _messages(help="YAML file of settings.")]
+Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[
     list[str] | None,
-    _messages(
+    messages(
         "--set", metavar="NAME=VALUE", help="Any setting by its dotted name; may be repeated."
     ),
 ]

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
+
+from duallgd_cli.cli.display import results_console, table
 
 _PERCENT: Final = frozenset(
     {"accuracy", "formula_accuracy", "reference_accuracy", "oracle_accuracy"}
@@ -25,10 +26,7 @@ def show(found: Mapping[str, Any]) -> None:
 
     Rows of one kind that are identical share a line, as do groups that hold all spectra.
     """
-    # Names of files and groups may hold brackets, which are no markup.
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=_WIDTH_WITHOUT_TERMINAL)
+    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     track = "track not stated" if found["track"] == "not stated" else found["track"]
     for shown in (_metrics(found), *_remarks(found), *_tables(found)):
         if isinstance(shown, Table):
@@ -56,23 +54,19 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _metrics(found: Mapping[str, Any]) -> Table:
-    caption = f"{found['spectra']} spectra of {found['molecules']} molecules"
-    table = Table(title=found["title"], caption=caption, title_justify="left")
     ways = {"over spectra": "per_spectrum", "over molecules": "per_molecule"}
     if found["spectra"] == found["molecules"]:
         del ways["over molecules"]  # the same numbers
-    table.add_column("mean (95 % interval)", no_wrap=True)
-    for way in ways:
-        table.add_column(way, justify="right", no_wrap=True)
     names: dict[tuple[str, ...], list[str]] = {}
     for name, estimates in found["metrics"].items():
         kind = name.removeprefix("oracle_").partition("@")[0]
         cells = [_with_interval(name, estimates[way]) for way in ways.values()]
         same = ("count" if kind in _COUNTS else kind, *cells)
         names.setdefault(same, []).append(name.replace("_", " "))
-    for (_, *cells), same_names in names.items():
-        table.add_row(" = ".join(same_names), *cells)
-    return table
+    rows = ([" = ".join(alike), *cells] for (_, *cells), alike in names.items())
+    shown = table(found["title"], ["mean (95 % interval)", *ways], rows)
+    shown.caption = f"{found['spectra']} spectra of {found['molecules']} molecules"
+    return shown
 
 
 def _remarks(found: Mapping[str, Any]) -> list[str]:
@@ -105,89 +99,92 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
     return sentences + list(found["remarks"])
 
 
+def _mean(name: str, metrics: Mapping[str, Any]) -> str:
+    return _number(name, metrics[name]["per_spectrum"]["mean"]) if name in metrics else "-"
+
+
 def _rivals(found: Mapping[str, Any]) -> Table:
-    table = Table(title="Rivals on the same spectra (ours minus theirs)", title_justify="left")
-    table.add_column("metric", no_wrap=True)
-    table.add_column("this run", justify="right", no_wrap=True)
-    for name in found["rivals"]:
-        table.add_column(name, justify="right")
-    for name in next(iter(found["rivals"].values()))["metrics"]:
-        cells = []
-        for rival in found["rivals"].values():
-            mean = _number(name, rival["metrics"][name]["per_spectrum"]["mean"])
-            cells.append(f"{mean} [{_with_interval(name, rival['ours_minus_theirs'][name])}]")
-        ours = _number(name, found["metrics"][name]["per_spectrum"]["mean"])
-        table.add_row(name, ours, *cells)
-    return table
+    rivals = found["rivals"]
+
+    def row(name: str) -> Iterator[str]:
+        yield from (name, _mean(name, found["metrics"]))
+        for rival in rivals.values():
+            difference = _with_interval(name, rival["ours_minus_theirs"][name])
+            yield f"{_mean(name, rival['metrics'])} [{difference}]"
+
+    rows = (list(row(name)) for name in next(iter(rivals.values()))["metrics"])
+    title = "Rivals on the same spectra (ours minus theirs)"
+    shown = table(title, ["metric", "this run", *rivals], rows)
+    for column in shown.columns[2:]:
+        column.no_wrap = False  # names of rivals may be long
+    return shown
 
 
 def _decomposition(found: Mapping[str, Any]) -> Table:
-    table = Table(title="Where accuracy is lost", title_justify="left")
-    table.add_column("share of spectra with the right molecule", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    for name, share in found["decomposition"].items():
-        table.add_row(name, _with_interval("accuracy", share))
-    return table
+    shares = found["decomposition"].items()
+    rows = ([name, _with_interval("accuracy", share)] for name, share in shares)
+    return table("Where accuracy is lost", ["share of spectra with the right molecule", ""], rows)
 
 
 def _sweep(sweep: Mapping[str, Any]) -> Table:
-    table = Table(title=f"Sweep over {sweep['setting']}", title_justify="left")
     names = list(sweep["rows"][0]["metrics"])
-    for head in (sweep["setting"], "s/spectrum", "speed-up", "front", *names):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in sweep["rows"]:
-        means = [_number(name, row["metrics"][name]["mean"]) for name in names]
-        speed = (f"{row['seconds_per_spectrum']:.3f}", f"{row['speed_up']:.1f}")
-        # Speed is weighed against similarity, the least noisy.
-        on_front = "*" if any(name.startswith("tanimoto") for name in row["on_front"]) else ""
-        table.add_row(str(row["value"]), *speed, on_front, *means)
-    return table
+    heads = [sweep["setting"], "s/spectrum", "speed-up", "front", *names]
+    rows = (
+        [
+            str(row["value"]),
+            f"{row['seconds_per_spectrum']:.3f}",
+            f"{row['speed_up']:.1f}",
+            # Speed is weighed against similarity, the least noisy.
+            "*" if any(name.startswith("tanimoto") for name in row["on_front"]) else "",
+            *(_number(name, row["metrics"][name]["mean"]) for name in names),
+        ]
+        for row in sweep["rows"]
+    )
+    return table(f"Sweep over {sweep['setting']}", heads, rows)
 
 
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Published rows, as their authors state them", title_justify="left")
-    for head in ("method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10"):
-        table.add_column(head, justify="left" if head == "method" else "right")
-    table.add_column("assumes")
-    for row in published:
-        values = (*row["accuracy"], *row["mces"], *row["tanimoto"])
-        cells = ["-" if value is None else f"{value:.2f}" for value in values]
-        table.add_row(f"{row['method']} ({row['source']})", *cells, row["assumes"])
-    names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
-    ours = [
-        _number(name, found["metrics"][name]["per_spectrum"]["mean"])
-        if name in found["metrics"]
-        else "-"
-        for name in names
+    rows = [
+        [
+            f"{row['method']} ({row['source']})",
+            *("-" if value is None else f"{value:.2f}" for value in values),
+            row["assumes"],
+        ]
+        for row in published
+        for values in [(*row["accuracy"], *row["mces"], *row["tanimoto"])]
     ]
-    table.add_row("this run", *ours, "; ".join([found["track"], *found["remarks"]]), style="bold")
-    return table
+    names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
+    ours = [_mean(name, found["metrics"]) for name in names]
+    heads = ["method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10", "assumes"]
+    shown = table("Published rows, as their authors state them", heads, rows)
+    for column in shown.columns:
+        column.no_wrap = False
+    shown.columns[-1].justify = "left"
+    assumed = "; ".join([found["track"], *found["remarks"]])
+    shown.add_row("this run", *ours, assumed, style="bold")
+    return shown
 
 
 def _groups(groups: Sequence[Mapping[str, Any]], everything: int, title: str) -> Table:
     """A line a group; those of so many spectra as `everything` share the caption."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("group", no_wrap=True)
-    table.add_column("n", justify="right", no_wrap=True)
     names = list(groups[0]["estimates"])
-    for name in names:
-        kind, _, k = name.partition("@")
-        table.add_column(f"{_SHORT.get(kind, kind)}@{k}", justify="right", no_wrap=True)
+    parts = (name.partition("@") for name in names)
+    shown = table(title, ["group", "n", *(f"{_SHORT.get(a, a)}@{k}" for a, _, k in parts)], ())
     whole = [group for group in groups if group["spectra"] == everything]
     if whole:
         alike = (f"{group['by'].replace('_', ' ')} {group['label']}" for group in whole)
-        table.caption = f"All spectra are of one group of {', '.join(alike)}."
+        shown.caption = f"All spectra are of one group of {', '.join(alike)}."
     previous = ""
     for group in groups:
         if group in whole:
             continue
         if group["by"] != previous:
-            table.add_section()
-            table.add_row(group["by"].replace("_", " "), style="bold")
+            shown.add_section()
+            shown.add_row(group["by"].replace("_", " "), style="bold")
             previous = group["by"]
         means = [_number(name, group["estimates"][name]["mean"]) for name in names]
-        table.add_row(f"  {group['label']}", str(group["spectra"]), *means)
-    return table
+        shown.add_row(f"  {group['label']}", str(group["spectra"]), *means)
+    return shown
 
 
 def _with_interval(name: str, estimate: Mapping[str, float]) -> str:

@@ -186,34 +186,18 @@ def test_measurements_of_another_request_are_not_taken_for_these(tmp_path):
     assert len(asked) == len(scaling.groups_of(REQUEST))
 
 
-def test_the_time_left_follows_from_operations_and_the_pace_so_far():
-    subject = replace(SUBJECT, repeats=3, limit_s=1e9)
-    groups = scaling.groups_of(scaling.StudyRequest(subject, (10, 20), ("favor",), sweeps=False))
-    rows = [
-        {"part": cell.part, "path": "fast", "kernel": "favor", "wall_s": 2.0, "floor_s": 1.0}
-        for cell in groups[0][1][0]
-    ]
+def test_the_time_left_follows_from_the_pace_of_each_kernel_so_far():
+    groups = scaling.groups_of(replace(REQUEST, atoms=(4, 8, 16), sweeps=False))
+    kernels = [group[1][0][0].kernel for group in groups]
+    assert kernels == ["softmax", "favor"] * 3
 
-    left = scaling.seconds_left(groups[1:], rows, lambda cell: float(cell.atoms), start_s=7.0)
+    left = scaling.seconds_left(groups, [6.0**2, 2 * 6.0])
 
-    # Each of three parts: 20 s of floor at twice the floor; one run for memory, one warm, three.
-    assert left == pytest.approx(7 + 3 * 5 * 40)
-    assert scaling.seconds_left(groups, [], lambda cell: 1.0, 0.0) is None
-
-
-@pytest.mark.parametrize(("run_s", "expected"), [(30.0, 30.0), (15.0, 30.0), (1.0, 7.0)])
-def test_the_cost_of_a_cell_is_that_of_its_runs(run_s, expected):
-    assert scaling.cost_s(run_s, Subject(repeats=5, limit_s=20.0)) == pytest.approx(expected)
-
-
-def test_operations_of_any_size_follow_from_those_of_small_ones():
-    runtime = scaling.Runtime.resolve("cpu", "float32", threads=1)
-    ceilings = scaling.Ceilings({"float32": 1.0}, 1e30, 1e30, arithmetic_overlaps=False)
-    floors = scaling._floors(REQUEST, runtime, ceilings)
-
-    for kernel in KERNELS:
-        cell = Cell(SUBJECT, "forward", kernel, "fast", 23)
-        assert floors(cell) == pytest.approx(measure.count_cell(cell, runtime).flop, rel=1e-6)
+    # Exact softmax at the pace of pairs squared, FAVOR+ of pairs: 6, 28 and 120 of them.
+    assert left == pytest.approx(28**2 + 120**2 + 2 * (28 + 120))
+    assert scaling.seconds_left(groups, [1.0] * len(groups)) == 0
+    # What was not measured yet of its own kernel goes at the latest pace.
+    assert scaling.seconds_left(groups[:2], [6.0**2]) == pytest.approx(6.0)
 
 
 @pytest.mark.slow
