@@ -45,7 +45,9 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
         yield _beside(found, found["published"])
     if found["rivals"]:
         yield _rivals(found)
-    yield _decomposition(found)
+    shares = found["decomposition"].items()
+    rows = ([name, _with_interval("accuracy", share)] for name, share in shares)
+    yield table("Where accuracy is lost", ["share of spectra with the right molecule", ""], rows)
     if "sweep" in found:
         yield _sweep(found["sweep"])
     if found["groups"]:
@@ -118,12 +120,6 @@ def _rivals(found: Mapping[str, Any]) -> Table:
     for column in shown.columns[2:]:
         column.no_wrap = False  # names of rivals may be long
     return shown
-
-
-def _decomposition(found: Mapping[str, Any]) -> Table:
-    shares = found["decomposition"].items()
-    rows = ([name, _with_interval("accuracy", share)] for name, share in shares)
-    return table("Where accuracy is lost", ["share of spectra with the right molecule", ""], rows)
 
 
 def _sweep(sweep: Mapping[str, Any]) -> Table:

@@ -87,23 +87,6 @@ class ScoredCase:
         return 1.0 if self.is_right.any() else _WITHOUT_TRUTH
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stack:
-    """Candidates of B spectra under each other, X in all; every spectrum has at least one.
-
-    Attributes:
-        features: float64 (X, F).
-        wanted: Share that each should have, times what its spectrum counts for, float64 (X,).
-        owner: Spectrum of each row, (X,).
-        n_spectra: B.
-    """
-
-    features: Tensor
-    wanted: Tensor
-    owner: Tensor
-    n_spectra: int
-
-
 @dataclass(frozen=True, slots=True)
 class Validation:
     """Quality of a fit on spectra that took no part in it.
@@ -208,10 +191,10 @@ def fit_ranking(
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
-    held_out = _split(useful, folds)
+    held_out, ones = _split(useful, folds), np.ones(len(FEATURES))
     losses = [
         sum(
-            float(_loss(torch.from_numpy(_fit_weights(rest, model.weights, amount)), _stack(fold)))
+            float(_loss(fold, ones)(torch.from_numpy(_fit_weights(rest, model.weights, amount))))
             for rest, fold in held_out
             if rest and fold
         )
@@ -410,26 +393,32 @@ def _fold(molecule: str, folds: int) -> int:
     return int.from_bytes(hashlib.blake2b(molecule.encode(), digest_size=8).digest()) % folds
 
 
-def _stack(cases: Sequence[ScoredCase]) -> _Stack:
+def _loss(cases: Sequence[ScoredCase], unit: Array) -> Callable[[Tensor], Tensor]:
+    """Negative log-likelihood of the candidates that are wanted, under the softmax of scores.
+
+    Args:
+        cases: B spectra with candidates, which stand under each other, X in all.
+        unit: What features are divided by, (F,).
+
+    Returns:
+        A function of weights in these units, (F,).
+    """
     counts = torch.tensor([len(case.keys) for case in cases])
-    return _Stack(
-        features=torch.from_numpy(np.concatenate([case.features for case in cases])),
-        wanted=torch.from_numpy(np.concatenate([case.weight * case.wanted for case in cases])),
-        owner=torch.repeat_interleave(torch.arange(len(cases)), counts),
-        n_spectra=len(cases),
-    )
+    features = torch.from_numpy(np.concatenate([case.features for case in cases]) / unit)  # (X, F)
+    wanted = torch.from_numpy(np.concatenate([case.weight * case.wanted for case in cases]))
+    owner = torch.repeat_interleave(torch.arange(len(cases)), counts)  # (X,)
 
+    def loss(weights: Tensor) -> Tensor:
+        scores = features @ weights
+        # Subtracting the highest score of each spectrum keeps the exponentials in range.
+        highest = torch.full((len(cases),), -torch.inf, dtype=scores.dtype)
+        highest = highest.scatter_reduce(0, owner, scores.detach(), "amax")
+        shifted = scores - highest[owner]
+        total = torch.zeros(len(cases), dtype=scores.dtype)
+        log_total = total.index_add(0, owner, shifted.exp()).log()
+        return -(wanted * (shifted - log_total[owner])).sum()
 
-def _loss(weights: Tensor, stack: _Stack) -> Tensor:
-    """Negative log-likelihood of the candidates that are wanted, under the softmax of scores."""
-    scores = stack.features @ weights
-    # Subtracting the highest score of each spectrum keeps the exponentials in range.
-    highest = torch.full((stack.n_spectra,), -torch.inf, dtype=scores.dtype)
-    highest = highest.scatter_reduce(0, stack.owner, scores.detach(), "amax")
-    shifted = scores - highest[stack.owner]
-    total = torch.zeros(stack.n_spectra, dtype=scores.dtype)
-    log_total = total.index_add(0, stack.owner, shifted.exp()).log()
-    return -(stack.wanted * (shifted - log_total[stack.owner])).sum()
+    return loss
 
 
 def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -> Array:
@@ -441,11 +430,9 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
     scale = np.sqrt(np.mean([case.features.var(axis=0) for case in cases], axis=0))  # (F,)
     varies = scale > _LEAST
     unit = np.where(varies, scale, 1.0)
-    stack = _stack(cases)
-    stack = replace(stack, features=stack.features / torch.from_numpy(unit))
-    start = torch.from_numpy(centre * unit)
+    likelihood, start = _loss(cases, unit), torch.from_numpy(centre * unit)
 
-    def loss(weights: Tensor) -> Tensor:
-        return _loss(weights, stack) + 0.5 * shrinkage * (weights - start).square().sum()
+    def penalised(weights: Tensor) -> Tensor:
+        return likelihood(weights) + 0.5 * shrinkage * (weights - start).square().sum()
 
-    return np.asarray(np.where(varies, _minimum(loss, centre * unit) / unit, centre))
+    return np.asarray(np.where(varies, _minimum(penalised, centre * unit) / unit, centre))

@@ -1,6 +1,6 @@
 """Ranking weights and calibration, fitted on a finished run of known truth, into a checkpoint."""
 
-import csv
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import MissingInputError, MoleculeError, UsageError, quote
+from duallgd_cli.errors import MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.calibrate import (
     NUMBERS,
     ScoredCase,
@@ -24,6 +24,7 @@ from duallgd_cli.evaluate.calibrate import (
     part_of,
     scored_case,
 )
+from duallgd_cli.evaluate.tables import read_rows
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
@@ -101,7 +102,9 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
     kept = {name: known[name] for name in ("top1", "top10") if name in known}
     if kept:
         kept["n_spectra"] = known.get("n_spectra", known.get("first", {}).get("count", 0))
-    return {**_plain(asdict(validation)), **kept}
+    # As JSON knows them, every number a float.
+    figures = json.loads(json.dumps(asdict(validation)), parse_int=float)
+    return {**figures, **kept}
 
 
 def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:
@@ -155,32 +158,12 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
 
 def truths_of(path: Path) -> dict[str, dict[str, str]]:
     """InChIKey and SMILES of every row, "" where there is none, by identifier."""
-    if not path.is_file():
-        raise MissingInputError(f"truth {path} does not exist")
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = csv.DictReader(stream, delimiter="\t")
-        for column in ("identifier", "inchikey"):
-            if column not in (rows.fieldnames or ()):
-                raise UsageError(f"truth {path} has no column {column}")
-        truths: dict[str, dict[str, str]] = {}
-        for row in rows:
-            name = row["identifier"] or ""
-            known = {column: row.get(column) or "" for column in ("inchikey", "smiles")}
-            if truths.setdefault(name, known) != known:
-                raise UsageError(
-                    f"{quote(name)} stands twice with different structures in truth {path}; "
-                    "remove one"
-                )
-        return truths
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Figures as JSON knows them."""
-    return {
-        str(name): _plain(value)
-        if isinstance(value, dict)
-        else [_plain(v) if isinstance(v, dict) else float(v) for v in value]
-        if isinstance(value, list | tuple)
-        else float(value)
-        for name, value in values.items()
-    }
+    truths: dict[str, dict[str, str]] = {}
+    for row in read_rows(path, required=("identifier", "inchikey")):
+        name = row["identifier"]
+        known = {column: row.get(column, "") for column in ("inchikey", "smiles")}
+        if truths.setdefault(name, known) != known:
+            raise UsageError(
+                f"{quote(name)} stands twice with different structures in truth {path}; remove one"
+            )
+    return truths

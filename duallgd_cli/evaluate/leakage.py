@@ -12,7 +12,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from duallgd_cli.chem.identity import tanimoto, unfold_bits
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Truth, read_rows
 from duallgd_cli.files import replaced
 
@@ -103,32 +104,15 @@ class TrainingHashes:
         return np.isin(_hashed(blocks), self.hashes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Checked:
-    """Spectra after the check.
-
-    Attributes:
-        truths: Those to score.
-        remarks: Sentences for the report.
-        left_out: Molecules that were dropped, by the first block of the InChIKey.
-        nearest: Similarity to the nearest training molecule by spectrum; empty without tables.
-    """
-
-    truths: tuple[Truth, ...]
-    remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    nearest: Mapping[str, float] = field(default_factory=dict)
-
-
 def check_leakage(
-    truths: Sequence[Truth],
+    inputs: EvaluationInputs,
     lists: Mapping[str, TrainingHashes | None],
     settings: EvaluateSettings,
-) -> Checked:
+) -> EvaluationInputs:
     """Look for test molecules among those that weights were trained on, exactly and nearly.
 
     Args:
-        truths: Spectra of the test molecules.
+        inputs: With the spectra of the test molecules.
         lists: Training molecules of each model, by what it is called in sentences; None where no
             list came with it.
         settings: What to do where there are some, and tables for similarities.
@@ -143,9 +127,10 @@ def check_leakage(
             f"--drop-leaked needs a list of the training molecules of {' and '.join(unlisted)}; "
             "make one beside them with 'duallgd weights hashes', or leave the option out"
         )
+    truths = inputs.truths
     molecules = sorted({truth.molecule for truth in truths})
     seen: set[str] = set()
-    remarks = []
+    remarks: list[str] = []
     for name, hashes in lists.items():
         known = [] if hashes is None else hashes.contains(molecules).tolist()
         found = set(compress(molecules, known))
@@ -157,8 +142,7 @@ def check_leakage(
                 "Choose other weights or another fold, give --drop-leaked to leave them out, or "
                 "--allow-leakage to have it stamped on the result"
             )
-    kept: tuple[Truth, ...] = tuple(truths)
-    left_out: tuple[str, ...] = ()
+    kept, left_out = truths, tuple[str, ...]()
     if seen and settings.drop_leaked:
         kept = tuple(truth for truth in truths if truth.molecule not in seen)
         left_out = tuple(sorted(seen))
@@ -174,7 +158,8 @@ def check_leakage(
         remarks.append(_near(kept, nearest, settings.train_data))
     for sentence in remarks:
         logger.info("%s", sentence)
-    return Checked(kept, tuple(remarks), left_out, nearest)
+    checked = replace(inputs, truths=kept, left_out=left_out, notes={"nearest_training": nearest})
+    return checked.noted(*remarks)
 
 
 def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:

@@ -5,7 +5,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, repeat
 from pathlib import Path
@@ -17,12 +17,11 @@ from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.assess import Assessment, assess, compare, decompose
 from duallgd_cli.evaluate.formula_track import formula_accuracy
-from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import Suite
-from duallgd_cli.evaluate.tables import Predicted, read_predictions
-from duallgd_cli.evaluate.true_order import stamped, tells_true_order
+from duallgd_cli.evaluate.suites import EvaluationInputs
+from duallgd_cli.evaluate.tables import read_predictions
+from duallgd_cli.evaluate.true_order import TRUE_ORDER, tells_true_order
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
@@ -53,33 +52,6 @@ _WAYS: Final = ("per_spectrum", "per_molecule", "independent")
 Rows = Iterator[Sequence[object]]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class EvaluationInputs:
-    """What is scored, and what is known of it.
-
-    Attributes:
-        suite: Knows the truth.
-        checked: The spectra to score, after the check for leakage.
-        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
-        track: ``formula known``, ``formula predicted`` or ``not stated``.
-        record: Settings, weights and samples of the predictions, as far as known.
-        notes: Numbers by spectrum, as `assess` takes them.
-        rivals: Predictions of others for the same spectra.
-        oracle: Predictions from the true fingerprints, None if they were not made.
-        formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
-    """
-
-    suite: Suite
-    checked: Checked
-    predictions: Path
-    track: str = "not stated"
-    record: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
-    oracle: Mapping[str, Predicted] | None = None
-    formulas: Mapping[str, Sequence[str]] | None = None
-
-
 def report(
     settings: EvaluateSettings,
     inputs: EvaluationInputs,
@@ -98,14 +70,14 @@ def report(
         UnreadableError: A table cannot be read.
     """
     if tells_true_order(inputs.predictions):
-        inputs = replace(inputs, checked=stamped(inputs.checked))
-    folder, truths = settings.folder, inputs.checked.truths
+        inputs = inputs.noted(TRUE_ORDER)
+    folder, truths = settings.folder, inputs.truths
     make_folder(folder)
     assessment = assess(
         truths,
         read_predictions(inputs.predictions),
         settings,
-        {**inputs.notes, "nearest_training": inputs.checked.nearest},
+        inputs.notes,
         lambda done: advance(done, len(truths)),
     )
     found = _results(settings, inputs, assessment)
@@ -175,7 +147,7 @@ def _results(
     settings: EvaluateSettings, inputs: EvaluationInputs, assessment: Assessment
 ) -> dict[str, Any]:
     """All numbers of an assessment and where they come from, as plain values for JSON."""
-    suite, checked = inputs.suite, inputs.checked
+    suite = inputs.suite
     fold = settings.fold or suite.fold
     oracle = None
     if inputs.oracle is not None:
@@ -194,13 +166,13 @@ def _results(
         "versions": {"python": platform.python_version(), **_versions()},
         "title": suite.titled(fold),
         "track": inputs.track,
-        "remarks": [*suite.remarks, *checked.remarks],
+        "remarks": [*suite.remarks, *inputs.remarks],
         "data": {
             "files": {path.name: sha256(path) for path in suite.files},
             "fold": fold or "all",
             "spectra_per_molecule": settings.spectra_per_molecule,
             "limit": settings.limit,
-            "left_out_as_trained_on": list(checked.left_out),
+            "left_out_as_trained_on": list(inputs.left_out),
             # Two results with the same one scored the same spectra.
             "split_sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
         },

@@ -8,8 +8,9 @@ are predicted.
 """
 
 import json
+import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,16 +25,18 @@ from duallgd_cli.evaluate.baselines import (
     random_predictions,
 )
 from duallgd_cli.evaluate.formula_track import predicted_formulas, tried_formulas
-from duallgd_cli.evaluate.leakage import Checked, TrainingHashes, check_leakage
-from duallgd_cli.evaluate.report import (
-    EvaluationInputs,
-    make_folder,
-    report,
-)
+from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
+from duallgd_cli.evaluate.report import make_folder, report, write_results, write_table
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import Suite, find, truth_only, write_truth, write_unlabelled
-from duallgd_cli.evaluate.sweep import swept
-from duallgd_cli.evaluate.tables import Predicted, Truth, choose, truths_of
+from duallgd_cli.evaluate.suites import (
+    EvaluationInputs,
+    Suite,
+    find,
+    truth_only,
+    write_truth,
+    write_unlabelled,
+)
+from duallgd_cli.evaluate.tables import Predicted, choose, truths_of
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import api
@@ -53,6 +56,7 @@ SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
 FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
+SWEEP: Final = "sweep.tsv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
 _NOT_CHECKED: Final = (
@@ -96,8 +100,14 @@ def evaluate(
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
     suite = _suite(settings)
+    found = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
+    inputs = EvaluationInputs(
+        suite=suite,
+        truths=tuple(choose(found, settings.spectra_per_molecule, settings.limit)),
+        predictions=settings.predictions or settings.folder / PREDICTIONS,
+    )
     if settings.predictions is not None:
-        return report(settings, _finished(settings, suite, settings.predictions), advance)
+        return report(settings, _finished(settings, inputs), advance)
     lists = training_lists(settings)
     runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
     models = Models(
@@ -108,11 +118,11 @@ def evaluate(
     for model in (models.ours, *models.rivals.values()):
         if model.known:
             lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
-    checked = check_leakage(_chosen(settings, suite), lists, settings)
+    inputs = check_leakage(inputs, lists, settings)
     if settings.sweep is None:
-        return _benchmark(settings, suite, checked, models, progress, advance)
+        return _benchmark(settings, inputs, models, progress, advance)
     alone = models._replace(rivals={})
-    return swept(settings, lambda one: _benchmark(one, suite, checked, alone, progress, advance))
+    return _swept(settings, lambda one: _benchmark(one, inputs, alone, progress, advance))
 
 
 def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
@@ -148,15 +158,10 @@ def _suite(settings: EvaluateSettings) -> Suite:
     raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
 
 
-def _chosen(settings: EvaluateSettings, suite: Suite) -> list[Truth]:
-    found = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
-    return choose(found, settings.spectra_per_molecule, settings.limit)
-
-
-def _finished(settings: EvaluateSettings, suite: Suite, path: Path) -> EvaluationInputs:
+def _finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> EvaluationInputs:
     """A table of predictions; of our own the journal beside it says more than the table."""
     try:
-        run = read_journals([path])  # in shards or not
+        run = read_journals([inputs.predictions])  # in shards or not
     except UsageError:
         run = None  # as for the predictions of others
     lists: dict[str, TrainingHashes | None] = {}
@@ -166,21 +171,15 @@ def _finished(settings: EvaluateSettings, suite: Suite, path: Path) -> Evaluatio
         name, digest = (str(run.header.model.get(key)) for key in ("name", "sha256"))
         found = _beside(name, digest) or _beside(None, digest)
         lists[_OURS] = None if found is None else TrainingHashes.read(found)
-    checked = check_leakage(_chosen(settings, suite), lists, settings)
-    if not lists:
-        checked = replace(checked, remarks=(_NOT_CHECKED, *checked.remarks))
-    inputs = EvaluationInputs(suite=suite, checked=checked, predictions=path)
+    inputs = check_leakage(inputs if lists else inputs.noted(_NOT_CHECKED), lists, settings)
     if run is not None:
         inputs = _with_journal(inputs, run)
-    if settings.preset == "reference":
-        inputs = replace(inputs, checked=with_elements(checked, RELEASED_ELEMENTS))
-    return inputs
+    return with_elements(inputs, RELEASED_ELEMENTS) if settings.preset == "reference" else inputs
 
 
 def _benchmark(
     settings: EvaluateSettings,
-    suite: Suite,
-    checked: Checked,
+    inputs: EvaluationInputs,
     models: Models,
     progress: Progress | None,
     advance: Advance,
@@ -190,21 +189,18 @@ def _benchmark(
         from duallgd_cli.evaluate.oracle import decoder_of  # torch loads only here
 
         decoder_of(models.ours)  # refused before anything is predicted
-    model, checked = by_authors_rules(settings, models.ours, checked)
+    model, inputs = by_authors_rules(settings, models.ours, inputs)
     folder, with_formula = settings.folder, settings.gives_formulas
     make_folder(folder)
-    write_unlabelled(suite.rows(), checked.truths, folder / SPECTRA, with_formula=with_formula)
-    write_truth(checked.truths, folder / TRUTH)
+    rows = inputs.suite.rows()
+    write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
+    write_truth(inputs.truths, folder / TRUTH)
     request = _request(settings, models.workers)
     run = _predicted(request, model, progress)
     if run is None:
         return None
-    inputs = EvaluationInputs(
-        suite=suite,
-        checked=checked,
-        predictions=folder / PREDICTIONS,
-        track="formula known" if with_formula else "formula predicted",
-    )
+    track = "formula known" if with_formula else "formula predicted"
+    inputs = replace(inputs, predictions=folder / PREDICTIONS, track=track)
     inputs = _with_journal(inputs, run)
     if settings.formulas is not None:
         inputs = replace(inputs, formulas=tried_formulas(list(predictions_of(run))))
@@ -223,7 +219,7 @@ def _benchmark(
     if settings.decompose:
         from duallgd_cli.evaluate.oracle import true_fingerprint_predictions
 
-        oracle = true_fingerprint_predictions(request, folder, checked.truths, model)
+        oracle = true_fingerprint_predictions(request, folder, inputs.truths, model)
     return report(settings, replace(inputs, record=record, rivals=rivals, oracle=oracle), advance)
 
 
@@ -281,7 +277,7 @@ def _rivals(
     if settings.rivals:
         rivals[RANDOM] = random_predictions(request, settings.folder, models.ours.ranking)
         n_candidates = max(settings.top_k)
-        analogues = analogue_predictions(inputs.suite, inputs.checked.truths, n_candidates)
+        analogues = analogue_predictions(inputs.suite, inputs.truths, n_candidates)
         if analogues:
             rivals[ANALOGUE] = analogues
     return rivals
@@ -298,6 +294,7 @@ def _with_journal(inputs: EvaluationInputs, run: FinishedRun) -> EvaluationInput
         "run_seconds_per_spectrum": None if seconds is None else seconds / max(len(found), 1),
     }
     notes = {
+        **inputs.notes,
         "explained_peaks": {
             one.spectrum_id: float(one.hypotheses[0].n_explained) for one in found if one.formula
         },
@@ -339,3 +336,99 @@ def _samples(found: Sequence[Prediction]) -> dict[str, float]:
         "seconds_per_spectrum": statistics.fmean(seconds) if seconds else 0.0,
         "median_seconds_per_spectrum": statistics.median(seconds) if seconds else 0.0,
     }
+
+
+def _swept(
+    settings: EvaluateSettings, evaluate_one: Callable[[EvaluateSettings], dict[str, Any] | None]
+) -> dict[str, Any]:
+    """Evaluate every value in a folder of its own; report the last with all values compared.
+
+    Returns:
+        What results.json of the sweep holds.
+    """
+    assert settings.sweep is not None
+    make_folder(settings.folder)
+    setting, values = settings.sweep
+    runs = []
+    for value in values:
+        one = _with_value(settings, setting, value)
+        found = evaluate_one(one)
+        assert found is not None  # no shard
+        runs.append(found)
+    # Those that a report writes; the spectra and their truth lie in the folder of each value.
+    for path in one.folder.glob("*.tsv"):
+        if path.name not in (SPECTRA, TRUTH):
+            shutil.copyfile(path, settings.folder / path.name)
+    rows = _compared(values, runs)
+    write_table(settings.folder / SWEEP, _table_rows(rows), runs[-1]["track"])
+    found = {**runs[-1], "sweep": {"setting": setting, "rows": rows}}
+    write_results(settings.folder, found)
+    return found
+
+
+def _with_value(settings: EvaluateSettings, setting: str, value: int) -> EvaluateSettings:
+    """The settings of one value of a sweep: a folder of its own, and no rivals."""
+    before = settings.prediction.sampling
+    sampling = (
+        replace(before, steps=value) if setting == "steps" else replace(before, samples=value)
+    )
+    return replace(
+        settings,
+        out=settings.folder / f"{setting}-{value}",
+        prediction=replace(settings.prediction, sampling=sampling),
+        rivals=False,
+        decompose=False,
+    )
+
+
+def _compared(values: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Speed-up, in seconds a spectrum relative to the slowest value, and quality of every value."""
+    predictions = [run["prediction"] for run in runs]
+    # Of the clock where every run went through at one go; else the mean of the spectra's own
+    # times, which overlap where one is assembled while the next is drawn.
+    seconds = [prediction["run_seconds_per_spectrum"] for prediction in predictions]
+    if None in seconds:
+        seconds = [prediction["samples"]["seconds_per_spectrum"] for prediction in predictions]
+    rows: list[dict[str, Any]] = [
+        {
+            "value": value,
+            "seconds_per_spectrum": taken,
+            "speed_up": max(seconds) / taken if taken > 0 else 1.0,
+            "metrics": {
+                name: ways["per_spectrum"] for name, ways in run["metrics"].items() if "@" in name
+            },
+        }
+        for value, taken, run in zip(values, seconds, runs, strict=True)
+    ]
+    fronts = {name: front(rows, name) for name in rows[0]["metrics"]}
+    return [
+        {**row, "on_front": [name for name, on in fronts.items() if row["value"] in on]}
+        for row in rows
+    ]
+
+
+def front(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
+    """Values on the Pareto front of speed and one metric: no faster value is as good.
+
+    Args:
+        rows: With ``value``, ``speed_up`` and the means of ``metrics``.
+        name: Of the metric; distances are better the smaller they are.
+    """
+    sign = -1.0 if "mces" in name else 1.0
+    best, values = float("-inf"), []
+    for row in sorted(rows, key=lambda row: -row["speed_up"]):
+        quality = sign * row["metrics"][name]["mean"]
+        if quality > best:
+            best = quality
+            values.append(row["value"])
+    return values
+
+
+def _table_rows(rows: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
+    names = list(rows[0]["metrics"])
+    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
+    yield ["value", "seconds_per_spectrum", "speed_up", "on_front", *ends]
+    for row in rows:
+        values = [row["metrics"][name][end] for name in names for end in ("mean", "low", "high")]
+        cells = [row["value"], row["seconds_per_spectrum"], row["speed_up"]]
+        yield [*cells, ",".join(row["on_front"]), *values]

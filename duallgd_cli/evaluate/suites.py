@@ -11,7 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, read_rows
+from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, read_rows
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
@@ -96,6 +96,41 @@ class Suite:
         if fold == "test" and self.test_title:
             return self.test_title
         return f"{self.title}, fold {fold or 'all'}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class EvaluationInputs:
+    """What is scored, and what is known of it.
+
+    Attributes:
+        suite: Knows the truth.
+        truths: The spectra to score.
+        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
+        remarks: Sentences for the report.
+        left_out: Molecules that were trained on and dropped, by InChIKey first block.
+        track: ``formula known``, ``formula predicted`` or ``not stated``.
+        record: Settings, weights and samples of the predictions, as far as known.
+        notes: Numbers by spectrum, as `assess` takes them.
+        rivals: Predictions of others for the same spectra.
+        oracle: Predictions from the true fingerprints, None if they were not made.
+        formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
+    """
+
+    suite: Suite
+    truths: tuple[Truth, ...]
+    predictions: Path
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    track: str = "not stated"
+    record: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
+    oracle: Mapping[str, Predicted] | None = None
+    formulas: Mapping[str, Sequence[str]] | None = None
+
+    def noted(self, *sentences: str) -> "EvaluationInputs":
+        """The same, with these among the remarks once."""
+        return replace(self, remarks=tuple(dict.fromkeys((*self.remarks, *sentences))))
 
 
 def find(benchmark: str, data_dir: Path | None) -> Suite:

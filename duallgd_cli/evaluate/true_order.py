@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.errors import Failure, UsageError
-from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
 from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import read_rows
 from duallgd_cli.predict.generation import LoadedModel, RefusedError
 from duallgd_cli.spectra.types import Hypothesis
@@ -66,8 +66,8 @@ class TrueOrder:
 
 
 def by_authors_rules(
-    settings: EvaluateSettings, model: LoadedModel, checked: Checked
-) -> tuple[LoadedModel, Checked]:
+    settings: EvaluateSettings, model: LoadedModel, inputs: EvaluationInputs
+) -> tuple[LoadedModel, EvaluationInputs]:
     """The model and the spectra under the rules that are asked for; remarks say what was done.
 
     Raises:
@@ -76,21 +76,21 @@ def by_authors_rules(
     if settings.preset == "reference":
         asked = "--atom-order truth" if settings.tells_order else "--preset reference"
         known = _reference(model, asked).model.settings.atom_symbols
-        checked = with_elements(checked, known)
+        inputs = with_elements(inputs, known)
     if settings.tells_order:
         generator = _reference(model, "--atom-order truth")
-        checked = stamped(checked)
+        inputs = inputs.noted(TRUE_ORDER)
         elements = {
             " ".join(truth.spectrum_id.split()): elements_in_smiles_order(truth.smiles)
-            for truth in checked.truths
+            for truth in inputs.truths
         }
         knowing = replace(generator, atom_order=TrueOrder(elements), message=TRUE_ORDER)
         name = f"{model.name}, told the true atom order"
         model = replace(model, generator=knowing, name=name, remark=TRUE_ORDER)
-    return model, checked
+    return model, inputs
 
 
-def with_elements(checked: Checked, known: Iterable[str]) -> Checked:
+def with_elements(inputs: EvaluationInputs, known: Iterable[str]) -> EvaluationInputs:
     """The spectra of molecules that hold these elements alone, as the authors choose theirs.
 
     Raises:
@@ -100,22 +100,17 @@ def with_elements(checked: Checked, known: Iterable[str]) -> Checked:
     listed = " ".join(sorted(vocabulary))
     kept = tuple(
         truth
-        for truth in checked.truths
+        for truth in inputs.truths
         if vocabulary.issuperset(elements_in_smiles_order(truth.smiles))
     )
-    dropped = len(checked.truths) - len(kept)
+    dropped = len(inputs.truths) - len(kept)
     if not kept:
         raise UsageError(f"all {dropped} molecules hold elements other than {listed}")
     remark = (
-        f"Preset reference: {dropped} of {len(checked.truths)} spectra are left out, as the "
+        f"Preset reference: {dropped} of {len(inputs.truths)} spectra are left out, as the "
         f"authors do, since their molecules hold elements other than {listed}."
     )
-    return replace(checked, truths=kept, remarks=(*checked.remarks, remark))
-
-
-def stamped(checked: Checked) -> Checked:
-    """The same, with `TRUE_ORDER` among the remarks once."""
-    return replace(checked, remarks=tuple(dict.fromkeys((*checked.remarks, TRUE_ORDER))))
+    return replace(inputs, truths=kept).noted(remark)
 
 
 def tells_true_order(predictions: Path) -> bool:

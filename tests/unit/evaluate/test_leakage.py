@@ -1,5 +1,6 @@
 import hashlib
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from duallgd_cli.evaluate.leakage import (
     nearest_training,
     similarities,
 )
+from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
 from duallgd_cli.evaluate.tables import Truth
 
 BLOCKS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ", min_size=14, max_size=14)
@@ -126,17 +128,20 @@ def test_the_nearest_molecule_is_found_by_hand_and_beyond_the_first_chunk():
 
 ETHANOL, ETHER = "LFQSCWFLJHTTHZ", "LCGLNKUTAGEVQW"
 TRUTHS = [Truth("a", "CCO", ETHANOL), Truth("b", "OCC", ETHANOL), Truth("c", "COC", ETHER)]
+INPUTS = EvaluationInputs(
+    suite=Suite("made", (), lambda: iter(())), truths=tuple(TRUTHS), predictions=Path("p.csv")
+)
 SEEN = {"the weights": TrainingHashes.of([ETHANOL])}
 REFUSING, DROPPING = EvaluateSettings(), EvaluateSettings(drop_leaked=True)
 
 
 def test_seen_molecules_are_refused_with_the_two_ways_out():
     with pytest.raises(UsageError, match=r"1 of the 2 .*--drop-leaked .*--allow-leakage"):
-        check_leakage(TRUTHS, SEEN, REFUSING)
+        check_leakage(INPUTS, SEEN, REFUSING)
 
 
 def test_seen_molecules_are_left_out_with_all_their_spectra():
-    checked = check_leakage(TRUTHS, SEEN, DROPPING)
+    checked = check_leakage(INPUTS, SEEN, DROPPING)
 
     assert [truth.spectrum_id for truth in checked.truths] == ["c"]
     assert checked.left_out == (ETHANOL,)
@@ -146,7 +151,7 @@ def test_seen_molecules_are_left_out_with_all_their_spectra():
 def test_what_a_rival_has_seen_is_left_out_too():
     lists = {"the weights": TrainingHashes.of([]), "the rival x": TrainingHashes.of([ETHER])}
 
-    checked = check_leakage(TRUTHS, lists, DROPPING)
+    checked = check_leakage(INPUTS, lists, DROPPING)
 
     assert checked.left_out == (ETHER,)
 
@@ -155,18 +160,18 @@ def test_nobody_can_be_left_out_without_a_list():
     lists = {**SEEN, "the rival x": None}
 
     with pytest.raises(UsageError, match=r"molecules of the rival x; .*'duallgd weights hashes'"):
-        check_leakage(TRUTHS, lists, DROPPING)
+        check_leakage(INPUTS, lists, DROPPING)
 
 
 def test_nothing_left_is_an_error():
     everything = {"the weights": TrainingHashes.of([ETHANOL, ETHER])}
 
     with pytest.raises(UsageError, match="every test molecule was trained on"):
-        check_leakage(TRUTHS, everything, DROPPING)
+        check_leakage(INPUTS, everything, DROPPING)
 
 
 def test_weights_without_a_list_are_not_called_clean():
-    checked = check_leakage(TRUTHS, {"the weights": None}, REFUSING)
+    checked = check_leakage(INPUTS, {"the weights": None}, REFUSING)
 
     assert "was not checked" in checked.remarks[0]
 
@@ -177,7 +182,7 @@ def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_
     near.write_text("smiles\nCOC\nno molecule\n")
 
     found = similarities(TRUTHS, [far, near])
-    checked = check_leakage(TRUTHS, {}, EvaluateSettings(train_data=(far, near)))
+    checked = check_leakage(INPUTS, {}, EvaluateSettings(train_data=(far, near)))
 
     assert found["c"] == 1.0
     assert found["a"] == found["b"] < 0.7

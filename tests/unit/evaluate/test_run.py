@@ -7,8 +7,7 @@ import pytest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate import report as report_layer
-from duallgd_cli.evaluate.run import evaluate
-from duallgd_cli.evaluate.sweep import front
+from duallgd_cli.evaluate.run import evaluate, front
 
 TRUTH = (
     "identifier\tsmiles\tfold\tadduct\n"

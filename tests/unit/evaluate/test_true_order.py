@@ -1,5 +1,7 @@
 """The true order of the atoms, which the authors' network is told in evaluation alone."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,15 +11,14 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import EvaluateSettings
-from duallgd_cli.evaluate.leakage import Checked
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
+from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.evaluate.true_order import (
     RELEASED_ELEMENTS,
     TRUE_ORDER,
     TrueOrder,
     by_authors_rules,
-    stamped,
     tells_true_order,
     with_elements,
 )
@@ -36,6 +37,11 @@ def hypothesis(formula):
 
 def truth(smiles, name="S1"):
     return Truth(name, smiles, name)
+
+
+def inputs(*truths, remarks=()):
+    suite = Suite("made", (), lambda: iter(()))
+    return EvaluationInputs(suite=suite, truths=truths, predictions=Path("p.csv"), remarks=remarks)
 
 
 def test_elements_stand_as_in_the_canonical_smiles_whatever_was_written():
@@ -74,9 +80,9 @@ def test_another_formula_than_the_truth_s_is_refused_for_that_spectrum():
 
 
 def test_our_own_rules_change_nothing():
-    model, checked = stub_model(), Checked((truth("CBr"),), ("a remark",))
+    model, given = stub_model(), inputs(truth("CBr"), remarks=("a remark",))
 
-    assert by_authors_rules(EvaluateSettings(), model, checked) == (model, checked)
+    assert by_authors_rules(EvaluateSettings(), model, given) == (model, given)
 
 
 @pytest.mark.parametrize(
@@ -85,19 +91,19 @@ def test_our_own_rules_change_nothing():
 )
 def test_other_weights_than_the_authors_are_refused(rules, option):
     with pytest.raises(UsageError, match=f"{option}.* is for the authors' weights"):
-        by_authors_rules(EvaluateSettings(**rules), stub_model(), Checked((truth("CC"),)))
+        by_authors_rules(EvaluateSettings(**rules), stub_model(), inputs(truth("CC")))
 
 
 def test_molecules_of_other_elements_are_left_out_and_counted():
-    checked = Checked((truth("CCO", "a"), truth("CCBr", "b"), truth("CC[N+](C)(C)C", "c")), ("x",))
+    truths = (truth("CCO", "a"), truth("CCBr", "b"), truth("CC[N+](C)(C)C", "c"))
 
-    found = with_elements(checked, RELEASED_ELEMENTS)
+    found = with_elements(inputs(*truths, remarks=("x",)), RELEASED_ELEMENTS)
 
     assert [kept.spectrum_id for kept in found.truths] == ["a", "c"]
     assert found.remarks[0] == "x"
     assert "1 of 3 spectra are left out" in found.remarks[1]
     with pytest.raises(UsageError, match="all 1 molecules hold elements other than"):
-        with_elements(Checked((truth("CCBr"),)), RELEASED_ELEMENTS)
+        with_elements(inputs(truth("CCBr")), RELEASED_ELEMENTS)
 
 
 def test_the_released_elements_are_those_of_the_reference_s_settings():
@@ -107,9 +113,9 @@ def test_the_released_elements_are_those_of_the_reference_s_settings():
 def test_the_stamp_is_set_once_and_read_back_from_a_table(tmp_path):
     table = tmp_path / "p.csv"
     table.write_text(f'identifier,smiles,message\na,CC,\nb,CO,"x; {TRUE_ORDER}"\n')
-    once = stamped(Checked((truth("CC"),)))
+    once = inputs(truth("CC")).noted(TRUE_ORDER)
 
-    assert once.remarks == stamped(once).remarks == (TRUE_ORDER,)
+    assert once.remarks == once.noted(TRUE_ORDER).remarks == (TRUE_ORDER,)
     assert tells_true_order(table)
     table.write_text("identifier,smiles\na,CC\n")
     assert not tells_true_order(table)
