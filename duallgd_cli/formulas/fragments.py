@@ -20,6 +20,7 @@ from duallgd_cli.spectra.formula_candidates import RARER, codes
 from duallgd_cli.spectra.types import Spectrum
 
 MOST_PEAKS: Final = 40
+_TOGETHER: Final = 16
 _SETTINGS: Final = AnnotationSettings()
 _MASSES: Final = np.array(MASSES_DA)
 _CHNO: Final = [INDEX["C"], HYDROGEN, INDEX["N"], INDEX["O"]]
@@ -101,7 +102,7 @@ def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explan
     tolerance = np.multiply.outer(peaks.tolerance_da, np.abs(charges)).ravel()
     owner, fragment, error = _fragments(wanted, tolerance, ions)
     peak, kept = np.divmod(owner, len(carriers))
-    candidate, row = np.nonzero(_holds(ions, fragment))
+    candidate, row = _held(ions, fragment)
     loss = ions[candidate] - fragment[row]
     even = (np.array([one.protons for one in carriers]) % 2 == 0)[kept[row]]
     # A loss of everything is none; a fragment beside a metal is a neutral molecule.
@@ -168,15 +169,26 @@ def _carbon_and_hydrogen(
     return carbon[kept], hydrogen[kept]
 
 
-def _holds(ions: NDArray[np.int16], fragments: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """Which ion holds all atoms of which fragment, shape (K, F)."""
+def _held(
+    ions: NDArray[np.int16], fragments: NDArray[np.int16]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every pair of an ion (K,) and a fragment (F,) whose atoms it holds, by ion.
+
+    Some ions at a time: a table of all may have ten million cells.
+    """
     big = (ions[:, _CHNO].astype(np.int64) << _PLACES).sum(axis=1) | _SPARE
     small = (fragments[:, _CHNO].astype(np.int64) << _PLACES).sum(axis=1)
-    held = ((big[:, None] - small) & _SPARE) == _SPARE
     of_ion, ion = np.unique(ions[:, RARER], axis=0, return_inverse=True)
     of_fragment, fragment = np.unique(fragments[:, RARER], axis=0, return_inverse=True)
     room = np.all(of_ion[:, None, :] >= of_fragment, axis=2)
-    return np.asarray(held & room[ion.ravel()][:, fragment.ravel()])
+    pairs = []
+    for start in range(0, len(ions), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        held = ((big[part, None] - small) & _SPARE) == _SPARE
+        held &= room[ion.ravel()[part]][:, fragment.ravel()]
+        pairs.append(np.add(np.nonzero(held), [[start], [0]]))
+    candidate, row = np.concatenate(pairs, axis=1)
+    return candidate, row
 
 
 def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDArray[np.float32]:
@@ -213,7 +225,8 @@ def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDAr
         np.full((len(fragment), 1), charge < 0),
         np.log(peaks.intensity[found.peak])[:, None] / 4,
     ]
-    return np.concatenate(columns, axis=1).astype(np.float32)
+    table = np.empty((len(fragment), sum(column.shape[1] for column in columns)), np.float32)
+    return np.concatenate(columns, axis=1, out=table, casting="same_kind")
 
 
 def loss_codes(found: Explanations) -> NDArray[np.int64]:

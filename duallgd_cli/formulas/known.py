@@ -64,7 +64,9 @@ class KnownFormulas(NamedTuple):
         radix = np.int64(64) ** np.arange(self.rarer.shape[1])
         known = self.rarer.astype(np.int64) @ radix
         order = np.argsort(known)
-        wanted = formulas[:, RARER].astype(np.int64) @ radix
+        wanted = np.zeros(len(formulas), np.int64)
+        for column, place in zip(formulas[:, RARER].T, radix, strict=True):
+            wanted += column.astype(np.int64) * place
         row = order[np.minimum(np.searchsorted(known[order], wanted), order.size - 1)]
         found = known[row] == wanted
         return np.where(found, self.rarer_weight[row], self.rarer_weight.min() - 1.0)

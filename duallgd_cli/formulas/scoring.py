@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct
 from duallgd_cli.chem.elements import INDEX, MASSES_DA
 from duallgd_cli.formulas.fragments import (
+    Explanations,
     Peaks,
     explain,
     explanation_features,
@@ -34,6 +35,7 @@ ADDUCT_SHARES: Final = (0.80, 0.06, 0.01, 0.05, 0.04, 0.04, 0.85, 0.08, 0.03, 0.
 _MOST: Final = 200
 _MOST_COMPOSITIONS: Final = 20_000
 _BLOCK: Final = 4096
+_EXPLANATIONS: Final = 1 << 14
 _KNOWN_BONUS: Final = 3.0  # log weight of a formula that any known structure has
 _MASSES: Final = np.array(MASSES_DA)
 
@@ -144,12 +146,7 @@ def evidence(found: Candidates, peaks: Peaks, model: FormulaModel) -> Evidence:
         rows = np.flatnonzero(found.adduct == index)
         adduct = found.adducts[int(index)]
         explanations = explain(peaks, found.formula[rows], adduct)
-        inputs = explanation_features(explanations, peaks, adduct.charge)
-        tables = [
-            model.losses.columns(loss_codes(explanations)),
-            model.fragments.columns(fragment_codes(explanations)),
-        ]
-        score = model.explanation(np.concatenate([inputs, *tables], axis=1))
+        score = _explanation_scores(explanations, peaks, adduct.charge, model)
         best = keep_best(explanations, score)
         row, peak = rows[explanations.candidate[best]], explanations.peak[best]
         log_odds[row, peak], explained[row, peak] = score[best], True
@@ -158,6 +155,22 @@ def evidence(found: Candidates, peaks: Peaks, model: FormulaModel) -> Evidence:
         whole[row[seen]] = True
         whole_error[row[seen]] = np.abs(error[row[seen], peak[seen]])
     return Evidence(log_odds, explained, error, whole_error, whole)
+
+
+def _explanation_scores(
+    found: Explanations, peaks: Peaks, charge: int, model: FormulaModel
+) -> NDArray[np.float64]:
+    """Log-odds of each explanation, shape (M,); some at a time, as inputs take much memory."""
+    score = np.zeros(found.candidate.size)
+    for start in range(0, score.size, _EXPLANATIONS):
+        part = Explanations._make(column[start : start + _EXPLANATIONS] for column in found)
+        inputs = [
+            explanation_features(part, peaks, charge),
+            model.losses.columns(loss_codes(part)),
+            model.fragments.columns(fragment_codes(part)),
+        ]
+        score[start : start + _EXPLANATIONS] = model.explanation(np.concatenate(inputs, axis=1))
+    return score
 
 
 def scorer_features(

@@ -69,8 +69,12 @@ def parse_elements(text: str) -> tuple[int, ...]:
 
 def codes(counts: NDArray[Any]) -> NDArray[np.int64]:
     """One number for each formula (K, N_ELEMENTS), shape (K,); -1 where a count does not fit."""
-    fits = ((counts >= 0) & (counts <= np.array(LARGEST))).all(axis=1)
-    return np.where(fits, (counts.astype(np.int64) << _SHIFT).sum(axis=1), -1)
+    # Element by element: a whole table of 64-bit integers is large where candidates are many.
+    fits, code = np.ones(len(counts), bool), np.zeros(len(counts), np.int64)
+    for column, largest, shift in zip(counts.T, LARGEST, _SHIFT, strict=True):
+        fits &= (column >= 0) & (column <= largest)
+        code += column.astype(np.int64) << shift
+    return np.where(fits, code, -1)
 
 
 def decoded(code: NDArray[np.int64]) -> NDArray[np.int16]:

@@ -167,8 +167,10 @@ def test_a_tolerance_that_cuts_errors_off_leaves_room_for_the_right_formula():
     assert total[1] > 0.95
 
 
-@pytest.mark.parametrize("adduct", ["[M+H]+", ""])
-def test_a_thousand_dalton_take_seconds_and_little_memory(adduct):
+@pytest.mark.parametrize(
+    ("adduct", "mebibytes"), [("[M+H]+", 80), pytest.param("", 200, id="any adduct")]
+)
+def test_a_thousand_dalton_take_seconds_and_little_memory(adduct, mebibytes):
     heavy = ("C50H78O20", "[M+H]+", "C44H66O15 C38H56O10 C12H20O9 C6H10O4 C8H8O")
     spectrum = replace(spectrum_of(heavy, instrument=""), adduct_text=adduct)
     rank_formulas(Feature((spectrum,)), FormulaSettings())  # the tables are built once
@@ -180,7 +182,7 @@ def test_a_thousand_dalton_take_seconds_and_little_memory(adduct):
     tracemalloc.stop()
 
     assert time.process_time() - began < 3
-    assert peak < 300e6
+    assert peak < mebibytes * 2**20
     assert "C50H78O20" in {str(one.formula) for one in found[:5]}
 
 
