@@ -1,0 +1,140 @@
+"""Runs whose formulas are predicted: killed, resumed, cut into shards, repeated: the same bytes."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import UsageError
+from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.predict.output import merge
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
+from tests.made_spectra import (
+    ASPIRIN,
+    BROMINATED,
+    CAFFEINE,
+    CHLORINATED,
+    NICOTINE,
+    block,
+    mgf,
+    ms1_block,
+)
+from tests.stub_model import stub_model
+from tests.unit.predict.test_predict import request
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=30), top_k=20)
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    """Features with and without MS1, one with a formula of its own, one that nothing fits."""
+    return mgf(
+        tmp_path / "in.mgf",
+        *(ms1_block(CHLORINATED, feature_id=1), block(CHLORINATED, formula=None, feature_id=1)),
+        block(BROMINATED, formula=None, feature_id=2),
+        block(ASPIRIN, formula=None, feature_id=3).replace("ADDUCT=[M+H]+\n", "IONMODE=positive\n"),
+        block(CAFFEINE, feature_id=4),
+        block(NICOTINE, formula=None, feature_id=5, pepmass="2300.5"),
+        block(CHLORINATED, formula=None, feature_id=1, scale=2.0),
+    )
+
+
+def run(spectra, output, model=None, **values):
+    return predict(
+        request(spectra, output, **({"settings": SETTINGS} | values)), model or stub_model()
+    )
+
+
+def journal_of(output):
+    return output.with_name(f"{output.name}.journal.jsonl")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_run_killed_between_two_formulas_goes_on_to_the_same_bytes(spectra, tmp_path, ending):
+    whole, torn = tmp_path / f"whole.{ending}", tmp_path / f"torn.{ending}"
+    run(spectra, whole)
+    lines = journal_of(whole).read_bytes().splitlines(True)
+    several = [json.loads(line)["of"] for line in lines[1:-1]]
+    assert max(several) > 2
+
+    for kept in range(1, len(lines)):
+        journal_of(torn).write_bytes(b"".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
+        run(spectra, torn, resume=True)
+        assert torn.read_bytes() == whole.read_bytes()
+        assert journal_of(torn).read_bytes().count(b"\n") == len(lines)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_shards_merge_to_the_bytes_of_one_run(spectra, tmp_path, count):
+    whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"
+    single = run(spectra, whole)
+
+    for number in range(1, count + 1):
+        run(spectra, joined, shard=Shard(number, count))
+    summary = merge([joined], str(joined))
+
+    assert joined.read_bytes() == whole.read_bytes()
+    assert (summary.counts, summary.n_ms1) == (single.counts, single.n_ms1)
+
+
+def test_workers_and_company_change_nothing(spectra, tmp_path):
+    whole, again, alone = (tmp_path / f"{name}.jsonl" for name in ("whole", "again", "alone"))
+    run(spectra, whole)
+    run(spectra, again, workers=2)
+    run(mgf(tmp_path / "one.mgf", block(BROMINATED, formula=None, feature_id=2)), alone)
+
+    assert again.read_bytes() == whole.read_bytes()
+    mine = [json.loads(line) for line in whole.read_text().splitlines()]
+    mine = next(one for one in mine if one["feature_id"] == "2")
+    found = json.loads(alone.read_text())
+    assert [one["smiles"] for one in mine["candidates"]] == [
+        one["smiles"] for one in found["candidates"]
+    ]
+    assert mine["hypotheses"] == found["hypotheses"]
+
+
+def test_json_holds_every_formula_with_its_probability_and_explained_peaks(spectra, tmp_path):
+    run(spectra, tmp_path / "out.jsonl")
+
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    by_id = {one["feature_id"]: one for one in found}
+    for feature_id in "123":
+        tried = by_id[feature_id]["hypotheses"]
+        probabilities = [one["formula_probability"] for one in tried]
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert sum(probabilities) < 1
+        assert {one["formula_source"] for one in tried} == {"predicted"}
+        for one in tried:
+            assert one["log_prior"] == pytest.approx(math.log(one["formula_probability"]))
+            assert one["sampled"] >= 15
+            mz = {peak["mz"] for peak in one["explained_peaks"]}
+            assert len(mz) == one["n_explained"] / len(by_id[feature_id]["group"])
+    assert by_id["1"]["hypotheses"][0]["formula"] == CHLORINATED[0]
+    assert len(by_id["2"]["hypotheses"]) > 2  # no isotopes speak for one
+    assert [one["formula_source"] for one in by_id["4"]["hypotheses"]] == ["file"]
+    assert by_id["5"]["status"] == "no_formula"
+    assert "no formula of" in by_id["5"]["message"]
+
+
+def test_the_record_of_a_run_says_how_formulas_were_looked_for(spectra, tmp_path):
+    search = FormulaSettings(precursor_ppm=4.0, elements="CHNOClBr")
+    settings = replace(SETTINGS, formula=PREDICT, formula_candidates=3, formula_search=search)
+
+    run(spectra, tmp_path / "out.csv", settings=settings)
+
+    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+    assert record["settings"]["formula"] == PREDICT
+    assert record["settings"]["formula_candidates"] == 3
+    assert record["settings"]["formula_search"] == {"precursor_ppm": 4.0, "elements": "CHNOClBr"}
+    assert (record["ms1_skipped"], record["counts_by_status"]) == (1, {"no_formula": 1, "ok": 5})
+
+
+def test_resuming_with_another_search_is_refused(spectra, tmp_path):
+    run(spectra, tmp_path / "out.csv")
+    other = replace(SETTINGS, formula_search=FormulaSettings(elements="CHNO"))
+
+    with pytest.raises(UsageError, match=r"settings\.formula_search\.elements"):
+        run(spectra, tmp_path / "out.csv", settings=other, resume=True)
