@@ -12,7 +12,7 @@ DEMO := out/demo.csv
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env lint test quick check slow fuzz gpu parity demo docs dist clean
+.PHONY: help env lint test quick check slow fuzz gpu parity demo pictures docs dist clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
@@ -59,6 +59,9 @@ demo: env  ## predict structures for the example spectra with the shipped weight
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 	@echo "To look at: open $(DEMO:.csv=.html) in a browser"
+
+pictures: demo  ## docs/img from the demo's report; needs Chromium
+	$(BIN)/python docs/img/make.py $(DEMO:.csv=.html)
 
 docs: env  ## the documents as a site, build/site, with the help of every command
 	rm -rf build/docs build/site
