@@ -12,6 +12,7 @@ import lzma
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -65,6 +66,7 @@ class Asked:
         signs: See `duallgd_cli.predict.parts.signs`, (Q, S).
         prior: From the formula alone, (Q,).
         share: Of the samples, (Q,).
+        root: Share of the candidates, each by the root of its confidence, nothing fitted, (Q,).
         is_ring: Whether it is a ring system, (Q,).
     """
 
@@ -75,6 +77,7 @@ class Asked:
     signs: Array
     prior: Array
     share: Array
+    root: Array
     is_ring: Array
 
 
@@ -183,6 +186,7 @@ def _draws(case: Case, row: Mapping[str, str], model: RankingModel, novel: bool)
         kept = has[:, [smiles.index(candidate.smiles) for candidate in candidates]]
         prior = likely.priors(parts, candidates)
         samples = np.array([candidate.samples for candidate in candidates], float)
+        root = np.sqrt([candidate.confidence for candidate in candidates])
         there = (prior < likely.IMPLIED) & (kept.any(1) | has[:, -1] | (prior > 1e-3))
         yield Asked(
             molecule=row["inchikey"][:14],
@@ -192,6 +196,7 @@ def _draws(case: Case, row: Mapping[str, str], model: RankingModel, novel: bool)
             signs=likely.signs(parts, kept, prior, candidates, number)[there],
             prior=prior[there],
             share=(kept @ samples / samples.sum())[there],
+            root=(kept @ root / root.sum())[there],
             is_ring=is_ring[there],
         )
 
@@ -229,18 +234,19 @@ def fit(asked: list[Asked]) -> Array:
 
 
 def report(asked: list[Asked], probability: list[Array], title: str) -> None:
-    """Print how good probabilities are, beside those of the samples and of the formula alone."""
-    has, ring, share, prior = (
+    """Print how good probabilities are, beside shares of the samples and of the candidates."""
+    has, ring, share, root, prior = (
         np.concatenate([getattr(one, name) for one in asked])
-        for name in ("has", "is_ring", "share", "prior")
+        for name in ("has", "is_ring", "share", "root", "prior")
     )
     ours = np.concatenate(probability)
+    measures = {"parts": ours, "samples": share, "root of confidence": root, "formula": prior}
     molecules = len({one.molecule for one in asked})
     typer.echo(f"\n{title}: {molecules} molecules, {has.size} questions, {has.sum()} parts")
     for kind, kept in (("all parts", np.full(ring.shape, True)), ("ring systems", ring)):
         if not has[kept].any():
             continue
-        for name, value in (("parts", ours), ("samples", share), ("formula", prior)):
+        for name, value in measures.items():
             p, y = np.clip(value[kept], 0.001, 0.999), has[kept]
             loss = -np.log(np.where(y, p, 1 - p)).mean()
             whole, some = (reliability(p[k], y[k]).calibration_error for k in (p > 0, p >= 0.05))
@@ -248,12 +254,12 @@ def report(asked: list[Asked], probability: list[Array], title: str) -> None:
                 f"  {kind}, {name}: area under precision-recall {average_precision(p, y):.3f}, "
                 f"log loss {loss:.4f}, calibration error {whole:.4f} ({some:.4f} from 0.05)"
             )
-        for least in (0.95, 0.9, 0.8, 0.7, 0.5):
-            stated = kept & (ours >= least)
+        for name, least in product(("parts", "root of confidence"), (0.95, 0.9, 0.8, 0.7, 0.5)):
+            stated = kept & (measures[name] >= least)
             if not stated.any():
                 continue
             typer.echo(
-                f"    from {least}: {has[stated].mean():.3f} of {stated.sum()} right, "
+                f"    {name} from {least}: {has[stated].mean():.3f} of {stated.sum()} right, "
                 f"{has[stated].sum() / has[kept].sum():.3f} of the true ones"
             )
 
@@ -299,6 +305,7 @@ def main(
     for title, chosen in (
         ("fold val, all samples", [pair for pair in pairs if pair[0].whole]),
         ("the same, novel molecules", [pair for pair in pairs if pair[0].whole and pair[0].novel]),
+        ("the same, others", [pair for pair in pairs if pair[0].whole and not pair[0].novel]),
         ("fold val, fewer samples", [pair for pair in pairs if not pair[0].whole]),
     ):
         if chosen:
