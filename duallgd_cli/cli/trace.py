@@ -22,7 +22,7 @@ def trace(
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="File to write: .html, .svg or .gif."),
+        typer.Option("--output", "-o", help="File to write: .html, .svg, .png or .gif."),
     ],
     spectrum: Annotated[
         str, typer.Option(help="Number of the feature in the file, from 1, or an id.")
@@ -42,9 +42,9 @@ def trace(
 ) -> None:
     """Show how one spectrum's candidates are denoised, from noise to molecules.
 
-    A page with a slider, a picture of a few steps, or an animation: bonds as wide as the network
-    thinks them probable, in the layout of the finished molecule, with spectrum and predicted
-    fingerprint beside them.
+    A page with a slider, a strip of a few steps (.svg, .png), or an animation (.gif): bonds as
+    wide as the network thinks them probable, in the layout of the finished molecule, with spectrum
+    and predicted fingerprint beside them.
     """
     import logging
 

@@ -94,11 +94,26 @@ def test_a_picture_holds_every_sample_and_an_animation_every_step(followed, tmp_
         assert image.n_frames == STEPS + 1
 
 
+def test_a_strip_for_slides_shows_what_the_picture_does(followed, tmp_path):
+    write_trace(followed, tmp_path / "t.png")
+    write_trace(followed, tmp_path / "t.svg")
+    width, height = re.search(
+        r'viewBox="0 0 (\d+) (\d+)"', (tmp_path / "t.svg").read_text()
+    ).groups()
+
+    with Image.open(tmp_path / "t.png") as image:
+        assert image.size == (2 * int(width), 2 * int(height))
+        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 16)}
+    assert (255, 255, 255) in colours
+    assert len(colours) > 8
+    assert (tmp_path / "t.png").stat().st_size < 300_000
+
+
 def test_another_ending_is_refused_in_a_sentence(duallgd, file):
     done = duallgd("trace", file, "-o", "trace.pdf")
 
     assert done.code == 2
-    assert "must end in .html, .svg or .gif" in done.err
+    assert "must end in .html, .svg, .png or .gif" in done.err
 
 
 def test_weights_that_are_no_network_of_ours_cannot_be_followed(duallgd, file):
