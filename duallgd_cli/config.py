@@ -1,7 +1,7 @@
 """Settings: frozen dataclasses, read strictly from YAML, overridden by dotted path.
 
 Defaults stand in the dataclasses and nowhere else; every field is documented under ``Attributes``
-of its class. Ranges are checked in ``__post_init__`` with `require`; `parse` adds the dotted path.
+of its class. Ranges are checked in ``__post_init__``; `parse` adds the dotted path to what is said.
 A settings class may hold other settings classes, numbers, texts, ``Literal``s, optional values and
 homogeneous tuples; that is all `parse` understands, on purpose.
 """
@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import json
 import math
+import operator
 import re
 import textwrap
 import types
@@ -66,26 +67,16 @@ class SamplingSettings:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        require(1 <= self.steps <= 500, f"steps must be 1 to 500, not {self.steps}")
-        require(self.samples >= 1, f"samples must be at least 1, not {self.samples}")
-        require(
-            self.samples <= _MOST_SAMPLES,
-            f"samples must be at most {_MOST_SAMPLES}, not {self.samples}",
-        )
+        require_range(self, "steps", least=1, most=500)
+        require_range(self, "samples", least=1)
+        require_range(self, "samples", most=_MOST_SAMPLES)
         require(
             self.temperature >= _COLDEST,
             f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",
         )
-        require(
-            self.time_shift is None or 0 <= self.time_shift < 1,
-            f"time_shift must be 0 to below 1, not {self.time_shift}",
-        )
-        require(
-            0 <= self.analogue_share < 1,
-            f"analogue_share must be 0 to below 1, not {self.analogue_share}",
-        )
-        require(self.max_memory_mib >= 64, "max_memory_mib must be at least 64")
-        require(self.timeout_s is None or self.timeout_s > 0, "timeout_s must be above 0")
+        require_range(self, "time_shift", "analogue_share", least=0, below=1)
+        require_range(self, "max_memory_mib", least=64)
+        require_range(self, "timeout_s", above=0)
 
 
 def require(condition: bool, message: str) -> None:
@@ -96,6 +87,42 @@ def require(condition: bool, message: str) -> None:
     """
     if not condition:
         raise ConfigError(message)
+
+
+def require_range(
+    settings: object,
+    *names: str,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Refuse settings that are out of a range; None, where a setting may be None, is in any.
+
+    Args:
+        settings: The settings, or whatever else has attributes of these names.
+        names: Of them.
+        least: Smallest value; like the other bounds None where there is none.
+        above: What values are above.
+        most: Largest value.
+        below: What values are below.
+
+    Raises:
+        ConfigError: One is out of range; the message names it, the range and the value.
+    """
+    bounds = {
+        "at least": (least, operator.ge),
+        "above": (above, operator.gt),
+        "at most": (most, operator.le),
+        "below": (below, operator.lt),
+    }
+    given = {word: (own, holds) for word, (own, holds) in bounds.items() if own is not None}
+    span = " and ".join(f"{word} {bound}" for word, (bound, _) in given.items())
+    span = re.sub(r"at least (\S+) and (?:at most )?", r"\1 to ", span)
+    for name in names:
+        value = getattr(settings, name)
+        sound = value is None or all(holds(value, bound) for bound, holds in given.values())
+        require(sound, f"{name} must be {span}, not {value}")
 
 
 def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from duallgd_cli.config import require
+from duallgd_cli.config import require, require_range
 
 # Beyond any network that would fit a machine; what is above is a mistake, or a broken file.
 MOST: Final = 1 << 16
@@ -51,10 +51,10 @@ class DenoiserSettings:
 
     def __post_init__(self) -> None:
         widths = ("atom_width", "pair_width", "global_width", "cross_width", "pair_feed")
-        for name in (*widths, "atom_heads", "pair_heads", "cross_heads", "position_limit"):
-            require_size(name, getattr(self, name))
-        require_size("layers", self.layers, MOST_LAYERS)
-        require_size("pair_features", self.pair_features, least=0)
+        heads = ("atom_heads", "pair_heads", "cross_heads")
+        require_range(self, *widths, *heads, "position_limit", least=1, most=MOST)
+        require_range(self, "layers", least=1, most=MOST_LAYERS)
+        require_range(self, "pair_features", least=0, most=MOST)
         require(0 <= self.feature_seed < 1 << 62, "feature_seed must be 0 to below 2^62")
         require(self.atom_width % self.atom_heads == 0, "atom_heads must divide atom_width")
         require(self.pair_width % self.pair_heads == 0, "pair_heads must divide pair_width")
@@ -83,11 +83,10 @@ class EncoderSettings:
     fingerprint_bits: int = 4096
 
     def __post_init__(self) -> None:
-        require_size("layers", self.layers, MOST_LAYERS)
-        for name in ("width", "heads", "summary", "fingerprint_bits"):
-            require_size(name, getattr(self, name))
+        require_range(self, "layers", least=1, most=MOST_LAYERS)
+        require_range(self, "width", "heads", "summary", "fingerprint_bits", least=1, most=MOST)
+        require_range(self, "dropout", least=0, below=1)
         require(self.width % self.heads == 0, "heads must divide width")
-        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ class DiffusionSettings:
     time_shift: float = 0.25
 
     def __post_init__(self) -> None:
-        require_size("n_steps", self.n_steps)
-        require(0 <= self.time_shift < 1, "time_shift must be 0 to below 1")
+        require_range(self, "n_steps", least=1, most=MOST)
+        require_range(self, "time_shift", least=0, below=1)
         require_shares(self.marginal)
 
 
@@ -132,7 +131,7 @@ class ModelSettings:
     variant: str = FULL
 
     def __post_init__(self) -> None:
-        require_size("memory_bits", self.memory_bits, self.encoder.fingerprint_bits)
+        require_range(self, "memory_bits", least=1, most=self.encoder.fingerprint_bits)
 
 
 def require_shares(marginal: tuple[float, ...]) -> None:
@@ -143,12 +142,3 @@ def require_shares(marginal: tuple[float, ...]) -> None:
     """
     sound = len(marginal) == 5 and all(0 < share <= 1 for share in marginal)
     require(sound, "marginal needs 5 shares above 0 and at most 1")
-
-
-def require_size(name: str, size: int, most: int = MOST, least: int = 1) -> None:
-    """Refuse a size that no network has.
-
-    Raises:
-        ConfigError: It is below `least` or above `most`.
-    """
-    require(least <= size <= most, f"{name} must be {least} to {most}, not {size}")

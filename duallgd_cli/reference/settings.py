@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Literal
 
-from duallgd_cli.config import require
-from duallgd_cli.model.settings import MOST_LAYERS, require_shares, require_size
+from duallgd_cli.config import require, require_range
+from duallgd_cli.model.settings import MOST, MOST_LAYERS, require_shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class ReferenceDenoiserSettings:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        require_size("layers", self.layers, MOST_LAYERS)
-        for size in fields(self):
-            if size.type is int and size.name not in ("layers", "n_features"):
-                require_size(size.name, getattr(self, size.name))
-        require_size("n_features", self.n_features, least=0)
+        sizes = {size.name for size in fields(self) if size.type is int} - {"layers", "n_features"}
+        require_range(self, "layers", least=1, most=MOST_LAYERS)
+        require_range(self, *sorted(sizes), least=1, most=MOST)
+        require_range(self, "n_features", least=0, most=MOST)
+        require_range(self, "dropout", least=0, below=1)
         require(self.atom_width % self.heads == 0, "heads must divide atom_width")
         require(self.edge_width % self.heads == 0, "heads must divide edge_width")
         random = self.kernel in ("positive", "waves") and self.streams == "both"
@@ -74,7 +74,6 @@ class ReferenceDenoiserSettings:
         require(
             self.streams == "both" or self.readout == "edges", "one stream reads out from edges"
         )
-        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +97,14 @@ class ReferenceEncoderSettings:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        require_size("layers", self.layers, MOST_LAYERS)
-        for name in ("width", "heads", "fragment_bits"):
-            require_size(name, getattr(self, name))
+        require_range(self, "layers", least=1, most=MOST_LAYERS)
+        require_range(self, "width", "heads", "fragment_bits", least=1, most=MOST)
+        require_range(self, "dropout", least=0, below=1)
         require(self.width % self.heads == 0, "heads must divide width")
         sizes = self.fingerprint_sizes
-        doubled = all(b == 2 * a for a, b in pairwise(sizes))
-        require(
-            len(sizes) >= 1 and sizes[0] >= 1 and doubled,
-            "each fingerprint size must be twice the one before",
-        )
-        require_size("the largest fingerprint", sizes[-1])
-        require(0 <= self.dropout < 1, "dropout must be 0 to below 1")
+        doubled = len(sizes) >= 1 and all(b == 2 * a for a, b in pairwise(sizes))
+        require(doubled, "each fingerprint size must be twice the one before")
+        require(1 <= sizes[0] <= sizes[-1] <= MOST, f"fingerprint sizes must be 1 to {MOST}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +128,7 @@ class ReferenceSettings:
     atom_symbols: tuple[str, ...] = ("C", "O", "P", "N", "S", "Cl", "F", "H")
 
     def __post_init__(self) -> None:
-        require_size("n_steps", self.n_steps)
-        require_size("max_atoms", self.max_atoms)
+        require_range(self, "n_steps", "max_atoms", least=1, most=MOST)
         require_shares(self.marginal)
 
     @property

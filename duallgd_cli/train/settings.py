@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from duallgd_cli.config import assigned, merge, parse, read_mapping, require
+from duallgd_cli.config import assigned, merge, parse, read_mapping, require, require_range
 from duallgd_cli.errors import ConfigError, quote
 from duallgd_cli.model.settings import ModelSettings
 
@@ -35,13 +35,10 @@ class OptimiserSettings:
     ema: float = 0.999
 
     def __post_init__(self) -> None:
-        require(self.learning_rate > 0, "learning_rate must be above 0")
-        require(self.clip > 0, "clip must be above 0")
-        require(self.weight_decay >= 0, "weight_decay must be 0 or more")
-        require(0 <= self.final_share <= 1, "final_share must be 0 to 1")
-        require(0 <= self.beta2 < 1, "beta2 must be 0 to below 1")
-        require(0 <= self.warmup_share < 1, "warmup_share must be 0 to below 1")
-        require(0 <= self.ema < 1, "ema must be 0 to below 1")
+        require_range(self, "learning_rate", "clip", above=0)
+        require_range(self, "weight_decay", least=0)
+        require_range(self, "final_share", least=0, most=1)
+        require_range(self, "beta2", "warmup_share", "ema", least=0, below=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +71,11 @@ class TrainingData:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        require(self.workers is None or self.workers >= 0, "workers must be at least 0")
-        require(self.false_bits >= 0, "false_bits must be 0 or more")
-        for name in ("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
-        for name in ("clean_share", "shuffle_share", "simulated_share", "peak_dropout"):
-            require(0 <= getattr(self, name) <= 1, f"{name} must be 0 to 1")
+        sizes = ("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms")
+        shares = ("clean_share", "shuffle_share", "simulated_share", "peak_dropout")
+        require_range(self, "workers", "false_bits", least=0)
+        require_range(self, *sizes, least=1)
+        require_range(self, *shares, least=0, most=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +106,7 @@ class TrainingSettings:
     log_every: int = 20
 
     def __post_init__(self) -> None:
-        for name in ("steps", "checkpoint_every", "validate_every", "log_every"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        require_range(self, "steps", "checkpoint_every", "validate_every", "log_every", least=1)
         joint = self.stage == "joint"
         require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")
 
