@@ -47,7 +47,8 @@ def fuzz_archives(count, seed, folder):
 
 
 def _read(path):
-    for item in read(str(path)):
+    for index, item in enumerate(read(str(path))):
+        assert item.source.index == index
         if isinstance(item, Unreadable):
             assert_sentence(item.failure.message)
         yield "unreadable" if isinstance(item, Unreadable) else "spectra"

@@ -62,7 +62,7 @@ def test_broken_weights_give_one_sentence_or_candidates(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fuzz", "count", "sound"),
     [
-        (fuzz_archives, 40, "spectra"),
+        (fuzz_archives, 100, "spectra"),
         (fuzz_tables, 60, "hypotheses"),
         (fuzz_settings, 20, "predict settings"),
     ],

@@ -1,6 +1,4 @@
-"""Laws of adducts, cleaning, grouping and of readers fed with damaged text."""
-
-import gzip
+"""Laws of adducts, cleaning, grouping and of texts of formulas."""
 
 import numpy as np
 import pytest
@@ -10,10 +8,9 @@ from hypothesis.extra import numpy as arrays
 
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, infer_adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import DuallgdError, Failure
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean, group
 from duallgd_cli.spectra.formulas import FixedFormula
-from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
@@ -144,68 +141,3 @@ def test_any_formula_and_adduct_text_gives_a_hypothesis_or_a_failure(formula, mz
     result = FixedFormula(formula).propose(Feature((spectrum,)))
 
     assert isinstance(result, Failure) or len(result) == 1
-
-
-MGF = (
-    b"BEGIN IONS\nFEATURE_ID=1\nPEPMASS=181.0495 1e4\nCHARGE=1+\nION=[M+H]+\nMSLEVEL=2\n"
-    b"COLLISION_ENERGY=30\n121.0284 1000\n163.039 250.5\nEND IONS\n"
-) * 3
-MSP = b"NAME: a\nPRECURSORMZ: 181.0495\nNum Peaks: 2\n121.0284 1000\n163.039 250\n\n" * 3
-MS = b">compound a\n>parentmass 181.05\n>ms1\n181 5\n>collision 35\n121 5\n163 2\n" * 3
-TSV = b"identifier\tmzs\tintensities\tprecursor_mz\n" + b"a\t121.02,163.03\t1,0.5\t181.05\n" * 3
-
-_ARRAYS = "".join(
-    '<binaryDataArray encodedLength="12"><cvParam cvRef="MS" accession="MS:1000523" name="64-bit '
-    'float" value=""/><cvParam cvRef="MS" accession="MS:1000576" name="no compression" value=""/>'
-    f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value=""/>'
-    "<binary>AAAAAAAAWUA=</binary></binaryDataArray>"
-    for accession, name in (("MS:1000514", "m/z array"), ("MS:1000515", "intensity array"))
-)
-_SCAN = (
-    '<spectrum index="0" id="scan=1" defaultArrayLength="1">'
-    '<cvParam cvRef="MS" accession="MS:1000511" name="ms level" value="2"/>'
-    '<precursorList count="1"><precursor><selectedIonList count="1"><selectedIon><cvParam '
-    'cvRef="MS" accession="MS:1000744" name="selected ion m/z" value="181.05"/></selectedIon>'
-    '</selectedIonList><activation><cvParam cvRef="MS" accession="MS:1000045" name="collision '
-    f'energy" value="30"/></activation></precursor></precursorList>{_ARRAYS}</spectrum>'
-)
-MZML = f'<?xml version="1.0"?><mzML version="1.1.0"><run id="r"><spectrumList count="3">{_SCAN * 3}'
-MZML = f"{MZML}</spectrumList></run></mzML>".encode()
-_SCAN = (
-    '<scan num="1" msLevel="2" peaksCount="1" polarity="+"><precursorMz precursorCharge="1">181.05'
-    '</precursorMz><peaks precision="32" byteOrder="network" contentType="m/z-int">QsgAAELIAAA='
-    "</peaks></scan>"
-)
-MZXML = f'<?xml version="1.0"?><mzXML><msRun scanCount="3">{_SCAN * 3}</msRun></mzXML>'.encode()
-
-
-@pytest.mark.parametrize("content", [MZML, MZXML])
-def test_the_undamaged_xml_is_read(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-
-    assert [s.mz.tolist() for s in read(str(tmp_path / "a"))] == [[100.0]] * 3
-
-
-@given(st.sampled_from([MGF, MSP, MS, TSV, MZML, MZXML]), st.data())
-def test_damaged_text_gives_rows_or_one_sentence(tmp_path_factory, content, data):
-    edited = bytearray(content)
-    for _ in range(data.draw(st.integers(1, 12))):
-        at = data.draw(st.integers(0, len(edited) - 1))
-        edited[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
-    packed = gzip.compress(bytes(edited))
-    cut = data.draw(st.integers(0, len(packed)))
-    path = tmp_path_factory.mktemp("fuzz") / "a.txt"
-    for written in (bytes(edited), packed[:cut]):
-        path.write_bytes(written)
-        items, message = outcome(path)
-        assert "\n" not in message
-        assert [item.source.index for item in items] == list(range(len(items)))
-        assert all(isinstance(item, Spectrum | Unreadable) for item in items)
-
-
-def outcome(path):
-    """Everything read, and the one sentence of the error if there was one."""
-    try:
-        return list(read(str(path))), ""
-    except DuallgdError as error:
-        return [], str(error)
