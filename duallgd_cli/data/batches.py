@@ -17,6 +17,7 @@ from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.denoiser import MIN_PROBABILITY, Condition
+from duallgd_cli.spectra.annotation import index_ranges
 
 _ANALOGUE_SHARE: Final = 0.25
 _LEAST_LOGIT: Final = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))
@@ -141,7 +142,8 @@ class MoleculeCollator:
     ) -> BondGraph:
         """Clean bond classes padded to `size` atoms."""
         molecules = self.molecules
-        owner, index = _ragged(molecules.bond_offset, rows)
+        offset = molecules.bond_offset
+        owner, index = index_ranges(offset[rows], offset[rows + 1])
         low, high = molecules.bond_pair[index].T.astype(np.int64)
         if self.shuffle_share:
             label = self._labels(rows, size, generator)
@@ -156,7 +158,8 @@ class MoleculeCollator:
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
     ) -> Condition:
         """Formula and (corrupted) fingerprint, padded to `size` atoms."""
-        owner, index = _ragged(self.molecules.bit_offset, rows)
+        offset = self.molecules.bit_offset
+        owner, index = index_ranges(offset[rows], offset[rows + 1])
         bit = self.molecules.bits[index].astype(np.int64)
         parts = [(owner, bit, np.zeros(len(bit)))]
         if self.noise is not None:
@@ -167,7 +170,7 @@ class MoleculeCollator:
         log_prob = np.full((len(rows), width), -np.inf, np.float32)
         before = np.zeros(len(rows), np.int64)
         for (owner, bit, value), count in zip(parts, counts, strict=True):
-            position = before[owner] + _within(count)
+            _, position = index_ranges(before, before + count)
             bits[owner, position], log_prob[owner, position] = bit, value
             before += count
         known = torch.from_numpy(bits), torch.from_numpy(log_prob)
@@ -225,19 +228,3 @@ class MoleculeCollator:
             (molecule[kept], number[kept], -np.logaddexp(0.0, -value[kept]))
             for (molecule, number, value), kept in zip(parts, seen, strict=True)
         ]
-
-
-def _ragged(
-    offset: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For the values of some rows of a ragged array: index into `rows`, and index of each value."""
-    start = np.asarray(offset[rows])
-    count = np.asarray(offset[rows + 1]) - start
-    owner = np.repeat(np.arange(len(rows)), count)
-    return owner, start[owner] + _within(count)
-
-
-def _within(count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ... count - 1 of each row in turn."""
-    stop = np.cumsum(count)
-    return np.arange(stop[-1] if len(stop) else 0) - np.repeat(stop - count, count)

@@ -12,6 +12,7 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
 MAX_ROWS: Final = 64
@@ -61,8 +62,8 @@ def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
 
 def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     """Rows of one or more prepared spectra of the same ion, the most intense `MAX_ROWS` kept."""
-    bounds = [(int(spectra.peak_offset[s]), int(spectra.peak_offset[s + 1])) for s in numbers]
-    index = np.concatenate([np.arange(a, b) for a, b in bounds])
+    chosen = np.asarray(numbers)
+    _, index = index_ranges(spectra.peak_offset[chosen], spectra.peak_offset[chosen + 1])
     index = index[most_intense(spectra.intensity[index])]
     first = numbers[0]
     columns = (

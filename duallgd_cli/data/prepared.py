@@ -22,6 +22,7 @@ from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256, write_atomically
+from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instrument_index
 
 FORMAT_VERSION: Final = 1
@@ -256,16 +257,15 @@ def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[st
 
     Args:
         arrays: Arrays of all molecules, by the names of `MOLECULE_ARRAYS`.
-        rows: Those to keep, ascending.
+        rows: Those to keep, in this order.
     """
     kept: dict[str, NDArray[Any]] = {}
     ragged = {name for names in RAGGED.values() for name in names}
     for name, values in arrays.items():
         if name in RAGGED:
-            count = np.diff(values)
-            own = np.repeat(np.isin(np.arange(len(count)), rows), count)
-            kept[name] = offsets(count[rows]).astype(values.dtype)
-            kept |= {part: arrays[part][own] for part in RAGGED[name]}
+            start, stop = values[rows], values[rows + 1]
+            kept[name] = offsets(stop - start).astype(values.dtype)
+            kept |= {part: arrays[part][index_ranges(start, stop)[1]] for part in RAGGED[name]}
         elif name not in ragged:
             kept[name] = values[rows]
     return {name: kept[name] for name in arrays}
