@@ -3,10 +3,11 @@
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-C = TypeVar("C")
+T = TypeVar("T")
 R = TypeVar("R")
+_AT_A_TIME: Final = 500  # items that a process takes at once
 
 
 def nothing() -> None:
@@ -14,29 +15,29 @@ def nothing() -> None:
 
 
 def in_order(
-    work: Callable[[C], R],
-    chunks: Iterable[C],
+    work: Callable[[T], R],
+    items: Iterable[T],
     workers: int,
     begin: Callable[..., None] = nothing,
     own: tuple[Any, ...] = (),
 ) -> Iterator[R]:
-    """What work on each chunk gives, in their order.
+    """What work on each item gives, in their order.
 
     The processes leave Ctrl-C to the parent, which ends them: their tracebacks say nothing.
 
     Args:
         work: A function of a module, so that other processes find it.
-        chunks: The work, cut into what a process takes at a time.
+        items: What there is to do.
         workers: Processes; with one, the work is done here.
         begin: What each process does first.
         own: What that is given.
     """
     if workers <= 1:
         begin(*own)
-        yield from map(work, chunks)
+        yield from map(work, items)
         return
     with get_context("spawn").Pool(workers, _begin, (begin, own)) as processes:
-        yield from processes.imap(work, chunks)
+        yield from processes.imap(work, items, _AT_A_TIME)
 
 
 def _begin(begin: Callable[..., None], own: tuple[Any, ...]) -> None:

@@ -76,7 +76,6 @@ _UNREACHABLE_LOG_INTENSITY: Final = (-3.4, 1.6)
 _LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "H2", "C2H2O", "CH4")
 _LOST_AT_MOST: Final = 3
 _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
-_CHUNK: Final = 200  # molecules that a process takes at a time
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
 
@@ -266,12 +265,11 @@ def prepare_simulated(
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
     spectra: list[dict[str, Any]] = []
-    chunks = [rows[start : start + _CHUNK].tolist() for start in range(0, len(rows), _CHUNK)]
     # As bytes: torch's own way to other processes needs shared memory, and this is done once.
     own = (structures, pickle.dumps(simulator), selection.seed)
-    for drawn in in_order(_draw, chunks, workers, _begin_drawing, own):
-        spectra += drawn
-        advance(len(drawn))
+    for drawn in in_order(_draw, rows.tolist(), workers, _begin_drawing, own):
+        spectra.append(drawn)
+        advance(1)
     arrays = take(molecules.arrays(), rows) | spectrum_arrays(spectra, np.arange(len(rows)))
     source = read_manifest(structures)
     about: dict[str, object] = {
@@ -305,12 +303,7 @@ def _begin_drawing(structures: Path, simulator: bytes, seed: int) -> None:
     _source[:] = [(load_molecules(structures), pickle.loads(simulator), seed)]  # from our parent
 
 
-def _draw(rows: list[int]) -> list[dict[str, Any]]:
+def _draw(row: int) -> dict[str, Any]:
     ((molecules, simulator, seed),) = _source
-    drawn = (
-        simulator.annotated(molecules, row, np.random.default_rng((seed, row))) for row in rows
-    )
-    return [
-        spectrum_row(found, f"simulated-{row}", "train", most_intense(found.intensity))
-        for found, row in zip(drawn, rows, strict=True)
-    ]
+    found = simulator.annotated(molecules, row, np.random.default_rng((seed, row)))
+    return spectrum_row(found, f"simulated-{row}", "train", most_intense(found.intensity))

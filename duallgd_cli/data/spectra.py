@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +33,6 @@ from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
-_CHUNK: Final = 500  # records a process takes at a time
 # Training spectra are cleaned and explained as those of a prediction are by default.
 _CLEANING: Final = CleaningSettings()
 _ANNOTATION: Final = AnnotationSettings()
@@ -89,17 +87,13 @@ def prepare_spectra(
     """
     spectra: list[PreparedSpectrum] = []
     rejected: list[RejectedSpectrum] = []
-    records = read_labelled(source, split)
-    for results in in_order(
-        _prepare_chunk, iter(lambda: list(islice(records, _CHUNK)), []), workers
-    ):
-        for result in results:
-            kept = _unless_held_out(result, holdout)
-            if isinstance(kept, RejectedSpectrum):
-                rejected.append(kept)
-            else:
-                spectra.append(kept)
-        advance(len(results))
+    for result in in_order(prepare_record, read_labelled(source, split), workers):
+        kept = _unless_held_out(result, holdout)
+        if isinstance(kept, RejectedSpectrum):
+            rejected.append(kept)
+        else:
+            spectra.append(kept)
+        advance(1)
     if not spectra:
         raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
     arrays = _pack_spectra(spectra)
@@ -230,7 +224,3 @@ def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
         }
         for (adduct, instrument), group in sorted(groups.items())
     ]
-
-
-def _prepare_chunk(records: list[Labelled]) -> list[PreparedSpectrum | RejectedSpectrum]:
-    return list(map(prepare_record, records))

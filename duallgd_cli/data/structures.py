@@ -35,7 +35,6 @@ from duallgd_cli.files import DAMAGED, open_text, sha256
 
 MAX_HEAVY_ATOMS: Final = 100
 ON_HOLDOUT: Final = "on the hold-out list"
-_CHUNK: Final = 2_000
 _REPORT_LIMIT: Final = 100_000
 _BLOCK_LETTERS: Final = 14
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
@@ -102,14 +101,13 @@ def prepare_structures(
     rows = islice(read_rows(source), limit)
     done: dict[str, tuple[PreparedMolecule, int]] = {}
     rejected: list[tuple[int, str, str]] = []
-    for results in in_order(_prepare_chunk, iter(lambda: list(islice(rows, _CHUNK)), []), workers):
-        for row, result in results:
-            kept = _unless_known(result, holdout, done)
-            if isinstance(kept, str):
-                rejected.append((row.line, row.smiles, kept))
-            else:
-                done[kept.inchikey] = (kept, FOLDS.index(row.fold))
-        advance(len(results))
+    for row, result in in_order(_prepare_row, rows, workers):
+        kept = _unless_known(result, holdout, done)
+        if isinstance(kept, str):
+            rejected.append((row.line, row.smiles, kept))
+        else:
+            done[kept.inchikey] = (kept, FOLDS.index(row.fold))
+        advance(1)
     if not done:
         raise UnreadableError(f"{source} holds no structure that can be used; see its columns")
     reasons = Counter(reason for _, _, reason in rejected)
@@ -254,24 +252,18 @@ def _sdf_row(record: str, line: int) -> StructureRow:
     return StructureRow(smiles, "train", line, name, feature_id[1].strip() if feature_id else "")
 
 
-def _prepare_chunk(
-    rows: list[StructureRow],
-) -> list[tuple[StructureRow, PreparedMolecule | str]]:
-    """Each row with its molecule, or with the reason why it is none."""
-    return [(row, _prepare_row(row)) for row in rows]
-
-
-def _prepare_row(row: StructureRow) -> PreparedMolecule | str:
+def _prepare_row(row: StructureRow) -> tuple[StructureRow, PreparedMolecule | str]:
+    """A row with its molecule, or with the reason why it is none."""
     if row.fold not in FOLDS:
-        return "unknown fold"
+        return row, "unknown fold"
     try:
-        return prepare_molecule(parse_smiles(row.smiles))
+        return row, prepare_molecule(parse_smiles(row.smiles))
     except FormulaError:
-        return "unsupported element"
+        return row, "unsupported element"
     except (MoleculeError, DuallgdError) as error:
         message = str(error)
         # What does not parse is counted under one reason, whatever RDKit says of it.
-        return "not a molecule" if "is not a molecule" in message else message
+        return row, "not a molecule" if "is not a molecule" in message else message
 
 
 def _unless_known(

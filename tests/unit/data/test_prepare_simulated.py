@@ -5,7 +5,6 @@ import pytest
 
 from duallgd_cli.chem.adduct import ADDUCTS, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data import simulation as module
 from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
 from duallgd_cli.data.prepared import (
     FOLDS,
@@ -138,22 +137,17 @@ def test_a_limit_takes_some_at_random_and_changes_no_spectrum(tmp_path, structur
     assert ids(tmp_path / "99") == ids(folder)
 
 
-def test_progress_counts_every_spectrum(tmp_path, structures, monkeypatch):
-    monkeypatch.setattr(module, "_CHUNK", 5)
+@pytest.mark.slow
+def test_several_processes_write_what_one_does(tmp_path, structures, folder, monkeypatch):
+    monkeypatch.setattr("duallgd_cli.data.pool._AT_A_TIME", 5)
     told = []
 
-    prepare_simulated(structures, simulator(), tmp_path, {}, advance=told.append)
-
-    assert told == [5, 5, 2]
-
-
-@pytest.mark.slow
-def test_several_processes_write_what_one_does(tmp_path, structures, monkeypatch, folder):
-    monkeypatch.setattr(module, "_CHUNK", 5)
-
-    prepare_simulated(structures, simulator(), tmp_path, {"steps": 5}, ALL, workers=2)
+    prepare_simulated(
+        structures, simulator(), tmp_path, {"steps": 5}, ALL, workers=2, advance=told.append
+    )
 
     assert read_manifest(tmp_path) == read_manifest(folder)
+    assert sum(told) == len(SMILES)
 
 
 @pytest.mark.parametrize(("fold", "max_atoms"), [([1, 2], 50), ([0, 0], 2)])
