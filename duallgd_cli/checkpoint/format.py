@@ -14,7 +14,8 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -127,6 +128,31 @@ def load(path: Path) -> Checkpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
+    with reading(path) as (tensors, metadata):
+        if "preset" in metadata:
+            raise WeightsError(
+                f"weights {path} hold the {clip(metadata['preset'])} network, which this command "
+                "does not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
+            )
+        settings = parse(ModelSettings, load_finite(metadata["settings"]))
+        record = load_object(metadata["record"])
+        ranking = load_finite(metadata["ranking"])
+        if "ancestors" in metadata:
+            record["ancestors"] = _unpacked(metadata["ancestors"])
+    besides = [
+        {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
+        for prefix in _BESIDES.values()
+    ]
+    return Checkpoint(settings, tensors, record, ranking, *besides)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
+    """Tensors of a file, in float32 but for integers, and its metadata, to be read in the block.
+
+    Raises:
+        WeightsError: No such file, not such a file, or of another format version.
+    """
     tensors, metadata = read_tensors(path)
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
@@ -134,25 +160,10 @@ def load(path: Path) -> Checkpoint:
             f"version reads {FORMAT_VERSION}; use weights made by 'duallgd train' or "
             "'duallgd weights'"
         )
-    if "preset" in metadata:
-        raise WeightsError(
-            f"weights {path} hold the {clip(metadata['preset'])} network, which this command does "
-            "not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
-        )
     try:
-        settings = parse(ModelSettings, load_finite(metadata["settings"]))
-        record = load_object(metadata["record"])
-        ranking = load_finite(metadata["ranking"])
-        if "ancestors" in metadata:
-            record["ancestors"] = _unpacked(metadata["ancestors"])
-        floats = _from_8_bit(tensors)
+        yield _from_8_bit(tensors), metadata
     except (KeyError, ValueError, zlib.error, ConfigError) as error:
         raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-    besides = [
-        {name.removeprefix(prefix): floats.pop(name) for name in tensors if name.startswith(prefix)}
-        for prefix in _BESIDES.values()
-    ]
-    return Checkpoint(settings, floats, record, ranking, *besides)
 
 
 def _from_8_bit(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

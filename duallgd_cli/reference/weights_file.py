@@ -21,13 +21,13 @@ from duallgd_cli.checkpoint.format import (
     load_finite,
     load_object,
     load_strictly,
-    read_tensors,
+    reading,
     require_same_shapes,
     shapes_of,
     write_tensors,
 )
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import ConfigError, WeightsError, clip
+from duallgd_cli.errors import WeightsError
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
@@ -145,21 +145,11 @@ def load(path: Path) -> ReferenceCheckpoint:
     Raises:
         WeightsError: No such file, not such a file, or of another format version.
     """
-    tensors, metadata = read_tensors(path)
-    if metadata.get("preset") != REFERENCE:
-        raise WeightsError(f"weights {path} are not those of the reference network")
-    if metadata.get("format_version") != str(FORMAT_VERSION):
-        raise WeightsError(
-            f"weights {path} have format version {clip(str(metadata.get('format_version')))}, this "
-            f"version reads {FORMAT_VERSION}; convert them again with 'duallgd weights convert'"
-        )
-    try:
+    with reading(path) as (tensors, metadata):
+        if metadata.get("preset") != REFERENCE:
+            raise WeightsError(f"weights {path} are not those of the reference network")
         settings = parse(ReferenceSettings, load_finite(metadata["settings"]))
-        record = load_object(metadata["record"])
-    except (KeyError, ValueError, ConfigError) as error:
-        raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-    floats = {n: t.to(torch.float32) if t.is_floating_point() else t for n, t in tensors.items()}
-    return ReferenceCheckpoint(settings, floats, record)
+        return ReferenceCheckpoint(settings, tensors, load_object(metadata["record"]))
 
 
 def count_by_module(
