@@ -18,8 +18,8 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "reference": (2_807, 13),
-    "data": (2_780, 12),  # names and features of structures, for analogues
+    "reference": (2_791, 13),
+    "data": (2_742, 12),
     "train": (2_060, 12),  # an encoder that grows
     "model": (1_640, 12),
     "diffusion": (550, 4),

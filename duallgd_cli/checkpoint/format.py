@@ -239,17 +239,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         temporary.chmod(_READABLE)
 
 
-def read_metadata(path: Path) -> dict[str, str]:
-    """Metadata alone, its digest included.
-
-    Raises:
-        WeightsError: There is no such file, or it is no safetensors file.
-    """
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise WeightsError(f"weights {path} do not exist; give a .safetensors file with --weights")
     try:
         with safe_open(path, framework="pt") as stream:
-            return dict(stream.metadata() or {})
+            yield stream
     except (SafetensorError, OSError) as error:
         raise _broken(path, error) from None
 
@@ -260,7 +256,8 @@ def is_reference(path: Path) -> bool:
     Raises:
         WeightsError: There is no such file, or it is no safetensors file.
     """
-    return read_metadata(path).get("preset") == REFERENCE
+    with _opened(path) as stream:
+        return (stream.metadata() or {}).get("preset") == REFERENCE
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -270,12 +267,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         WeightsError: There is no such file, it is no safetensors file, its digest differs, or a
             tensor holds what is no number.
     """
-    metadata = read_metadata(path)
-    try:
-        with safe_open(path, framework="pt") as stream:
-            tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise _broken(path, error) from None
+    with _opened(path) as stream:
+        metadata = dict(stream.metadata() or {})
+        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     digest = metadata.pop(DIGEST, None)
     if digest is not None and digest != _digest(tensors, metadata):
         raise _broken(path, "their content does not match their digest")
@@ -332,12 +326,11 @@ class _NoMemory(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., object],
-        types: object,
+        _: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> object:
         """Answer a call of a function of PyTorch."""
-        del types
         kwargs = kwargs or {}
         if func is torch.empty:
             shape = torch.empty(*args, **{**kwargs, "device": "meta"}).shape
