@@ -66,6 +66,23 @@ def test_a_command_that_does_not_exist_is_a_usage_error():
     assert "divine" in done.stderr
 
 
+@pytest.fixture
+def failing(monkeypatch):
+    """Run a command that ends with an error."""
+
+    def run_it(error):
+        def fail():
+            raise error
+
+        only = typer.Typer(pretty_exceptions_enable=False)
+        only.command()(fail)
+        monkeypatch.setattr(commands, "app", only)
+        monkeypatch.setattr(sys, "argv", ["duallgd"])
+        __main__.main()
+
+    return run_it
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -74,38 +91,15 @@ def test_a_command_that_does_not_exist_is_a_usage_error():
         (MissingInputError("x y"), 66),
         (WeightsError("x y"), 69),
         (InterruptedRunError("x y"), 130),
+        (KeyboardInterrupt(), 130),
     ],
 )
-def test_an_anticipated_error_is_one_line_and_its_code(error, code, monkeypatch, capsys):
-    def fail():
-        raise error
-
-    failing = typer.Typer(pretty_exceptions_enable=False)
-    failing.command()(fail)
-    monkeypatch.setattr(commands, "app", failing)
-    monkeypatch.setattr(sys, "argv", ["duallgd"])
-
+def test_an_anticipated_error_is_one_line_and_its_code(error, code, failing, capsys):
     with pytest.raises(SystemExit) as stopped:
-        __main__.main()
+        failing(error)
 
     assert stopped.value.code == code
-    assert capsys.readouterr().err == "error: x y\n"
-
-
-def test_ctrl_c_is_one_sentence_and_130(monkeypatch, capsys):
-    def wait():
-        raise KeyboardInterrupt
-
-    failing = typer.Typer(pretty_exceptions_enable=False)
-    failing.command()(wait)
-    monkeypatch.setattr(commands, "app", failing)
-    monkeypatch.setattr(sys, "argv", ["duallgd"])
-
-    with pytest.raises(SystemExit) as stopped:
-        __main__.main()
-
-    assert stopped.value.code == 130
-    assert capsys.readouterr().err.strip() == "error: stopped"
+    assert capsys.readouterr().err.strip() == f"error: {str(error) or 'stopped'}"
 
 
 def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
@@ -127,17 +121,9 @@ def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
     assert done.stderr == "error: stopped before anything was computed\n"
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch):
-    def bug():
-        raise ZeroDivisionError
-
-    failing = typer.Typer(pretty_exceptions_enable=False)
-    failing.command()(bug)
-    monkeypatch.setattr(commands, "app", failing)
-    monkeypatch.setattr(sys, "argv", ["duallgd"])
-
+def test_a_bug_keeps_its_traceback(failing):
     with pytest.raises(ZeroDivisionError):
-        __main__.main()
+        failing(ZeroDivisionError())
 
 
 def test_a_reader_that_stops_early_is_no_traceback():

@@ -26,11 +26,11 @@ def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
     for name in ABSENT:
         (barred / f"{name}.py").write_text(f"raise ImportError('{name} is not for this')\n")
 
-    done = run(
-        "--atoms", "4,6", "--attention", "favor", "--weights", "random", "--no-sweeps", "--repeats",
-        "1", "--steps", "2", "--threads", "1", "--device", "cpu", "-o", str(tmp_path / "out"),
-        path=str(barred),
-    )  # fmt: skip
+    arguments = (
+        "--atoms 4,6 --attention favor --weights random --no-sweeps --repeats 1 --steps 2 "
+        "--threads 1 --device cpu"
+    )
+    done = run(*arguments.split(), "-o", str(tmp_path / "out"), path=str(barred))
 
     assert done.returncode == 0, done.stderr
     with (tmp_path / "out" / "scaling.csv").open(newline="") as stream:
@@ -51,22 +51,8 @@ def test_predict_measures_the_network_alone_where_nothing_makes_molecules(tmp_pa
         "sys.argv[0] = 'duallgd'\n"
         "main()\n"
     )
-    made = [
-        "bench",
-        "predict",
-        "--atoms",
-        "6",
-        "--made",
-        "2",
-        "--samples",
-        "2",
-        "--steps",
-        "1",
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-    ]
+    made = ["bench", "predict", "--atoms", "6", "--made", "2", "--samples", "2", "--steps", "1"]
+    made += ["--device", "cpu", "--threads", "1"]
 
     done = subprocess.run(
         [sys.executable, "-c", program, *made, "-o", str(tmp_path / "out")],

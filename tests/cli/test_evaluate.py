@@ -93,43 +93,20 @@ def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table
     assert not any(smiles in text for smiles, *_ in labelled_table.MOLECULES)
 
 
-@pytest.mark.parametrize("source", ["of a table", "predicted"])
-def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path, source):
-    (tmp_path / "formulas.csv").write_text("id,formula\nS00,C9H8O4\nS10,C8H10N4O2\n")
-    given = ("--formula", "predict")
-    if source == "of a table":
-        given = ("--formulas", tmp_path / "formulas.csv")
-
-    done = duallgd(*TEST, "-o", "report", "--no-rivals", *given)
+def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path):
+    done = duallgd(*TEST, "-o", "report", "--no-rivals", "--formula", "predict")
 
     found = results(tmp_path / "report")
     assert done.code == 0, done.err
     assert found["track"] == "formula predicted"
     assert "formula" not in (tmp_path / "report" / "spectra.tsv").read_text().splitlines()[0]
-    assert found["statuses"] == {"ok": 6}  # what the table lacks is predicted
+    assert found["statuses"] == {"ok": 6}
     # The precursors of the table are exact and its molecules well known.
     everything, *groups = found["formula_accuracy"]
     means = [everything["estimates"][f"formula_accuracy@{k}"]["mean"] for k in (1, 5, 10)]
     assert (everything["spectra"], means) == (6, [1.0, 1.0, 1.0])
     assert {group["by"] for group in groups} == {"mass", "formula"}
     assert "The true formula among the predicted ones, formula predicted" in done.out
-
-
-@pytest.mark.parametrize("track", ["known", "predicted"])
-def test_every_table_states_its_track(duallgd, tmp_path, track):
-    given = ("--formula", "predict") if track == "predicted" else ()
-
-    done = duallgd(*TEST, "-o", "r", "--spectra-per-molecule", "1", *given)
-
-    tables = {path.name: path.read_text() for path in (tmp_path / "r").glob("*.tsv")}
-    inputs = {"spectra.tsv", "truth.tsv"}
-    assert ("formula_accuracy.tsv" in tables) == (track == "predicted")
-    for name in tables.keys() - inputs:
-        head, *rows = (line.split("\t") for line in tables[name].splitlines())
-        assert head[-1] == "track"
-        assert {row[-1] for row in rows} <= {f"formula {track}"}
-    assert f"labelled.tsv, fold test, formula {track}" in done.out
-    assert f"means over spectra, formula {track}" in done.out
 
 
 def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
@@ -189,19 +166,6 @@ def seen(tmp_path):
     path = tmp_path / "w.train.hashes"
     TrainingHashes.of(["BSYNRYMUTXBXSQ", "AAAAAAAAAAAAAA"]).write(path)
     return path
-
-
-def test_molecules_that_the_weights_have_seen_are_refused_or_stamped(duallgd, seen, tmp_path):
-    base = (*TEST, "--no-rivals", "-o", "r")
-
-    refused = duallgd(*base, "--train-hashes", seen)
-    stamped = duallgd(*base, "--train-hashes", seen, "--allow-leakage")
-
-    assert refused.code == 2
-    assert "1 of the 3 test molecules were in the training data of the weights" in refused.err
-    assert stamped.code == 0
-    assert any(s.startswith("LEAKAGE: 1 of the 3") for s in results(tmp_path / "r")["remarks"])
-    assert results(tmp_path / "r")["spectra"] == 6
 
 
 def test_a_test_molecule_among_those_that_samples_start_from_is_refused(duallgd, monkeypatch):
@@ -299,18 +263,6 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, s
     assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
 
 
-def test_nearly_seen_molecules_are_counted_and_grouped(duallgd, table, tmp_path):
-    done = duallgd(
-        *(*TEST, "--no-rivals", "-o", "r"),
-        *("--train-data", table, "--train-data", table),
-    )
-
-    groups = [g for g in results(tmp_path / "r")["groups"] if g["by"] == "nearest_training"]
-    assert "0 of the 3 test molecules have a training molecule above Tanimoto 0.7" in done.out
-    assert sum(group["spectra"] for group in groups) == 6
-    assert "missing" not in {group["label"] for group in groups}
-
-
 def test_a_sweep_compares_values_of_one_setting(duallgd, tmp_path):
     done = duallgd(
         *(*TEST, "-o", "r"),
@@ -325,31 +277,6 @@ def test_a_sweep_compares_values_of_one_setting(duallgd, tmp_path):
     assert set(fastest["on_front"]) == set(fastest["metrics"])
     assert (tmp_path / "r" / "samples-2" / "results.json").exists()
     assert (tmp_path / "r" / "sweep.tsv").read_text().startswith("value\tseconds_per_spectrum")
-
-
-def test_each_public_benchmark_is_a_part_with_numbers_of_its_own(duallgd, table, tmp_path):
-    parts = {"S0": "nplib1", "S1": "nplib1+massspecgym", "S2": "massspecgym"}
-    header, *lines = table.read_text().splitlines()
-    rows = [f"{line}\t{parts.get(line[:2], '')}" for line in lines]
-    table.write_text("\n".join([f"{header}\tbenchmark", *rows]) + "\n")
-
-    done = duallgd(
-        *(*TEST, "-o", "r"),
-        *("--train-data", table),
-    )
-
-    found = results(tmp_path / "r")
-    assert done.code == 0, done.err
-    assert [(part["name"], part["spectra"], part["molecules"]) for part in found["parts"]] == [
-        ("massspecgym", 4, 2),
-        ("nplib1", 4, 2),
-    ]
-    assert set(found["parts"][0]["metrics"]) == set(found["metrics"])
-    assert set(next(iter(found["rivals"].values()))["parts"]) == {"massspecgym", "nplib1"}
-    by = {group["by"] for group in found["groups"]}
-    assert {"nearest_training", "nearest_training_nplib1", "nearest_training_massspecgym"} <= by
-    assert "NPLIB1 part" in done.out
-    assert "\nnplib1\t4\t2\taccuracy@1\t" in (tmp_path / "r" / "metrics.tsv").read_text()
 
 
 def test_other_weights_are_scored_beside_these(duallgd, tmp_path):

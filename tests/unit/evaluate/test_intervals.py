@@ -16,14 +16,6 @@ VALUES = np.array([[1.0], [1.0], [1.0], [0.0]])
 CLUSTERS = ["a", "a", "a", "b"]
 
 
-def test_the_mean_over_spectra_weighs_spectra():
-    assert per_spectrum(VALUES, CLUSTERS)[0].mean == 0.75
-
-
-def test_the_mean_over_molecules_weighs_molecules():
-    assert per_molecule(VALUES, CLUSTERS)[0].mean == 0.5
-
-
 def test_the_interval_resamples_molecules_and_not_their_spectra():
     # Two molecules: every draw is (a, a), (a, b), (b, a) or (b, b).
     estimate = per_spectrum(VALUES, CLUSTERS)[0]

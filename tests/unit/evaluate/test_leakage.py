@@ -140,14 +140,6 @@ def test_seen_molecules_are_refused_with_the_two_ways_out():
         check_leakage(INPUTS, SEEN, REFUSING)
 
 
-def test_seen_molecules_are_left_out_with_all_their_spectra():
-    checked = check_leakage(INPUTS, SEEN, DROPPING)
-
-    assert [truth.spectrum_id for truth in checked.truths] == ["c"]
-    assert checked.left_out == (ETHANOL,)
-    assert "1 molecules that were trained on, with 2 spectra" in checked.remarks[-1]
-
-
 def test_what_a_rival_has_seen_is_left_out_too():
     lists = {"the weights": TrainingHashes.of([]), "the rival x": TrainingHashes.of([ETHER])}
 
@@ -168,12 +160,6 @@ def test_nothing_left_is_an_error():
 
     with pytest.raises(UsageError, match="every test molecule was trained on"):
         check_leakage(INPUTS, everything, DROPPING)
-
-
-def test_weights_without_a_list_are_not_called_clean():
-    checked = check_leakage(INPUTS, {"the weights": None}, REFUSING)
-
-    assert "was not checked" in checked.remarks[0]
 
 
 def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_path):
