@@ -25,8 +25,8 @@ BOUNDS = {
     "diffusion": (550, 4),
     "checkpoint": (575, 5),
     "bench": (1_661, 8),
-    "evaluate": (4_850, 20),
-    "cli": (3_022, 20),
+    "evaluate": (4_842, 20),
+    "cli": (3_020, 20),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

@@ -222,6 +222,7 @@ def _growth(exponents: Sequence[Mapping[str, Any]]) -> "Table":
 
 @app.command("predict", epilog=PREDICT_EPILOG)
 def predict(
+    context: typer.Context,
     spectra: Annotated[
         list[str] | None,
         typer.Argument(help="Spectrum files, as predict takes them.", show_default=False),
@@ -256,13 +257,8 @@ def predict(
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
-    given = {
-        "sampling.samples": samples,
-        "sampling.steps": steps,
-        "sampling.max_memory_mib": max_memory,
-        # Which samples start late depends on the formula; without any, each takes all the steps.
-        "sampling.analogue_share": 0.0,
-    }
+    # Which samples start late depends on the formula; without any, each takes all the steps.
+    given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads)
     request = throughput.ThroughputRequest(

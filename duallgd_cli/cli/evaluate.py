@@ -38,6 +38,10 @@ _what, _scoring, _leakage = (
     for panel in ("What is scored", "Scoring", "Training data")
 )
 _WORTH_TELLING: Final = 50
+# Options that a finished table has no use for, beside those of sampling.
+_FOR_A_PREDICTION: Final = (
+    "config", "set_", "sweep", "formula", "formulas", "rival", "decompose", "resume", "shard",
+)  # fmt: skip
 
 
 def evaluate(
@@ -222,30 +226,11 @@ def evaluate(
     from duallgd_cli.predict.settings import PredictSettings, Shard
 
     display.configure_logging(quiet, json_log)
-    given = {
-        "formula": formula,
-        "sampling.steps": steps,
-        "sampling.samples": samples,
-        "sampling.schedule": schedule,
-        "sampling.time_shift": time_shift,
-        "sampling.temperature": temperature,
-        "sampling.max_memory_mib": max_memory,
-        "sampling.timeout_s": timeout_per_spectrum,
-    }
+    given = {"seed": seed, "formula": formula, **options.sampling_of(context)}
     if predictions is not None:
-        for_a_prediction = {
-            "--config": config,
-            "--set": set_,
-            "--sweep": sweep,
-            "--formulas": formulas,
-            "--rival": rival,
-            "--decompose": decompose,
-            "--atom-order": atom_order != "formula",
-            "--resume": resume,
-            "--shard": shard,
-            **{_option(name): value for name, value in given.items()},
-        }
-        refused = next((name for name, value in for_a_prediction.items() if value), None)
+        refused = options.given_of(context, _FOR_A_PREDICTION)
+        if atom_order != "formula":
+            refused = "--atom-order"
         if refused is not None:
             raise UsageError(
                 f"{refused} is for a prediction, and --predictions scores a finished one; "
@@ -259,9 +244,7 @@ def evaluate(
         "top_k": parsing.parse_ranks(top_k),
         "rival": parsing.parse_rivals(rival or ()),
         "sweep": parsing.parse_sweep(sweep) if sweep is not None else None,
-        "prediction": options.settings_of(
-            PredictSettings, config, {"seed": seed, **given}, set_ or ()
-        ),
+        "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),
     }
@@ -278,13 +261,6 @@ def evaluate(
     scoreboard.show(found)
     if not quiet:
         typer.echo(f"report in {settings.folder}", err=True)
-
-
-def _option(setting: str) -> str:
-    """The option behind a setting: ``sampling.max_memory_mib`` is --max-memory."""
-    name = setting.rpartition(".")[2]
-    name = {"max_memory_mib": "max_memory", "timeout_s": "timeout_per_spectrum"}.get(name, name)
-    return f"--{name.replace('_', '-')}"
 
 
 def _tell(done: int, total: int) -> None:

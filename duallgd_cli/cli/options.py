@@ -1,6 +1,6 @@
 """Options that several commands share: each written once, and how settings come out of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
@@ -162,6 +162,29 @@ Assignments = Annotated[
         "--set", metavar="NAME=VALUE", help="Any setting by its dotted name; may be repeated."
     ),
 ]
+
+
+# Settings behind the options of sampling, by the names of the options.
+_SAMPLING_SETTINGS: Final = {
+    **{name: name for name in ("samples", "steps", "schedule", "time_shift", "temperature")},
+    "max_memory": "max_memory_mib",
+    "timeout_per_spectrum": "timeout_s",
+}
+
+
+def sampling_of(context: typer.Context) -> dict[str, object]:
+    """Values of the options of sampling that a command has, by dotted setting."""
+    return {
+        f"sampling.{setting}": context.params[name]
+        for name, setting in _SAMPLING_SETTINGS.items()
+        if name in context.params
+    }
+
+
+def given_of(context: typer.Context, names: Iterable[str]) -> str | None:
+    """The first of some options, or of those of sampling, that was given, as it is written."""
+    asked = (name for name in (*names, *_SAMPLING_SETTINGS) if context.params.get(name))
+    return next((f"--{name.strip('_').replace('_', '-')}" for name in asked), None)
 
 
 def rows_of(text: str) -> Literal["feature", "spectrum"]:

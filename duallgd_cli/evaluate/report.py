@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -132,15 +131,9 @@ def make_folder(path: Path) -> None:
         raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
 
 
-def finite(value: object) -> object:
-    """JSON has no NaN: a number that does not exist becomes null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
+def finite(value: object) -> Any:  # noqa: ANN401
+    """Plain values for JSON, which has no NaN: a number that does not exist becomes null."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def _results(

@@ -1,0 +1,47 @@
+"""How much of the package the evaluation of one spectrum passes."""
+
+import sys
+import threading
+
+import pytest
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.predict.settings import PredictSettings
+from tests import labelled_table
+from tests.unit.predict.test_walk import Walk
+
+pytest.importorskip("scipy", reason="needs the evaluate extra")
+MOST_MODULES, MOST_TYPES, DEEPEST = 75, 106, 22
+
+
+@pytest.mark.slow
+def test_the_walk_of_one_scored_spectrum_does_not_grow(tmp_path):
+    settings = EvaluateSettings(
+        benchmark=str(labelled_table.write(tmp_path / "labelled.tsv")),
+        fold="test",
+        limit=1,
+        out=tmp_path / "report",
+        mces_cache=tmp_path / "mces.sqlite",
+        allow_leakage=True,
+        prediction=PredictSettings(sampling=SamplingSettings(steps=2, samples=8)),
+        device="cpu",
+        precision="float32",
+        threads=1,
+        workers=1,
+    )
+    walk = Walk()
+
+    threading.setprofile(walk)
+    sys.setprofile(walk)
+    try:
+        found = evaluate(settings)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    assert found["spectra"] == 1
+    assert len(walk.modules) <= MOST_MODULES, sorted(walk.modules)
+    assert len(walk.types) <= MOST_TYPES, sorted(walk.types)
+    assert walk.depth <= DEEPEST
