@@ -1,21 +1,23 @@
 """What a chemist knows of an unknown: a core it holds, parts it must have or must not have.
 
-A core is held while molecules are drawn: its atoms are given places among those of the formula, at
-random but in the order of a SMILES, and the bonds between them do not change. S samples, N heavy
-atoms, M = N (N - 1) / 2 pairs.
+A core is held while molecules are drawn: its atoms are given places among those of the formula, and
+the bonds between them do not change. S samples, A atoms of the core, N heavy atoms of the formula,
+M = N (N - 1) / 2 pairs.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
+from rdkit.Chem.MolStandardize import rdMolStandardize
 
-from duallgd_cli.chem.elements import INDEX, SYMBOLS
+from duallgd_cli.chem.elements import INDEX, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import UsageError, quote
@@ -27,6 +29,31 @@ _CLASSES: Final = {
     Chem.BondType.TRIPLE: 3,
     Chem.BondType.AROMATIC: 4,
 }
+_TYPES: Final = {number: one for one, number in _CLASSES.items()}
+# A chain at a made-up molecule's core ends after each atom with this chance.
+_ENDS_OF_CHAINS: Final = 0.35
+_EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
+_MOST_TAUTOMERS: Final = 16
+_MOST_TRANSFORMS: Final = 100
+# Conjugated bonds match aromatic ones: what is a quinone alone may be part of an aromatic ring.
+_LENIENT: Final[Any] = Chem.SubstructMatchParameters()
+_LENIENT.aromaticMatchesConjugated = True
+
+
+class Graph(Protocol):
+    """Heavy atoms and their bonds, see `data.molecular_graph.MolecularGraph`."""
+
+    @property
+    def element(self) -> NDArray[np.int64]:
+        """Element of each atom, (n,)."""
+
+    @property
+    def pair(self) -> NDArray[np.int64]:
+        """Atoms of each bond, (b, 2)."""
+
+    @property
+    def bond_class(self) -> NDArray[np.int64]:
+        """Class of each bond, (b,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,18 +62,18 @@ class Core:
 
     Attributes:
         element: Of each atom, in the order of `elements.SYMBOLS`, (A,).
-        bonds: Class of the bond between each two atoms of one fragment, 0 for none, `FREE` between
-            fragments, int8 (A, A).
+        bonds: Of each tautomer, the one that was given first: class of the bond between each two
+            atoms of one fragment, 0 for none, `FREE` between fragments, int8 (T, A, A).
         is_closed: Atoms that have no bond to any other atom than those of the core, bool (A,).
-        traversals: Orders in which a SMILES may name the atoms, the canonical one first, (K, A).
-        query: Finds it in a molecule.
+        mol: The core without attachment points.
+        queries: Find its tautomers in a molecule.
     """
 
     element: NDArray[np.int64]
     bonds: NDArray[np.int8]
     is_closed: NDArray[np.bool_]
-    traversals: NDArray[np.int64]
-    query: Chem.Mol
+    mol: Chem.Mol
+    queries: tuple[Chem.Mol, ...]
 
     def missing(self, formula: Formula) -> str:
         """The atoms that a formula has too few of for the core, such as ``2 O``; "" if none."""
@@ -54,45 +81,106 @@ class Core:
         lacking = {e: n - formula.counts[e] for e, n in needed.items() if n > formula.counts[e]}
         return ", ".join(f"{n} {SYMBOLS[e]}" for e, n in sorted(lacking.items()))
 
-    def held(self, formula: Formula, samples: int, seed: int) -> NDArray[np.int8]:
-        """Bond classes that are known, `FREE` elsewhere, (S, M); each sample has own places.
+    def is_in(self, mol: Chem.Mol) -> bool:
+        """Whether a molecule holds the core or one of its tautomers."""
+        return any(mol.HasSubstructMatch(query, _LENIENT) for query in self.queries)
+
+    def found(self, graph: Graph) -> NDArray[np.int64] | None:
+        """Atoms of a molecule that are those of the core, (A,), or None."""
+        mol = Chem.RWMol()
+        for element in graph.element:
+            mol.AddAtom(Chem.Atom(SYMBOLS[element]))
+        for (one, other), bond in zip(graph.pair.tolist(), graph.bond_class.tolist(), strict=True):
+            mol.AddBond(one, other, _TYPES[bond])
+        matches = (mol.GetSubstructMatch(query) for query in self.queries)
+        return next((np.array(match) for match in matches if match), None)
+
+    def held(self, formula: Formula, place: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Bond classes that are known, `FREE` elsewhere, (S, M).
 
         Args:
             formula: That has all atoms of the core.
-            samples: S.
-            seed: Of the places.
+            place: Of the core's atoms among the formula's, one row for each sample, (S, A). Every
+                fourth sample holds another tautomer, if there is any.
         """
-        atom_class = formula.atom_class
-        n_atoms, generator = len(atom_class), np.random.default_rng(seed)
+        n_atoms = formula.n_heavy
         first, second = np.triu_indices(n_atoms, 1)
         rows = []
-        for _ in range(samples):
-            place = self._places(atom_class, generator)
+        for sample, own in enumerate(place):
+            turn, within = divmod(sample, _EACH)
+            others = len(self.bonds) - 1
+            tautomer = 1 + turn % others if others and within == _EACH - 1 else 0
             square = np.full((n_atoms, n_atoms), FREE, np.int8)
-            closed = place[self.is_closed]
+            closed = own[self.is_closed]
             square[closed] = 0
             square[:, closed] = 0
-            square[np.ix_(place, place)] = self.bonds
+            square[np.ix_(own, own)] = self.bonds[tautomer]
             rows.append(square[first, second])
         return np.stack(rows)
 
-    def _places(
-        self, atom_class: NDArray[np.int64], generator: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Atoms of the formula that are those of the core, (A,).
+    def places(self, formula: Formula, count: int, seed: int) -> NDArray[np.int64]:
+        """Distinct places that the core's atoms may have among the formula's, (P, A), P <= count.
 
         The network learnt molecules whose atoms of one element stand in the order of the canonical
-        SMILES. How the whole molecule's runs through the core is not known: half of the samples
-        take the core's own, the others one that starts from another atom.
+        SMILES. Where a core's atoms stand there depends on the rest of the molecule, so each place
+        is that in a molecule made up for it: the core with the other atoms as chains at its ends.
+
+        Args:
+            formula: That has all atoms of the core.
+            count: Molecules that are made up.
+            seed: Of the chains.
         """
-        other = generator.integers(len(self.traversals)) * generator.integers(2)
-        order = self.traversals[other]
-        place = np.empty(len(self.element), np.int64)
-        for element in np.unique(self.element):
-            own = order[self.element[order] == element]
-            there = np.flatnonzero(atom_class == element)
-            place[own] = np.sort(generator.choice(there, len(own), replace=False))
-        return place
+        generator, atom_class = np.random.default_rng(seed), formula.atom_class
+        rest = np.repeat(
+            np.arange(N_HEAVY),
+            np.bincount(atom_class, minlength=N_HEAVY)
+            - np.bincount(self.element, minlength=N_HEAVY),
+        )
+        open_atoms = [
+            atom.GetIdx()
+            for atom, is_closed in zip(self.mol.GetAtoms(), self.is_closed, strict=True)
+            for _ in range(atom.GetTotalNumHs())
+            if not is_closed
+        ] or np.flatnonzero(~self.is_closed).tolist()
+        element = np.concatenate([self.element, rest])
+        made = []
+        for _ in range(count):
+            added = len(self.element) + generator.permutation(len(rest))
+            order = _order(self._decorated(element, added, open_atoms, generator))
+            place = np.empty(len(element), np.int64)
+            place[order[np.argsort(element[order], kind="stable")]] = np.arange(len(element))
+            made.append(place[: len(self.element)])
+        return np.unique(made, axis=0)
+
+    def _decorated(
+        self,
+        element: NDArray[np.int64],
+        added: NDArray[np.int64],
+        open_atoms: Sequence[int],
+        generator: np.random.Generator,
+    ) -> Chem.Mol:
+        """The core with all further atoms, in this order, as chains of random length."""
+        mol = Chem.RWMol(self.mol)
+        for one in element[len(self.element) :]:
+            mol.AddAtom(Chem.Atom(SYMBOLS[one]))
+        ends = generator.permutation(open_atoms).tolist()
+        left = 0
+        at = -1
+        for atom in added.tolist():
+            if not left:
+                left = generator.geometric(_ENDS_OF_CHAINS)
+                at = ends.pop() if ends else int(generator.integers(len(self.element)))
+            mol.AddBond(at, atom, Chem.BondType.SINGLE)
+            at, left = atom, left - 1
+        return mol.GetMol()
+
+
+def _order(mol: Chem.Mol) -> NDArray[np.int64]:
+    """Atoms in the order of the canonical SMILES."""
+    mol.UpdatePropertyCache(strict=False)
+    Chem.MolToSmiles(mol)
+    properties = mol.GetPropsAsDict(includePrivate=True, includeComputed=True)
+    return np.array(list(properties["_smilesAtomOutputOrder"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +210,7 @@ class Guide:
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is."""
-        if self.core is not None and not mol.HasSubstructMatch(read_core(self.core).query):
+        if self.core is not None and not read_core(self.core).is_in(mol):
             return "without the core"
         for text in self.require:
             if not mol.HasSubstructMatch(_pattern(text)):
@@ -150,7 +238,7 @@ def read_core(text: str) -> Core:
         raise UsageError(f"core {quote(text)} is not a SMILES; write it as c1ccccc1 or C(=O)O")
     Chem.RemoveStereochemistry(mol)
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
-    foreign = sorted({atom.GetSymbol() for atom in atoms} - set(INDEX))
+    foreign = sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY]))
     odd = {bond.GetBondType() for bond in mol.GetBonds()} - set(_CLASSES)
     if foreign or odd or not atoms:
         what = ", ".join(foreign) or "a bond that is no single, double, triple or aromatic one"
@@ -164,21 +252,25 @@ def read_core(text: str) -> Core:
     }
     has_points = len(atoms) < mol.GetNumAtoms()
     closed = np.array([has_points and atom.GetIdx() not in open_atoms for atom in atoms])
+    forms = _tautomers(mol)
     return Core(
         element=np.array([INDEX[atom.GetSymbol()] for atom in atoms]),
-        bonds=_bonds(mol, number),
+        bonds=np.stack([_bonds(form, number) for form in forms]),
         is_closed=closed,
-        traversals=np.array([_traversal(mol, number, root) for root in (-1, *number)]),
-        query=_query(mol, closed, number),
+        mol=_query(mol, np.zeros_like(closed), number),
+        queries=tuple(_query(form, closed, number) for form in forms),
     )
 
 
-def _traversal(mol: Chem.Mol, number: dict[int, int], root: int) -> list[int]:
-    """Atoms of the core in the order of a SMILES that begins at one of them, or anywhere (-1)."""
-    named = Chem.Mol(mol)
-    Chem.MolToSmiles(named, rootedAtAtom=root)
-    properties = named.GetPropsAsDict(includePrivate=True, includeComputed=True)
-    return [number[atom] for atom in properties["_smilesAtomOutputOrder"] if atom in number]
+def _tautomers(mol: Chem.Mol) -> list[Chem.Mol]:
+    """A molecule and the tautomers of it, atoms in the same order; few, and in a fixed order."""
+    enumerator = rdMolStandardize.TautomerEnumerator()
+    enumerator.SetMaxTautomers(_MOST_TAUTOMERS)
+    enumerator.SetMaxTransforms(_MOST_TRANSFORMS)
+    with rdBase.BlockLogs():
+        found = {Chem.MolToSmiles(one): one for one in enumerator.Enumerate(mol)}
+    found.pop(Chem.MolToSmiles(mol), None)
+    return [mol, *(found[smiles] for smiles in sorted(found))]
 
 
 def _bonds(mol: Chem.Mol, number: dict[int, int]) -> NDArray[np.int8]:
@@ -205,6 +297,7 @@ def _query(mol: Chem.Mol, closed: NDArray[np.bool_], number: dict[int, int]) -> 
             query.ReplaceAtom(index, atom)
     for index in sorted(set(range(mol.GetNumAtoms())) - set(number), reverse=True):
         query.RemoveAtom(index)
+    query.UpdatePropertyCache(strict=False)
     return query.GetMol()
 
 

@@ -37,6 +37,13 @@ def parse_smiles(text: str) -> Chem.Mol:
     return mol
 
 
+def smiles_of_inchi(text: str) -> str:
+    """SMILES of an InChI, "" where it is none."""
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromInchi(text) if text else None  # type: ignore[no-untyped-call]
+    return "" if mol is None else str(Chem.MolToSmiles(mol))
+
+
 def canonical_smiles(mol: Chem.Mol) -> str:
     """Canonical SMILES without stereochemistry and isotopes."""
     return str(Chem.MolToSmiles(mol, isomericSmiles=False))

@@ -163,6 +163,15 @@ def predict(
             rich_help_panel=options.KNOWN,
         ),
     ] = None,
+    library: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Spectral library with structures: .msp, .mgf, .mzML or .json. Spectra found in "
+            "it are named; samples start from structures of similar ones. Repeat for several.",
+            rich_help_panel=options.KNOWN,
+        ),
+    ] = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -257,7 +266,7 @@ def predict(
             output=place,
             format=format or "",
             formulas=formulas,
-            guide=options.guide_files(analogues=analogues),
+            guide=options.guide_files(analogues=analogues, libraries=library),
             settings=settings,
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
@@ -35,8 +36,10 @@ from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     draw_in_chunks,
 )
+from duallgd_cli.diffusion.transition import draw_classes
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
+from duallgd_cli.generator.cores import in_templates, likely_places
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.templates import Templates, starts
@@ -61,11 +64,15 @@ if TYPE_CHECKING:
 
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
-# Shares of the way to pure noise that templates are noised, half of them each: little keeps their
-# skeleton, more lets it change.
 # Added to the seed of the noise for samples that hold a core.
 _OF_HELD: Final = 16
 _OF_ANALOGUES: Final = 32  # the same for samples that start from molecules of the user
+# Share of the samples that holds a known core, half of them in templates if there are any.
+_HELD_SHARE: Final = 0.75
+# Graphs of pure noise that the network's first expectation is the mean over.
+_EXPECTING: Final = 8
+# Shares of the way to pure noise that templates are noised, half of them each: little keeps their
+# skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
 
 
@@ -277,14 +284,14 @@ class ModelGenerator:
         n_atoms = formula.n_heavy
         whole = self._task(n_atoms * (n_atoms - 1) // 2, settings, seed)
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
+        if settings.core is not None:
+            return self._held_tasks(whole, settings, formula, fingerprint, seed, known)
         graphs = known.graphs(fingerprint.numpy(), formula) if known is not None and begun else []
         if graphs:
             own = torch.from_numpy(starts(graphs, formula, begun, seed))
             if tasks := self._begun_tasks(whole, own, _OF_ANALOGUES):
                 others = replace(settings, samples=settings.samples - begun)
                 return [*self._tasks(formula, fingerprint, others, seed), *tasks]
-        if settings.core is not None:
-            return self._held_tasks(whole, settings, formula, fingerprint, seed)
         if self.templates is None or not begun:
             return [whole]
         start = self.templates.starts(fingerprint, formula, begun, seed)
@@ -295,23 +302,30 @@ class ModelGenerator:
         return [replace(whole, noise=noise), *tasks]
 
     def _begun_tasks(
-        self, whole: SamplingTask, start: Tensor, shift: int = 0
+        self,
+        whole: SamplingTask,
+        start: Tensor,
+        shift: int = 0,
+        held: Tensor | None = None,
     ) -> list[SamplingTask]:
         """Samples from these graphs (S, M), some noised more than others; none if all steps do.
 
         The noise of each task has a seed of its own, `shift` and a few on from that of the whole.
+        Bonds (S, M) that are `held` do not change.
         """
         levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
         plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
-        parts = start.chunk(len(plans)) if plans else ()
+        rows = torch.arange(len(start)).chunk(len(plans)) if plans else ()
+        device, seed = self.runtime.device, whole.noise.seed + shift + 1
         return [
             replace(
                 whole,
                 plan=plan,
-                noise=replace(whole.noise, seed=whole.noise.seed + number, samples=len(own)),
-                start=own.to(self.runtime.device),
+                noise=replace(whole.noise, seed=seed + number, samples=len(own)),
+                start=start[own].to(device),
+                held=None if held is None else held[own].to(device),
             )
-            for number, (plan, own) in enumerate(zip(plans, parts, strict=False), shift + 1)
+            for number, (plan, own) in enumerate(zip(plans, rows, strict=False))
         ]
 
     def _held_tasks(
@@ -321,22 +335,49 @@ class ModelGenerator:
         formula: Formula,
         fingerprint: Tensor,
         seed: int,
+        known: Known | None,
     ) -> list[SamplingTask]:
-        """Half of the samples hold the core; the others are drawn freely, and may have it too.
+        """Samples that hold the core; a part is drawn freely, and may have it too.
 
-        Where the core's atoms stand among the formula's is a guess, so held samples are the poorer
-        ones where the network would find the core by itself.
+        Where the core's atoms stand among the formula's is known in molecules that hold it: half of
+        the held samples start from those, if there are any. In the others the places are guessed.
         """
         from duallgd_cli.chem.guide import read_core  # rdkit loads only here
 
-        held = read_core(settings.core or "").held(formula, (settings.samples + 1) // 2, seed)
-        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=len(held))
-        known = torch.from_numpy(held).long().to(self.runtime.device)
-        tasks = [replace(whole, noise=noise, held=known)]
-        if len(held) == settings.samples:
-            return tasks
-        free = replace(settings, core=None, samples=settings.samples - len(held))
-        return [*self._tasks(formula, fingerprint, free, seed), *tasks]
+        core, probability = read_core(settings.core or ""), fingerprint.numpy()
+        n_held = max(1, round(_HELD_SHARE * settings.samples))
+        own = [] if known is None else known.graphs(probability, formula)
+        graphs = [one for one in own if core.found(one) is not None]
+        if self.templates is not None:
+            graphs += self.templates.holding(core, probability, formula)
+        n_begun = n_held // 2 if graphs and settings.analogue_share else 0
+        tasks = []
+        if n_held < settings.samples:
+            free = replace(settings, core=None, samples=settings.samples - n_held)
+            tasks = self._tasks(formula, fingerprint, free, seed, known)
+        if n_begun:
+            start, held = in_templates(graphs, core, formula, n_begun, seed)
+            tasks += self._begun_tasks(whole, start, _OF_HELD + 1, held)
+        n_guessed = settings.samples - sum(task.noise.samples for task in tasks)
+        expected = self._expected(formula, fingerprint, whole)
+        held = likely_places(core, formula, expected, n_guessed, seed)
+        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=n_guessed)
+        return [*tasks, replace(whole, noise=noise, held=held.to(self.runtime.device))]
+
+    def _expected(
+        self, formula: Formula, fingerprint: Tensor, whole: SamplingTask
+    ) -> NDArray[np.float32]:
+        """Probability of each class of each bond before anything is drawn, (M, C)."""
+        device, alpha = self.runtime.device, whole.alpha_bar
+        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=_EXPECTING)
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
+        with self.runtime.autocast():
+            context = self.model.denoiser.context(condition.to(device))
+        uniform = noise.uniform(0, device=device)
+        bond = draw_classes(whole.marginal.expand(*uniform.shape, -1), uniform)
+        logits = self._denoiser(context, _EXPECTING)(bond, len(alpha) - 1)
+        mean: NDArray[np.float32] = torch.softmax(logits.float(), -1).mean(0).cpu().numpy()
+        return mean
 
     def _denoiser(self, context: Context, samples: int) -> Denoise:
         if self.runtime.captures:

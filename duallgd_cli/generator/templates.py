@@ -11,7 +11,8 @@ Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -32,10 +33,17 @@ from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets, take
 from duallgd_cli.errors import UsageError, WeightsError
 
+if TYPE_CHECKING:
+    from duallgd_cli.chem.guide import Core
+
 # Molecules that a spectrum's samples start from, if there are as many samples.
 _ASKED: Final = 6
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
+# The same for a molecule that is known to share a core with the unknown, and how many are looked at
+# for that.
+_MOST_DIFFERENT_AROUND: Final = 0.7
+_LOOKED_AT: Final = 1_500
 _BLOCK_LETTERS: Final = 14
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
@@ -117,14 +125,36 @@ class Templates:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum.
         """
+        return self._sorted(probability, formula, _MOST_DIFFERENT)[:_ASKED]
+
+    def _sorted(
+        self, probability: NDArray[np.float32], formula: Formula, most_different: float
+    ) -> NDArray[np.int64]:
+        """All that have nearly the formula's atoms, most alike first; see `nearest`."""
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
         different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
         common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
         either = probability.sum() + np.diff(known.bit_offset) - common
-        alike = np.where(different <= _MOST_DIFFERENT, (1 - different) * common / either, 0)
-        best = np.argsort(-alike, kind="stable")[:_ASKED]
+        alike = np.where(different <= most_different, (1 - different) * common / either, 0)
+        best = np.argsort(-alike, kind="stable")
         return best[alike[best] > 0]
+
+    def holding(
+        self, core: "Core", probability: NDArray[np.float32], formula: Formula
+    ) -> list[MolecularGraph]:
+        """Known molecules that hold a core, most alike first; few or none.
+
+        Args:
+            core: A substructure.
+            probability: Predicted chance of each Morgan bit, (F,).
+            formula: Of the spectrum.
+        """
+        needed = np.bincount(core.element, minlength=N_HEAVY)
+        rows = self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)
+        able = (self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)
+        graphs = (graph_of(self.molecules, int(row)) for row in rows[able][:_LOOKED_AT])
+        return list(islice((one for one in graphs if core.found(one) is not None), _ASKED))
 
     def starts(
         self, probability: Tensor, formula: Formula, samples: int, seed: int
@@ -251,24 +281,42 @@ def exchanged(
 def fitted(
     graph: MolecularGraph, atom_class: NDArray[np.int64], generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """A molecule's bonds between the atoms of a formula.
+    """A molecule's bonds between the atoms of a formula, (M,); see `placed`."""
+    return bonds_between(graph, placed(graph, atom_class, generator), len(atom_class))
+
+
+def placed(
+    graph: MolecularGraph,
+    atom_class: NDArray[np.int64],
+    generator: np.random.Generator,
+    protected: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """Where a molecule's atoms stand among those of a formula, (n,); -1 of those cut off.
 
     Args:
         graph: The molecule, its atoms sorted by element.
         atom_class: Elements of the formula's atoms, sorted, (N,).
         generator: Chooses which atoms are cut off, and which places the others take; atoms of one
             element keep their order.
-
-    Returns:
-        Bond classes, (M,).
+        protected: Atoms that are never cut off, or None.
     """
-    n = len(atom_class)
-    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator)
+    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator, protected)
     place = np.full(len(graph.element), -1)
     for element in np.unique(graph.element[kept]):
         atoms = kept[graph.element[kept] == element]
         free = np.flatnonzero(atom_class == element)
         place[atoms] = np.sort(generator.choice(free, len(atoms), replace=False))
+    return place
+
+
+def bonds_between(graph: MolecularGraph, place: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """A molecule's bonds between the N atoms of a formula, (M,), those of atoms cut off left out.
+
+    Args:
+        graph: The molecule.
+        place: See `placed`.
+        n: N.
+    """
     ends = np.sort(place[graph.pair], 1)
     whole = ends[:, 0] >= 0
     bond_class = np.zeros(n * (n - 1) // 2, np.int64)
@@ -277,15 +325,21 @@ def fitted(
 
 
 def _kept(
-    graph: MolecularGraph, wanted: NDArray[np.int64], generator: np.random.Generator
+    graph: MolecularGraph,
+    wanted: NDArray[np.int64],
+    generator: np.random.Generator,
+    protected: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
     """Atoms that the formula has room for, ascending; ends of chains are cut off first."""
     kept = np.ones(len(graph.element), np.bool_)
+    free = kept.copy()
+    if protected is not None:
+        free[protected] = False
     surplus = np.bincount(graph.element, minlength=N_HEAVY) - wanted
     while (surplus > 0).any():
         bonded = graph.pair[kept[graph.pair].all(1)]
         degree = np.bincount(bonded.ravel(), minlength=len(kept))
-        too_many = np.flatnonzero(kept & (surplus[graph.element] > 0))
+        too_many = np.flatnonzero(kept & free & (surplus[graph.element] > 0))
         ends = too_many[degree[too_many] <= 1]
         cut = generator.choice(ends if len(ends) else too_many)
         kept[cut] = False

@@ -24,7 +24,7 @@ from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_input
 from duallgd_cli.guide.changes import difference, named
-from duallgd_cli.guide.kept import kept
+from duallgd_cli.guide.kept import kept, lines_of, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,13 +73,13 @@ class Analogues:
         """
         require_input(str(path))
         arrays = kept(path, _KIND, _arrays)
-        left_out = "; ".join(_lines(arrays["left_out"]))
+        left_out = "; ".join(lines_of(arrays["left_out"]))
         if not arrays["n_bits"].size:
             why = left_out or "it is empty"
             raise UsageError(f"{path} holds no molecule that can be an analogue: {why}")
         if left_out:
             logger.warning("%s: %s", path, left_out)
-        smiles, names, features = (_lines(arrays[name]) for name in _TEXTS)
+        smiles, names, features = (lines_of(arrays[name]) for name in _TEXTS)
         return cls(smiles, names, features, arrays["counts"], arrays["n_bits"], arrays["bits"])
 
     @classmethod
@@ -188,18 +188,11 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         "left_out": left_out,
     }
     return {
-        **{
-            name: np.frombuffer("".join(f"{line}\n" for line in t).encode(), np.uint8)
-            for name, t in texts.items()
-        },
+        **{name: text_of(lines) for name, lines in texts.items()},
         "counts": made.counts,
         "n_bits": made.n_bits,
         "bits": made.bits,
     }
-
-
-def _lines(text: NDArray[np.uint8]) -> list[str]:
-    return bytes(text).decode().split("\n")[:-1]
 
 
 def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:
@@ -216,11 +209,8 @@ def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:
             found.append((row, formula.array.astype(np.uint8), fingerprint(mol)))
         except (MoleculeError, FormulaError) as error:
             refused["not a molecule" if "is not a molecule" in str(error) else str(error)] += 1
-    one_line = [
-        [" ".join(text.split()) for text in (row.smiles, row.name, row.feature_id)]
-        for row, _, _ in found
-    ]
-    smiles, names, features = zip(*one_line, strict=True) if found else ((), (), ())
+    texts = [(row.smiles, row.name, row.feature_id) for row, _, _ in found]
+    smiles, names, features = zip(*texts, strict=True) if found else ((), (), ())
     return Analogues(
         smiles,
         names,

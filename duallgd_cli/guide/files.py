@@ -13,9 +13,11 @@ class GuideFiles:
 
     Attributes:
         analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
+        libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
     """
 
     analogues: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal.

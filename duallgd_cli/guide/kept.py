@@ -5,7 +5,7 @@ reading again and nothing else.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from zipfile import BadZipFile
@@ -47,3 +47,14 @@ def kept(
     except OSError as error:
         logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
     return made
+
+
+def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
+    """Texts as an array; line breaks in them become blanks."""
+    joined = "".join(f"{' '.join(line.split())}\n" for line in lines)
+    return np.frombuffer(joined.encode("utf-8", "replace"), np.uint8)
+
+
+def lines_of(text: NDArray[np.uint8]) -> list[str]:
+    """The texts of `text_of`."""
+    return bytes(text).decode().split("\n")[:-1]

@@ -3,18 +3,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.spectra.types import Feature
 
 if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.guide.analogues import Analogues
+    from duallgd_cli.guide.library import Library, Match
+
+_MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
 
 class Drawn(Protocol):
@@ -36,10 +40,12 @@ class Known:
     Attributes:
         guide: What it must be like, or None.
         analogues: Known molecules, and which of them are like it.
+        matches: Spectra of libraries with the same precursor, best first.
     """
 
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
+    matches: "tuple[Match, ...]" = ()
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
         """Analogues to start samples of a formula from; see `Analogues.towards`."""
@@ -49,15 +55,37 @@ class Known:
             for graph in analogues.towards(probability, formula, allowed)
         ]
 
-    def told(self, structures: Iterable[Drawn]) -> dict[str, Any]:
-        """What is said of structures, as plain values: of each the nearest analogue, if any."""
+    def told(self, structures: Iterable[Drawn], formula: str) -> dict[str, Any]:
+        """What is said of the structures of a formula, as plain values.
+
+        ``analogues`` has the nearest of each, if any; ``library_match`` the best spectrum of a
+        library with the same precursor, and whether its structure is ``offered`` as a candidate.
+        """
         nearest = {one.block: self._nearest(one.smiles) for one in structures}
-        found = {key: one for key, one in nearest.items() if one is not None}
-        return {"analogues": found} if found else {}
+        analogues = {key: one for key, one in nearest.items() if one is not None}
+        match = self._match(formula)
+        return {
+            **({"analogues": analogues} if analogues else {}),
+            **({"library_match": match} if match else {}),
+        }
 
     def _nearest(self, smiles: str) -> Mapping[str, Any] | None:
         each = (analogues.nearest(smiles, allowed) for analogues, allowed in self.analogues)
         return max(filter(None, each), key=lambda one: float(one["tanimoto"]), default=None)
+
+    def _match(self, formula: str) -> dict[str, Any] | None:
+        """The best match, of those of the formula if there are any."""
+        described = [(one, one.values()) for one in self.matches]
+        described.sort(key=lambda both: both[1]["formula"] != formula)
+        for one, values in described:
+            fits = one.is_found and values["formula"] == formula
+            return {**values, "offered": fits and not self._breaks(values["smiles"])}
+        return None
+
+    def _breaks(self, smiles: str) -> str:
+        from duallgd_cli.chem.identity import parse_smiles
+
+        return "" if self.guide is None else self.guide.fault(parse_smiles(smiles))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,18 +95,21 @@ class Knowledge:
     Attributes:
         guide: What each of them must be like, or None.
         analogues: Molecules that are like them.
+        libraries: Spectra that may be theirs.
     """
 
     guide: "Guide | None"
     analogues: "tuple[Analogues, ...]" = ()
+    libraries: "tuple[Library, ...]" = ()
 
     @classmethod
-    def read(cls, guide: "Guide | None", analogues: Sequence[str] = ()) -> "Knowledge":
+    def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
         """Read files.
 
         Args:
             guide: What each molecule must be like, or None.
-            analogues: Files of molecules, see `analogues.Analogues.read`.
+            files: Of molecules, see `analogues.Analogues.read`, and of spectra, see
+                `library.Library.read`.
 
         Raises:
             UsageError: Something cannot be read, or says nothing.
@@ -86,13 +117,30 @@ class Knowledge:
             UnreadableError: A file is of no known format.
         """
         from duallgd_cli.guide.analogues import Analogues
+        from duallgd_cli.guide.library import Library
 
-        return cls(guide, tuple(Analogues.read(Path(name)) for name in analogues))
+        return cls(
+            guide,
+            tuple(Analogues.read(Path(name)) for name in files.analogues),
+            tuple(Library.read(Path(name)) for name in files.libraries),
+        )
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
         names = names_of(feature)
-        return Known(self.guide, tuple((one, one.of_feature(names)) for one in self.analogues))
+        analogues = [(one, one.of_feature(names)) for one in self.analogues]
+        if not self.libraries:
+            return Known(self.guide, tuple(analogues))
+        from duallgd_cli.guide.analogues import Analogues
+        from duallgd_cli.guide.library import analogues_among
+
+        matches = [one for library in self.libraries for one in library.search(feature.spectra)]
+        matches.sort(key=lambda one: -one.score)
+        if rows := analogues_among(matches):
+            alike = Analogues.of(rows)
+            analogues += [(alike, alike.of_feature(names))] if len(alike) else []
+        same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
+        return Known(self.guide, tuple(analogues), same)
 
 
 def names_of(feature: Feature) -> Sequence[str]:

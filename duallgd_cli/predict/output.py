@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import Failure, UsageError
+from duallgd_cli.errors import Failure, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.journal import FinishedRun, read
@@ -134,16 +134,29 @@ def _prediction(
     together = f"read together with index {', '.join(others)}" if others else ""
     # What accompanies candidates is a warning; the message says it too.
     remarks = (outcome.message for outcome in case.outcomes if outcome.status == OK)
+    described = replace(unused, hypotheses=case.outcomes)
     return replace(
-        unused,
+        described,
         status=OK if candidates else next(failures),
-        message=sentences(member.message, *_remarks(case.outcomes), together),
-        hypotheses=case.outcomes,
+        message=sentences(
+            member.message, *_remarks(case.outcomes), together, _in_library(described)
+        ),
         candidates=candidates,
         confidence_top10=confidence_top10,
         group=group,
         warnings=sentences(member.warnings, *remarks),
     )
+
+
+def _in_library(prediction: Prediction) -> str:
+    """What a spectral library says of a feature, "" if nothing."""
+    match = prediction.library_match
+    if not match:
+        return ""
+    found = "found in" if match["offered"] else "nearest of its mass in"
+    named = match["name"] or match["smiles"]
+    matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
+    return f"{found} {match['library']}: {named} ({matched})"
 
 
 def _remarks(outcomes: tuple[Outcome, ...]) -> list[str]:

@@ -248,7 +248,7 @@ def _settled(
             structures=structures,
             tallies=tallies,
             notes=generated.notes,
-            known={} if known is None else known.told(structures),
+            known={} if known is None else known.told(structures, outcome.formula),
         )
         if not structures:
             outcome = _failed(outcome, _empty(outcome))

@@ -165,7 +165,7 @@ class Outcome:
         position: Of the hypothesis among those of its feature, from 0.
         of: How many those are.
         known: What the user's files say, as plain values: ``analogues``, the nearest of each
-            structure by its `Structure.block`; {} without such files.
+            structure by its `Structure.block`, and ``library_match``; {} without such files.
     """
 
     status: str
@@ -316,6 +316,40 @@ class Prediction:
             if (one.formula, one.adduct) == (candidate.formula, candidate.adduct)
         )
         return next(told, {})
+
+    @property
+    def library_match(self) -> Mapping[str, Any]:
+        """The best spectrum of a library with the same precursor, see `Known.told`, or {}."""
+        each = [one.known.get("library_match", {}) for one in self.hypotheses]
+        return next((one for one in each if one.get("offered")), next(filter(None, each), {}))
+
+    @property
+    def found(self) -> "Candidate | None":
+        """The structure of that spectrum if it fits: found and not generated, so of rank 0.
+
+        It has no samples, and its score is the cosine.
+        """
+        match = self.library_match
+        if not match.get("offered"):
+            return None
+        tried = next(one for one in self.hypotheses if one.known.get("library_match") == match)
+        return Candidate(
+            rank=0,
+            smiles=match["smiles"],
+            inchi=match["inchi"],
+            inchikey=match["inchikey"],
+            formula=tried.formula,
+            adduct=tried.adduct,
+            samples=0,
+            log_likelihood=0.0,
+            score=match["score"],
+            confidence=0.0,
+        )
+
+    @property
+    def offered(self) -> "tuple[Candidate, ...]":
+        """The structure found in a library, if there is one, and the candidates."""
+        return self.candidates if self.found is None else (self.found, *self.candidates)
 
     @property
     def indices(self) -> tuple[int, ...]:

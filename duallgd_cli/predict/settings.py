@@ -126,7 +126,7 @@ def knowledge_of(settings: PredictSettings, files: GuideFiles | None) -> "Knowle
         return None
     from duallgd_cli.guide.knowledge import Knowledge  # only where there are files
 
-    return Knowledge.read(settings.guide, files.analogues)
+    return Knowledge.read(settings.guide, files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
 without candidates has a row without rank, whose status and message say why. The message of a first
-row ends with the probability that the first ten candidates hold the right structure. No cell breaks
+row ends with the probability that the first ten candidates hold the right structure. A structure of
+rank 0 was found in a spectral library and not generated; its score is the cosine. No cell breaks
 a row or acts in the program that shows it: control characters and line separators become spaces,
 and text that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and
 structures are written as they are.
@@ -92,6 +93,8 @@ NUMBERS: Final = (
     "formula_rank",
     "formula_probability",
 )
+# Cells that say nothing of a structure that was found in a library and not generated.
+_OF_GENERATED: Final = ("confidence", "log_likelihood")
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
@@ -230,7 +233,6 @@ def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> 
 def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     """Cells of the rows of one spectrum, by the names of `COLUMNS` and in their order."""
     precursor, time = prediction.precursor_mz, prediction.rt_seconds
-    found = bool(prediction.candidates)
     shared = dict.fromkeys(COLUMNS, "") | {
         "spectrum_id": inert(prediction.spectrum_id),
         "file": inert(prediction.source.file),
@@ -242,7 +244,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "formula": inert(prediction.formula),
         "status": prediction.status,
         "message": inert(prediction.message),
-        "confidence_top10": f"{prediction.confidence_top10:.4g}" if found else "",
+        "confidence_top10": f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
         "indices": " ".join(map(str, prediction.indices)),
         "name": inert(prediction.name),
         "rt_seconds": "" if time is None else f"{time:.6g}",
@@ -251,9 +253,9 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     }
     tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
     first = tried.get((prediction.formula, prediction.adduct))
-    if not found:
+    if not prediction.offered:
         yield shared | _formula_cells(first)
-    for candidate in prediction.candidates:
+    for candidate in prediction.offered:
         message = sentences(prediction.message, _likeness(prediction.analogue_of(candidate)))
         if candidate.rank == 1:
             message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
@@ -275,6 +277,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "log_likelihood": f"{candidate.log_likelihood:.6g}",
                 "message": inert(message),
             }
+            | (dict.fromkeys(_OF_GENERATED, "") if candidate.rank == 0 else {})
         )
 
 
@@ -341,7 +344,8 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         "warnings": prediction.warnings,
         "group": [asdict(source) for source in prediction.group],
         "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
-        "candidates": [_candidate(one, prediction) for one in prediction.candidates],
+        "candidates": [_candidate(one, prediction) for one in prediction.offered],
+        **({"library_match": match} if (match := prediction.library_match) else {}),
         **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),
     }
 
@@ -350,6 +354,7 @@ def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
     analogue = prediction.analogue_of(candidate)
     return {
         **asdict(candidate),
+        **(dict.fromkeys(_OF_GENERATED) if candidate.rank == 0 else {}),
         "inchikey14": candidate.inchikey14,
         **({"analogue": analogue} if analogue else {}),
     }
@@ -399,7 +404,7 @@ def _part_rows(prediction: Prediction) -> Iterator[list[str]]:
 def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:
     """SDF: a record with 2D coordinates for every candidate; others have none."""
     for prediction in predictions:
-        for candidate, row in zip(prediction.candidates, rows(prediction), strict=False):
+        for candidate, row in zip(prediction.offered, rows(prediction), strict=False):
             yield _record(prediction.spectrum_id, candidate, row)
 
 

@@ -1,74 +1,236 @@
-"""What it is worth to know a part of the molecule: accuracy with and without a true core.
+"""What it is worth to say what is known: accuracy with true cores, parts and analogues.
 
-    duallgd evaluate --benchmark massbank.tsv.xz --fold val --spectra-per-molecule 1 -o val
-    python examples/studies/known_core.py val --limit 60 --samples 50
+    duallgd evaluate --benchmark massbank.tsv --fold val --spectra-per-molecule 1 -o val
+    python examples/studies/known_core.py val massbank.tsv --limit 30 --samples 50 -o known.jsonl
 
-Each spectrum is predicted with its formula alone, and with the Murcko scaffold of its truth
-as `--core`. Molecules without a ring are left out. The table stands in docs/guide.md.
+Molecules with a ring are taken at random. What nothing gives is read from the journal of the
+evaluation. Then each spectrum is predicted with its Murcko scaffold as core, with its largest ring
+system as core, with the training molecule of highest Tanimoto similarity from 0.5 to 0.7 as
+analogue, and with the rarest class that it belongs to as required part. Finished predictions are
+kept in the output: the same command goes on. The table stands in docs/guide.md.
 """
 
 import csv
+import json
 import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final
 
+import numpy as np
 import typer
-from rdkit import Chem
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
-from duallgd_cli import load, predict_spectra
+from duallgd_cli import GuideFiles, load, predict_spectra
+from duallgd_cli.chem import parts
+from duallgd_cli.chem.guide import read_core
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.journal import read
+from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.ranking import recorded
+from duallgd_cli.runtime import Runtime
 
 _SPECTRUM: Final = ("precursor_mz", "adduct", "formula", "collision_energy", "instrument_type")
+_ROWS: Final = {
+    "nothing": "nothing",
+    "scaffold": "Murcko scaffold, `--core`",
+    "ring": "largest ring system, `--core`",
+    "analogue": "similar molecule, `--analogues`",
+    "class": "class, `--require`",
+}
+_ALIKE: Final = (0.5, 0.7)
+_NO_CLASS: Final = {"functional group", "hydrocarbon", "aromatic pattern", parts.RING_SYSTEM}
+_SIZES: Final = ((0, 18), (19, 26), (27, 100))
 
 
-def cores(smiles: str) -> dict[str, str | None]:
-    """What is told of a molecule, by name of the row; {} without a ring."""
+class Training:
+    """Molecules of fold train."""
+
+    def __init__(self, table: Path) -> None:
+        with table.open(newline="") as stream:
+            rows = csv.DictReader(stream, delimiter="\t")
+            each = {row["inchikey"][:14]: row["smiles"] for row in rows if row["fold"] == "train"}
+        self.smiles = list(each.values())
+        self._bits = [_bits(Chem.MolFromSmiles(one)) for one in self.smiles]
+        found, has = parts.find(random.Random(0).sample(self.smiles, 1_000))
+        self._share = dict(zip([one.name for one in found], has.mean(1).tolist(), strict=True))
+
+    def analogue(self, mol: Chem.Mol) -> str | None:
+        """The most similar molecule that is not too similar."""
+        alike = np.array(DataStructs.BulkTanimotoSimilarity(_bits(mol), self._bits))
+        alike[alike >= _ALIKE[1]] = 0
+        best = int(alike.argmax())
+        return self.smiles[best] if alike[best] >= _ALIKE[0] else None
+
+    def class_of(self, smiles: str) -> str | None:
+        """The rarest class of the catalogue that a molecule belongs to."""
+        found, _ = parts.find([smiles])
+        named = {row["name"] for row in parts.catalogue() if row["kind"] not in _NO_CLASS}
+        names = [one.name for one in found if one.name in named]
+        return min(names, key=lambda name: (self._share.get(name, 0), name), default=None)
+
+
+def _bits(mol: Chem.Mol) -> DataStructs.ExplicitBitVect:
+    return rdFingerprintGenerator.GetMorganGenerator(2, fpSize=4096).GetFingerprint(mol)
+
+
+def ring_system(mol: Chem.Mol) -> str | None:
+    """The largest ring system with what is double-bonded to it."""
+    rings = [set(ring) for ring in mol.GetRingInfo().AtomRings()]
+    systems: list[set[int]] = []
+    for ring in rings:
+        joined = [one for one in systems if one & ring]
+        systems = [one for one in systems if not one & ring] + [ring.union(*joined)]
+    largest = max(systems, key=len)
+    whole = Chem.RWMol(mol)
+    double = Chem.BondType.DOUBLE
+    kept = largest | {
+        bond.GetOtherAtomIdx(atom)
+        for atom in largest
+        for bond in mol.GetAtomWithIdx(atom).GetBonds()
+        if bond.GetBondType() == double
+    }
+    for atom in map(whole.GetAtomWithIdx, largest):
+        outside = any(one.GetIdx() not in kept for one in atom.GetNeighbors())
+        if atom.GetIsAromatic() and atom.GetSymbol() == "N" and outside:
+            atom.SetNumExplicitHs(1)
+    for index in sorted(set(range(mol.GetNumAtoms())) - kept, reverse=True):
+        whole.RemoveAtom(index)
+    return Chem.MolToSmiles(whole)
+
+
+def told(smiles: str, training: Training) -> dict[str, str]:
+    """What is said of a molecule, by name of the row; {} without a ring."""
     mol = Chem.MolFromSmiles(smiles)
     Chem.RemoveStereochemistry(mol)
-    scaffold = Chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(mol))
-    return {"nothing": None, "scaffold": scaffold} if scaffold else {}
+    if not mol.GetRingInfo().NumRings():
+        return {}
+    cores = {
+        "scaffold": Chem.MolToSmiles(MurckoScaffold.GetScaffoldForMol(mol)),
+        "ring": ring_system(mol),
+    }
+    known = {"analogue": training.analogue(mol), "class": training.class_of(Chem.MolToSmiles(mol))}
+    for name, core in cores.items():
+        try:
+            known[name] = core if read_core(core).is_in(mol) else None
+        except UsageError:
+            known[name] = None
+    return {name: one for name in _ROWS if (one := known.get(name))}
 
 
-def place_of(prediction: Prediction, block: str) -> int | None:
+def predicted(
+    model: LoadedModel, spectrum: Mapping[str, Any], name: str, what: str, samples: int
+) -> Prediction:
+    """The prediction of a spectrum with what is known of its molecule."""
+    changes: dict[str, Any] = {"core": what} if name in ("scaffold", "ring") else {}
+    if name == "class":
+        changes["require"] = (what,)
+    with TemporaryDirectory() as folder:
+        if name == "analogue":
+            path = Path(folder) / "analogue.smi"
+            path.write_text(f"{what}\n")
+            changes["guide"] = GuideFiles(analogues=(str(path),))
+        most = 20 * samples
+        (found,) = predict_spectra(model, [spectrum], samples=samples, top_k=most, **changes)
+    return found
+
+
+def from_journal(folder: Path) -> dict[str, Prediction]:
+    """Predictions of an evaluation, by spectrum, all candidates."""
+    (path,) = folder.glob("*.journal.jsonl")
+    run = read([path], partial=True)
+    ranking = recorded(run.header.model["ranking"], path)
+    cases = (case for case, at in run.in_input_order() if at == 0)
+    return {one.spectrum_id: one for case in cases for one in predictions_of(case, ranking, 10**6)}
+
+
+def rank_of(prediction: Prediction, block: str) -> int | None:
     """Rank of the true structure."""
     return next((one.rank for one in prediction.candidates if one.inchikey14 == block), None)
 
 
+def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Shares found with what is known, and without of the same molecules, by size."""
+    yield "| known | heavy atoms | molecules | first | first ten | any sample | s a spectrum |"
+    yield "|---|---|---|---|---|---|---|"
+    for name, title in _ROWS.items():
+        for low, high in ((0, 10**6), *_SIZES):
+            own = [row for row in rows if row["known"] == name and low <= row["atoms"] <= high]
+            if not own:
+                continue
+            ranks = [row["rank"] for row in own]
+            shares = [
+                sum(rank is not None and rank <= most for rank in ranks) / len(ranks)
+                for most in (1, 10, 10**9)
+            ]
+            size = "all" if high == 10**6 else f"{low} to {high}"
+            seconds = np.mean([row["seconds"] for row in own])
+            cells = " | ".join(f"{share:.1%}" for share in shares)
+            yield f"| {title} | {size} | {len(ranks)} | {cells} | {seconds:.1f} |"
+
+
 def main(
-    folder: Annotated[Path, typer.Argument(help="Folder of duallgd evaluate: its spectra, truth.")],
-    limit: Annotated[int, typer.Option(min=1, help="Number of molecules.")] = 60,
+    folder: Annotated[Path, typer.Argument(help="Folder of duallgd evaluate.")],
+    benchmark: Annotated[Path, typer.Argument(help="Table of spectra with fold train, unpacked.")],
+    output: Annotated[Path, typer.Option("-o", help="File of finished predictions.")],
+    limit: Annotated[int, typer.Option(min=1, help="Number of molecules.")] = 30,
     samples: Annotated[int, typer.Option(min=1, help="Samples per molecule.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Random seed: of the molecules chosen.")] = 0,
+    minutes: Annotated[float, typer.Option(help="Stop after so long.")] = 1e6,
+    precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
 ) -> None:
-    """Predict with and without a core, and print the shares found."""
+    """Predict with what is known, and print the shares found."""
+    until = time.monotonic() + 60 * minutes
     with (folder / "truth.tsv").open(newline="") as stream:
         truth = {row["identifier"]: row for row in csv.DictReader(stream, delimiter="\t")}
     with (folder / "spectra.tsv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["identifier"] in truth]
-    random.Random(seed).shuffle(rows)
-    told = [(row, cores(truth[row["identifier"]]["smiles"])) for row in rows]
-    told = [(row, known) for row, known in told if known][:limit]
-    model = load()
-    places: dict[str, list[int | None]] = {}
-    for number, (row, known) in enumerate(told, 1):
-        spectrum = {name: row[name] for name in _SPECTRUM if row.get(name)}
+        spectra = list(csv.DictReader(stream, delimiter="\t"))
+    free = from_journal(folder)
+    spectra = [row for row in spectra if row["identifier"] in truth and row["identifier"] in free]
+    random.Random(seed).shuffle(spectra)
+    lines = output.read_text().splitlines() if output.exists() else []
+    rows = [json.loads(line) for line in lines]
+    done = {(row["id"], row["known"]) for row in rows}
+    training = Training(benchmark)
+    model = load(runtime=Runtime.resolve(precision=precision, threads=1))
+    chosen = 0
+    for row in spectra:
+        known = told(truth[row["identifier"]]["smiles"], training)
+        if "scaffold" not in known or chosen == limit or time.monotonic() > until:
+            continue
+        chosen += 1
+        spectrum: dict[str, Any] = {name: row[name] for name in _SPECTRUM if row.get(name)}
         spectrum["mz"] = [float(x) for x in row["mzs"].split(",")]
         spectrum["intensity"] = [float(x) for x in row["intensities"].split(",")]
-        for name, core in known.items():
-            (found,) = predict_spectra(
-                model, [spectrum], samples=samples, top_k=10 * samples, core=core
+        for name, what in {"nothing": "", **known}.items():
+            if (row["identifier"], name) in done:
+                continue
+            started = time.process_time()
+            found = (
+                predicted(model, spectrum, name, what, samples) if what else free[row["identifier"]]
             )
-            block = truth[row["identifier"]]["inchikey"][:14]
-            places.setdefault(name, []).append(place_of(found, block))
-        typer.echo(f"{number} of {len(told)}", err=True)
-    typer.echo("| known | molecules | first | first ten | any sample |\n|---|---|---|---|---|")
-    for name, ranks in places.items():
-        shares = [
-            sum(rank is not None and rank <= most for rank in ranks) / len(ranks)
-            for most in (1, 10, 10**9)
-        ]
-        typer.echo(f"| {name} | {len(ranks)} | " + " | ".join(f"{s:.1%}" for s in shares) + " |")
+            entry = {
+                "id": row["identifier"],
+                "known": name,
+                "what": what,
+                "atoms": Chem.MolFromSmiles(truth[row["identifier"]]["smiles"]).GetNumHeavyAtoms(),
+                "rank": rank_of(found, truth[row["identifier"]]["inchikey"][:14]),
+                "seconds": time.process_time() - started if what else found.seconds,
+                "candidates": len(found.candidates),
+                "confidence": found.candidates[0].confidence if found.candidates else 0.0,
+                "status": found.status,
+            }
+            rows.append(entry)
+            with output.open("a") as stream:
+                stream.write(json.dumps(entry) + "\n")
+    for line in table(rows):
+        typer.echo(line)
 
 
 if __name__ == "__main__":

@@ -114,3 +114,60 @@ def test_an_empty_file_of_analogues_is_one_sentence(duallgd, spectra, mine):
     assert done.err.splitlines()[-1].endswith(
         "holds no molecule that can be an analogue: it is empty"
     )
+
+
+@pytest.fixture
+def library(spectra, tmp_path, monkeypatch):
+    """The spectra themselves with structures, as somebody's library."""
+    pytest.importorskip("matchms")
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    smiles = {"C9H8O4": "CC(=O)Oc1ccccc1C(=O)O", "C8H10N4O2": "Cn1cnc2c1c(=O)n(C)c(=O)n2C"}
+    text = spectra.read_text()
+    for formula, one in smiles.items():
+        text = text.replace(f"FORMULA={formula}\n", f"FORMULA={formula}\nSMILES={one}\n")
+    (tmp_path / "lib.mgf").write_text(text)
+    return tmp_path / "lib.mgf"
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "sdf", "mztab"])
+def test_a_spectrum_of_a_library_is_found_and_offered_first(
+    duallgd, spectra, formulas, library, tmp_path, ending
+):
+    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--library", library)
+
+    done = duallgd(*given, "-o", f"out.{ending}")
+
+    assert done.code == 0, done.err
+    text = (tmp_path / f"out.{ending}").read_text()
+    assert ("<RANK>\n0\n" if ending == "sdf" else "found in lib.mgf") in text
+    if ending == "csv":
+        rows = [row for row in found(tmp_path / "out.csv") if row["rank"] == "0"]
+        assert rows
+        assert {(row["samples"], row["confidence"]) for row in rows} == {("0", "")}
+        assert all(float(row["score"]) > 0.99 for row in rows)
+    if ending == "jsonl":
+        lines = [json.loads(line) for line in text.splitlines()]
+        first = next(one for one in lines if one.get("library_match"))
+        assert first["library_match"]["offered"]
+        assert first["candidates"][0]["rank"] == 0
+        assert first["candidates"][0]["confidence"] is None
+        assert first["candidates"][0]["smiles"] == first["library_match"]["smiles"]
+        record = json.loads((tmp_path / "out.jsonl.run.json").read_text())
+        assert record["settings"]["libraries"][0]["name"] == str(library)
+
+
+def test_what_contradicts_the_guide_is_not_offered(duallgd, spectra, formulas, library, tmp_path):
+    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--library", library)
+
+    duallgd(*given, "--forbid", "[#6]", "-o", "out.csv")
+
+    assert not [row for row in found(tmp_path / "out.csv") if row["rank"] == "0"]
+
+
+def test_a_library_without_structures_is_one_sentence(duallgd, spectra):
+    pytest.importorskip("matchms")
+
+    done = duallgd("predict", spectra, "--library", spectra, "-o", "out.csv")
+
+    assert done.code == 2
+    assert "holds no spectrum with a structure" in done.err.splitlines()[-1]

@@ -1,0 +1,348 @@
+"""Spectral libraries with structures: what a spectrum is found as, and what it is like.
+
+Spectra are read once and kept. A spectrum is compared by matchms with those that share peaks with
+it: by the cosine score where the precursors agree, by the modified cosine score otherwise.
+
+L spectra of a library, K peaks of all of them.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.data.structures import StructureRow
+from duallgd_cli.errors import (
+    FormulaError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+    counted,
+)
+from duallgd_cli.files import require_input
+from duallgd_cli.guide.kept import kept, lines_of, text_of
+from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading.fields import canonical, is_missing
+from duallgd_cli.spectra.reading.fields import name_of as name_in
+from duallgd_cli.spectra.reading.record import Record, build
+from duallgd_cli.spectra.types import Source, Spectrum
+
+if TYPE_CHECKING:
+    import matchms
+
+logger = logging.getLogger(__name__)
+
+_KIND: Final = "library-1"
+_NUMBERS: Final = ("precursor_mz", "polarity", "n_peaks", "mz", "intensity")
+_MOST_SPECTRA: Final = 500_000
+_MOST_PEAKS: Final = 100  # of a spectrum of the library; the most intense
+_LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
+_COMPARED: Final = 200  # spectra that matchms compares, of each kind
+_TOLERANCE_DA: Final = 0.02
+_PRECURSOR_PPM: Final = 20.0
+_LEAST_PEAKS: Final = 4
+# Scores from which a spectrum is found, and from which its structure is an analogue.
+_FOUND: Final = 0.7
+_ALIKE: Final = 0.5
+_MOST_ALIKE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A spectrum of a library that is like a measured one.
+
+    Attributes:
+        score: Cosine, or modified cosine where the precursors differ.
+        peaks: Matched.
+        smiles: Of its structure, as the library has it.
+        name: Of its compound, else "".
+        library: Name of the file.
+        is_same: Whether the precursors agree.
+    """
+
+    score: float
+    peaks: int
+    smiles: str
+    name: str
+    library: str
+    is_same: bool
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the measured spectrum may be taken for this compound's."""
+        return self.is_same and self.score >= _FOUND and self.peaks >= _LEAST_PEAKS
+
+    def values(self) -> dict[str, Any]:
+        """Plain values, with the names of the structure."""
+        mol = identity.parse_smiles(self.smiles)
+        inchi = identity.inchi(mol)
+        try:
+            formula = str(formula_of(mol))
+        except FormulaError:
+            formula = ""
+        return {
+            "name": self.name,
+            "library": self.library,
+            "score": round(self.score, 4),
+            "matched_peaks": self.peaks,
+            "smiles": identity.canonical_smiles(mol),
+            "inchi": inchi,
+            "inchikey": identity.inchikey_of(inchi),
+            "formula": formula,
+        }
+
+
+def analogues_among(matches: Iterable[Match]) -> list[StructureRow]:
+    """Structures of the best matches, each once, as rows of a file of analogues."""
+    best: dict[str, StructureRow] = {}
+    for one in sorted(matches, key=lambda one: (-one.score, -one.peaks, one.smiles)):
+        if one.score >= _ALIKE and one.peaks >= _LEAST_PEAKS and len(best) < _MOST_ALIKE:
+            best.setdefault(one.smiles, StructureRow(one.smiles, "", 0, one.name))
+    return list(best.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """Spectra of known compounds.
+
+    Attributes:
+        name: Of the file.
+        smiles: Of each spectrum's structure.
+        names: Of each spectrum's compound, else "".
+        precursor_mz: (L,).
+        polarity: 1, -1 or 0 if unknown, (L,).
+        n_peaks: (L,).
+        mz: Of the peaks of one spectrum after the other, ascending in each, (K,).
+        intensity: Of the base peak's, (K,).
+    """
+
+    name: str
+    smiles: Sequence[str]
+    names: Sequence[str]
+    precursor_mz: NDArray[np.float64]
+    polarity: NDArray[np.int8]
+    n_peaks: NDArray[np.int64]
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float32]
+
+    @classmethod
+    def read(cls, path: Path) -> "Library":
+        """Spectra of a file that have a structure; what cannot be used is counted in a warning.
+
+        Args:
+            path: MSP, MGF, mzML, or JSON as GNPS and matchms write it.
+
+        Raises:
+            MissingInputError: There is no such file.
+            UnreadableError: It is of another format.
+            UsageError: No spectrum has a structure, there are too many, or matchms is not there.
+        """
+        require_input(str(path))
+        _similarity()
+        arrays = dict(kept(path, _KIND, _arrays))
+        left_out = "; ".join(lines_of(arrays.pop("left_out")))
+        if not arrays["n_peaks"].size:
+            raise UsageError(f"{path} holds no spectrum with a structure: {left_out}")
+        if left_out:
+            logger.warning("%s: %s", path, left_out)
+        smiles, names = (lines_of(arrays.pop(name)) for name in ("smiles", "names"))
+        return cls(path.name, smiles, names, *(arrays[name] for name in _NUMBERS))
+
+    def search(self, spectra: Iterable[Spectrum]) -> list[Match]:
+        """Spectra of the library that are like any of these, each once, best first."""
+        found: dict[int, Match] = {}
+        for spectrum in spectra:
+            for row, one in self._like(spectrum):
+                if row not in found or one.score > found[row].score:
+                    found[row] = one
+        return sorted(found.values(), key=lambda one: (-one.score, -one.peaks, one.smiles))
+
+    def _like(self, spectrum: Spectrum) -> Iterator[tuple[int, Match]]:
+        precursor = spectrum.precursor_mz
+        if precursor is None or not spectrum.mz.size:
+            return
+        modified, cosine = _similarity()
+        able = self.polarity * spectrum.polarity >= 0
+        close = np.abs(self.precursor_mz - precursor) <= precursor * _PRECURSOR_PPM * 1e-6
+        direct, shifted = self._shared(spectrum, precursor)
+        measured = _for_matchms(spectrum.mz, spectrum.intensity, precursor)
+        for is_same, scorer, share in (
+            (True, cosine, np.where(able & close, direct, 0)),
+            (False, modified, np.where(able & ~close, direct + shifted, 0)),
+        ):
+            best = np.argsort(-share, kind="stable")[:_COMPARED]
+            for row in best[share[best] > 0].tolist():
+                peaks = slice(self._ends[row] - self.n_peaks[row], self._ends[row])
+                other = _for_matchms(self.mz[peaks], self.intensity[peaks], self.precursor_mz[row])
+                pair = scorer.pair(other, measured)
+                score, matched = float(pair["score"]), int(pair["matches"])
+                text = self.smiles[row], self.names[row], self.name
+                yield row, Match(score, matched, *text, is_same)
+
+    def _shared(
+        self, spectrum: Spectrum, precursor: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """About the score that shared peaks give, and that shared neutral losses do, (L,) each."""
+        top = np.argsort(-spectrum.intensity, kind="stable")[:_LOOKED_UP]
+        mz, weight = spectrum.mz[top], np.sqrt(spectrum.intensity[top])
+        weight = weight / np.linalg.norm(weight)
+        return self._summed(self._by_mz, mz, weight), self._summed(
+            self._by_loss, precursor - mz, weight
+        )
+
+    def _summed(
+        self,
+        index: tuple[NDArray[np.float64], NDArray[np.int64]],
+        values: NDArray[np.float64],
+        weight: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        ordered, peak = index
+        first = np.searchsorted(ordered, values - _TOLERANCE_DA)
+        last = np.searchsorted(ordered, values + _TOLERANCE_DA)
+        hits = np.concatenate([peak[a:b] for a, b in zip(first, last, strict=True)])
+        total = np.repeat(weight, last - first) * self._weight[hits]
+        return np.bincount(self._row[hits], total, len(self.smiles)).astype(np.float64)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum(self.n_peaks)
+
+    @cached_property
+    def _row(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(len(self.n_peaks)), self.n_peaks)
+
+    @cached_property
+    def _weight(self) -> NDArray[np.float64]:
+        squares = np.bincount(self._row, self.intensity)
+        weight: NDArray[np.float64] = np.sqrt(self.intensity / squares[self._row])
+        return weight
+
+    @cached_property
+    def _by_mz(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        order = np.argsort(self.mz, kind="stable")
+        return self.mz[order], order
+
+    @cached_property
+    def _by_loss(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        loss = self.precursor_mz[self._row] - self.mz
+        order = np.argsort(loss, kind="stable")
+        return loss[order], order
+
+
+def _similarity() -> tuple[Any, Any]:
+    """The modified cosine and the cosine of matchms.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        from matchms import similarity
+    except ImportError:
+        raise UsageError("--library needs matchms; pip install duallgd[library]") from None
+    modified = getattr(similarity, "ModifiedCosineGreedy", None) or similarity.ModifiedCosine
+    return tuple(
+        scorer(tolerance=_TOLERANCE_DA, intensity_power=0.5)
+        for scorer in (modified, similarity.CosineGreedy)
+    )
+
+
+def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) -> "matchms.Spectrum":
+    from matchms import Spectrum as Compared
+
+    peaks = mz.astype(np.float64), intensity.astype(np.float64)
+    return Compared(*peaks, {"precursor_mz": float(precursor)}, metadata_harmonization=False)
+
+
+def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    refused: Counter[str] = Counter()
+    rows: list[tuple[str, Spectrum, str]] = []
+    for item in islice(_spectra(path), _MOST_SPECTRA + 1):
+        smiles = "" if isinstance(item, Unreadable) else _structure(item)
+        why = _fault(item, smiles)
+        if why or isinstance(item, Unreadable):
+            refused[why] += 1
+        else:
+            rows.append((smiles, item, name_in(item.metadata) or item.spectrum_id))
+    if len(rows) + refused.total() > _MOST_SPECTRA:
+        raise UsageError(
+            f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
+        )
+    peaks = [_strongest(one) for _, one, _ in rows]
+    left_out = (
+        f"{counted(n, 'spectrum', 'spectra')} left out ({why})" for why, n in refused.items()
+    )
+    return {
+        "smiles": text_of(smiles for smiles, _, _ in rows),
+        "names": text_of(name for *_, name in rows),
+        "left_out": text_of(left_out),
+        "precursor_mz": np.array([one.precursor_mz for _, one, _ in rows], np.float64),
+        "polarity": np.array([one.polarity for _, one, _ in rows], np.int8),
+        "n_peaks": np.array([len(mz) for mz, _ in peaks], np.int64),
+        "mz": np.concatenate([mz for mz, _ in peaks]) if peaks else np.zeros(0),
+        "intensity": np.concatenate([i for _, i in peaks]).astype(np.float32)
+        if peaks
+        else np.zeros(0, np.float32),
+    }
+
+
+def _spectra(path: Path) -> Iterator[Spectrum | Unreadable]:
+    """Spectra of a file with their structures.
+
+    Raises:
+        UnreadableError: It is no library.
+    """
+    if path.suffix.lower() != ".json":
+        yield from read(str(path), keep_structures=True)
+        return
+    from matchms.importing import load_from_json
+
+    try:
+        found = load_from_json(str(path), metadata_harmonization=False)
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UnreadableError(f"{path} is no library that matchms reads: {why}") from None
+    for index, one in enumerate(found):
+        fields = {str(key).lower(): str(value) for key, value in one.metadata.items()}
+        record = Record(fields, one.peaks.mz, one.peaks.intensities)
+        yield build(record, Source(str(path), index), keep_structures=True)
+
+
+def _structure(spectrum: Spectrum) -> str:
+    """SMILES of a spectrum's structure, "" without one."""
+    fields = canonical(spectrum.metadata)
+    texts = [fields.get(name, "") for name in ("smiles", "inchi")]
+    smiles, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
+    return smiles or identity.smiles_of_inchi(inchi)
+
+
+def _fault(item: Spectrum | Unreadable, smiles: str) -> str:
+    """Why a spectrum of a library is of no use, "" if it is."""
+    if isinstance(item, Unreadable):
+        return "not readable"
+    if not smiles:
+        return "without a structure"
+    if item.precursor_mz is None:
+        return "without a precursor"
+    if not (np.isfinite(item.intensity) & (item.intensity > 0) & (item.mz > 0)).any():
+        return "without peaks"
+    try:
+        identity.parse_smiles(smiles)
+    except MoleculeError:
+        return "its structure is not a molecule"
+    return ""
+
+
+def _strongest(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    able = np.isfinite(spectrum.intensity) & (spectrum.intensity > 0) & (spectrum.mz > 0)
+    mz, intensity = spectrum.mz[able], spectrum.intensity[able]
+    chosen = np.sort(np.argsort(-intensity, kind="stable")[:_MOST_PEAKS])
+    return mz[chosen], intensity[chosen] / intensity.max()

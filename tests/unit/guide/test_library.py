@@ -1,0 +1,156 @@
+"""Spectral libraries: read, kept, searched; what is found and what is alike."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.guide import library
+from duallgd_cli.guide.library import Library, analogues_among
+from duallgd_cli.spectra.types import Source, Spectrum
+
+pytest.importorskip("matchms")
+
+CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
+PEAKS = ((56.05, 10), (83.06, 20), (110.0713, 40), (138.0662, 100), (195.0877, 60))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+
+
+def msp(peaks=PEAKS, precursor=195.0877, name="caffeine", **fields):
+    head = {"NAME": name, "PRECURSORMZ": precursor, "SMILES": CAFFEINE} | fields
+    lines = [f"{key}: {value}" for key, value in head.items() if value is not None]
+    return "\n".join([*lines, f"Num Peaks: {len(peaks)}", *(f"{m} {i}" for m, i in peaks), "\n"])
+
+
+def measured(peaks=PEAKS, precursor=195.0877, polarity=1):
+    mz, intensity = np.array(peaks, float).T
+    return Spectrum(Source("a", 0), "a", mz, intensity, precursor, polarity=polarity)
+
+
+def shifted(by):
+    return tuple((mz + by, i) if mz > 100 else (mz, i) for mz, i in PEAKS)
+
+
+def made(tmp_path, text, name="lib.msp"):
+    (tmp_path / name).write_text(text)
+    return Library.read(tmp_path / name)
+
+
+def test_a_spectrum_with_the_precursor_is_found_and_named(tmp_path):
+    known = made(tmp_path, msp() + msp(PEAKS[:2], name="other", SMILES="CCO"))
+
+    best, second = known.search([measured()])
+
+    assert best.is_found
+    assert best.values() | {"inchi": ""} == {
+        "name": "caffeine", "library": "lib.msp", "score": 1.0, "matched_peaks": 5, "inchi": "",
+        "smiles": CAFFEINE, "inchikey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N", "formula": "C8H10N4O2",
+    }  # fmt: skip
+    assert not second.is_found
+
+
+def test_another_precursor_gives_an_analogue_by_the_modified_cosine(tmp_path):
+    known = made(tmp_path, msp(shifted(14.0157), 209.1033, SMILES="CCn1cnc2c1c(=O)n(C)c(=O)n2C"))
+
+    (match,) = known.search([measured()])
+
+    assert (match.is_same, match.is_found, match.peaks) == (False, False, 5)
+    assert match.score == pytest.approx(1, abs=1e-3)
+    (row,) = analogues_among([match, match])
+    assert (row.smiles, row.name) == ("CCn1cnc2c1c(=O)n(C)c(=O)n2C", "caffeine")
+
+
+def test_the_other_polarity_is_not_compared(tmp_path):
+    known = made(tmp_path, msp(IONMODE="Negative"))
+
+    assert not known.search([measured()])
+    assert known.search([measured(polarity=0)])
+
+
+def test_a_spectrum_without_precursor_or_peaks_finds_nothing(tmp_path):
+    known = made(tmp_path, msp())
+    empty = Spectrum(Source("a", 0), "a", np.zeros(0), np.zeros(0), 195.0877)
+
+    assert not known.search([empty, measured(precursor=None)])
+
+
+def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
+    text = msp() + msp(SMILES=None) + msp(SMILES="xx(") + msp(precursor=None) + msp(((1, "x"),))
+
+    for _ in ("read", "kept"):
+        caplog.clear()
+        known = made(tmp_path, text + msp(SMILES=None, INCHI="InChI=1S/CH4O/c1-2/h2H,1H3"))
+        assert list(known.smiles) == [CAFFEINE, "CO"]
+        for said in ("without a structure", "not a molecule", "without a precursor"):
+            assert f"1 spectrum left out ({said}" in caplog.text.replace("its structure is ", "")
+
+
+def test_json_and_mgf_are_read_alike(tmp_path):
+    mgf = (
+        f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"
+        + "".join(f"{mz} {i}\n" for mz, i in PEAKS)
+        + "END IONS\n"
+    )
+    plain = [
+        {"precursor_mz": 195.0877, "smiles": CAFFEINE, "compound_name": "caffeine",
+         "peaks_json": [list(map(float, peak)) for peak in PEAKS]}
+    ]  # fmt: skip
+
+    for name, text in (("a.mgf", mgf), ("a.json", json.dumps(plain))):
+        (match,) = made(tmp_path, text, name).search([measured()])
+        assert (match.smiles, round(match.score, 4)) == (CAFFEINE, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "said"),
+    [
+        ("a.msp", msp(SMILES=None), UsageError, "holds no spectrum with a structure: 1 spectrum"),
+        ("a.msp", msp() * 4, UsageError, "holds more than 3 spectra"),
+        ("a.json", "[{", UnreadableError, "is no library that matchms reads"),
+        ("a.txt", "hello", UnreadableError, "a.txt"),
+    ],
+)
+def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, error, said):
+    monkeypatch.setattr(library, "_MOST_SPECTRA", 3)
+
+    with pytest.raises(error) as refused:
+        made(tmp_path, text, name)
+
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_library_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(MissingInputError, match=r"none\.msp does not exist"):
+        Library.read(tmp_path / "none.msp")
+
+
+def test_without_matchms_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matchms", None)
+
+    with pytest.raises(UsageError, match=r"pip install duallgd\[library\]"):
+        made(tmp_path, msp())
+
+
+def test_fifty_thousand_spectra_are_searched_in_under_two_seconds():
+    n, peaks, rng = 50_000, 60, np.random.default_rng(0)
+    precursor = rng.uniform(150, 900, n)
+    mz = np.round(np.sort(rng.uniform(0.1, 1, (n, peaks)), 1) * precursor[:, None], 2)
+    known = Library(
+        "made", ["CCO"] * n, [""] * n, precursor, np.ones(n, np.int8), np.full(n, peaks),
+        mz.ravel(), rng.uniform(0.01, 1, n * peaks).astype(np.float32),
+    )  # fmt: skip
+    asked = [measured(np.stack([mz[i], np.linspace(1, 9, peaks)], 1), precursor[i]) for i in (3, 9)]
+    known.search(asked[:1])  # sorted by mass once, compiled once
+    began = time.process_time()
+
+    found = known.search(asked[1:])
+
+    assert time.process_time() - began < 2
+    assert found[0].is_same
