@@ -25,9 +25,9 @@ LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
 # An option in one of the panels, for what a command has of its own, too.
-common, output, checks, sampling, machine, long, messages = (
+common, output, known, checks, sampling, machine, long, messages = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in (COMMON, OUTPUT, INPUT, SAMPLING, MACHINE, LONG, MESSAGES)
+    for panel in (COMMON, OUTPUT, KNOWN, INPUT, SAMPLING, MACHINE, LONG, MESSAGES)
 )
 
 Spectra = Annotated[

@@ -130,46 +130,38 @@ def predict(
     group_by: options.GroupBy = None,
     core: Annotated[
         str | None,
-        typer.Option(
+        options.known(
             metavar="SMILES",
             help="A substructure that is certain: its bonds are held while molecules are drawn. "
             "With attachment points (*) its other atoms get no further bonds.",
-            rich_help_panel=options.KNOWN,
         ),
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option(
+        options.known(
             metavar="PART",
-            help="SMARTS, or a name such as hexose: candidates without it are dropped. Repeat for "
-            "several.",
-            rich_help_panel=options.KNOWN,
+            help="SMARTS, or a name such as hexose, that every candidate must have; may be "
+            "repeated, as --forbid.",
         ),
     ] = None,
     forbid: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART",
-            help="SMARTS or name: candidates with it are dropped. Repeat for several.",
-            rich_help_panel=options.KNOWN,
-        ),
+        options.known(metavar="PART", help="SMARTS or name that no candidate may have."),
     ] = None,
     analogues: Annotated[
         list[Path] | None,
-        typer.Option(
+        options.known(
             metavar="FILE",
-            help="Molecules that are like the unknown ones: .smi, .csv (smiles, name, feature_id) "
-            "or .sdf. Samples start from them. Repeat for several.",
-            rich_help_panel=options.KNOWN,
+            help="Molecules that are like the unknown ones, to start samples from: .smi, .csv "
+            "(smiles, name, feature_id) or .sdf; may be repeated, as --library.",
         ),
     ] = None,
     library: Annotated[
         list[Path] | None,
-        typer.Option(
+        options.known(
             metavar="FILE",
-            help="Spectral library with structures: .msp, .mgf, .mzML or .json. Spectra found in "
-            "it are named; samples start from structures of similar ones. Repeat for several.",
-            rich_help_panel=options.KNOWN,
+            help="Spectral library with structures: .msp, .mgf, .mzML or .json. What is found "
+            "there is named; structures of similar spectra are analogues.",
         ),
     ] = None,
     samples: options.Samples = None,
