@@ -26,7 +26,7 @@ from duallgd_cli.evaluate.calibrate import (
 )
 from duallgd_cli.evaluate.tables import read_rows
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.journal import FinishedRun, journals_of
+from duallgd_cli.predict.finished import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel
 

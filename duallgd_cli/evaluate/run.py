@@ -40,9 +40,10 @@ from duallgd_cli.evaluate.tables import Predicted, choose, truths_of
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import api
+from duallgd_cli.predict.finished import FinishedRun
+from duallgd_cli.predict.finished import read as read_journals
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.journal import ENDING, FinishedRun, few
-from duallgd_cli.predict.journal import read as read_journals
+from duallgd_cli.predict.journal import ENDING, few
 from duallgd_cli.predict.output import merge, record_path
 from duallgd_cli.predict.output import predictions as predictions_of
 from duallgd_cli.predict.prediction import Prediction

@@ -10,16 +10,16 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from duallgd_cli.config import flatten
-from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.prediction import Case, case_of, plain_values
+from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.prediction import Case, plain_values
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -80,7 +80,6 @@ class Contents:
         header: Identity of the run, None if the file is empty.
         lines: Byte offset of each hypothesis of each case.
         hypotheses: How many hypotheses each case has.
-        sources: File, index, case and place among the case's members, for every spectrum.
         end: Totals, None while the run is unfinished.
         good_bytes: Where the last whole line ends.
         is_damaged: Whether something unreadable stands before the last line.
@@ -89,7 +88,6 @@ class Contents:
     header: Header | None = None
     lines: dict[int, dict[int, int]] = field(default_factory=dict)
     hypotheses: dict[int, int] = field(default_factory=dict)
-    sources: list[tuple[str, int, int, int]] = field(default_factory=list)
     end: dict[str, int] | None = None
     good_bytes: int = 0
     is_damaged: bool = False
@@ -240,19 +238,40 @@ def scan(path: Path) -> Contents:
         UsageError: The file is something else.
     """
     contents = Contents()
+    for values in hypotheses(path, contents):
+        case = values["case"]
+        contents.lines.setdefault(case, {})[values["hypothesis"]] = contents.good_bytes
+        contents.hypotheses[case] = values["of"]
+    return contents
+
+
+def hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
+    """Lines of a journal up to the first that is torn or damaged, but for header and end.
+
+    Args:
+        path: Of the journal.
+        contents: Told of the rest; its `good_bytes` is where the line that is given begins.
+
+    Raises:
+        UsageError: The file is something else.
+    """
     with path.open("rb") as file:
         start = file.read(len(_MARK))
         if not _MARK.startswith(start):
             raise UsageError(f"{path} is not a duallgd journal; name another file")
         file.seek(0)
         for line in file:
-            values = _decode(line)
+            values = decode(line)
             if values is None:
                 contents.is_damaged = bool(file.read(1))
                 break
-            _take(contents, values, path)
+            if contents.header is None:
+                contents.header = _header(values, path)
+            elif "end" in values:
+                contents.end = values["end"]
+            else:
+                yield values
             contents.good_bytes += len(line)
-    return contents
 
 
 def few(changed: list[str]) -> str:
@@ -261,20 +280,11 @@ def few(changed: list[str]) -> str:
     return f"{', '.join(changed[:3])}{more}"
 
 
-def _take(contents: Contents, values: dict[str, Any], path: Path) -> None:
-    if contents.header is None:
-        found = values.pop("duallgd_journal")
-        if found != FORMAT:
-            raise UsageError(f"{path} is a journal of format {found}, this version reads {FORMAT}")
-        contents.header = Header(**{**values, "inputs": tuple(values["inputs"])})
-    elif "end" in values:
-        contents.end = values["end"]
-    else:
-        case, hypothesis = values["case"], values["hypothesis"]
-        contents.lines.setdefault(case, {})[hypothesis] = contents.good_bytes
-        contents.hypotheses[case] = values["of"]
-        for place, member in enumerate(values["members"]):
-            contents.sources.append((*member["source"], case, place))
+def _header(values: dict[str, Any], path: Path) -> Header:
+    found = values.pop("duallgd_journal")
+    if found != FORMAT:
+        raise UsageError(f"{path} is a journal of format {found}, this version reads {FORMAT}")
+    return Header(**{**values, "inputs": tuple(values["inputs"])})
 
 
 def _check(path: Path, contents: Contents, header: Header) -> None:
@@ -332,146 +342,7 @@ def _lock(file: "BufferedRandom") -> None:
         logger.debug("no locks on this file system: %s", error)
 
 
-class FinishedRun:
-    """The cases of a run, read when asked for; memory holds a few numbers per spectrum."""
-
-    def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
-        """Open the journals of a run.
-
-        Args:
-            paths: Of its journals.
-            partial: Take what is finished in unfinished journals.
-
-        Raises:
-            UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
-        """
-        self._paths = tuple(paths)
-        contents = [_finished(path, partial) for path in self._paths]
-        self.header = _common_header(self._paths, contents)
-        self._shards = [journal.header.shard for journal in contents if journal.header]
-        self.totals = dict(contents[0].end or {})
-        self._where = {
-            case: (place, [lines[hypothesis] for hypothesis in sorted(lines)])
-            for place, journal in enumerate(contents)
-            for case, lines in journal.lines.items()
-            if journal.is_finished(case)
-        }
-        self._sources = [
-            source for journal in contents for source in journal.sources if source[2] in self._where
-        ]
-
-    def require_whole(self) -> None:
-        """Make sure that these are all shards of the run.
-
-        Raises:
-            UsageError: A shard is absent or given twice.
-        """
-        count = int(self.header.shard.partition("/")[2])
-        for shard in (f"{number}/{count}" for number in range(1, count + 1)):
-            if self._shards.count(shard) != 1:
-                found = "given twice" if shard in self._shards else "absent"
-                raise UsageError(f"these journals are not one whole run: shard {shard} is {found}")
-
-    def in_input_order(self) -> Iterator[tuple[Case, int]]:
-        """Every spectrum as its case and its place among the case's members, as they were read."""
-        rank = {entry["name"]: place for place, entry in enumerate(self.header.inputs)}
-        ordered = sorted((rank[name], index, case, at) for name, index, case, at in self._sources)
-        latest: Case | None = None
-        for _, _, number, at in ordered:
-            if latest is None or latest.number != number:
-                latest = self.case(number)
-            yield latest, at
-
-    def case(self, number: int) -> Case:
-        """Read one case from the disk.
-
-        Raises:
-            UnreadableError: Its fields are those of another version, or the file changed.
-        """
-        place, offsets = self._where[number]
-        lines = []
-        with self._paths[place].open("rb") as file:
-            for offset in offsets:
-                file.seek(offset)
-                lines.append(_decode(file.readline()))
-        try:
-            return case_of([line or {} for line in lines])
-        except (KeyError, TypeError):
-            raise UnreadableError(
-                f"{self._paths[place]} was written by another version of duallgd, or changed while "
-                "it was read; use that version, or predict again"
-            ) from None
-
-
-def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
-    """All that a run computed: header, totals, and every feature with its spectra and outcomes.
-
-    A `Case` holds what ranking and outputs are made from: the structures of each hypothesis with
-    their counts and scores, the explained peaks, what became of the samples, and messages.
-
-    Args:
-        names: Journals, or outputs that have journals beside them; all shards of one run.
-        partial: Take what is finished, whatever is missing or still going on.
-
-    Raises:
-        UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
-    """
-    run = FinishedRun(journals_of(names), partial=partial)
-    if not partial:
-        run.require_whole()
-    return run
-
-
-def journals_of(names: Sequence[Path]) -> list[Path]:
-    """The journals meant by names of journals or of outputs; ``out.csv`` means all its shards.
-
-    Raises:
-        UsageError: Nothing of that name has a journal.
-    """
-    found: list[Path] = []
-    for name in names:
-        if name.name.endswith(ENDING):
-            found.append(name)
-            continue
-        shards = sorted(
-            path
-            for path in name.parent.glob(f"*{ENDING}")
-            if path.name.startswith(f"{name.name}.shard-") or path.name == name.name + ENDING
-        )
-        if not shards:
-            raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
-        found += shards
-    return list(dict.fromkeys(found))
-
-
-def _finished(path: Path, partial: bool) -> Contents:
-    if not path.is_file():
-        raise UsageError(f"there is no journal {path}; run that shard first")
-    contents = scan(path)
-    if contents.header is None or (contents.is_damaged and not partial):
-        raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
-    if contents.end is None and not partial:
-        raise UsageError(
-            f"the run of {path} (shard {contents.header.shard}) is not finished, "
-            f"{len(contents.lines)} features so far; run it again with --resume, or merge with "
-            "--partial"
-        )
-    return contents
-
-
-def _common_header(paths: Sequence[Path], contents: Sequence[Contents]) -> Header:
-    headers = [journal.header for journal in contents if journal.header is not None]
-    if not headers:
-        raise UsageError("no journals to join; name the files that sharded runs wrote")
-    first = headers[0]
-    for path, header in zip(paths, headers, strict=True):
-        changed = first.differences(replace(header, shard=first.shard))
-        if changed:
-            raise UsageError(f"{paths[0]} and {path} are of different runs: {few(changed)}")
-    return first
-
-
-def _decode(line: bytes) -> dict[str, Any] | None:
+def decode(line: bytes) -> dict[str, Any] | None:
     """The object of a line, or None where the line is torn or damaged."""
     if not line.endswith(b"\n"):
         return None

@@ -3,16 +3,18 @@
 import json
 import platform
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial as with_arguments
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.data.pool import in_order
 from duallgd_cli.errors import Failure, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.journal import FinishedRun, read
+from duallgd_cli.predict.finished import FinishedRun, journals_of, read
 from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.prediction import (
     OK,
@@ -23,9 +25,23 @@ from duallgd_cli.predict.prediction import (
     sentences,
 )
 from duallgd_cli.predict.ranking import rank, recorded
-from duallgd_cli.runtime import versions
-from duallgd_cli.writers.formats import Rows, check_writable, resolve_format, write, write_parts
+from duallgd_cli.runtime import default_threads, leave_to_parent, versions
+from duallgd_cli.writers.formats import (
+    TABLES,
+    WHOLE,
+    Rows,
+    check_writable,
+    pieces,
+    resolve_format,
+    write,
+    write_parts,
+    write_pieces,
+)
 from duallgd_cli.writers.summaries import summary_paths, write_summary
+
+_AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
+_MOST_WORKERS: Final = 16
+_LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 
 
 @dataclass(slots=True)
@@ -64,6 +80,14 @@ class RunSummary:
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
                 self.notes.update(note for one in prediction.hypotheses for note in one.notes)
             yield prediction
+
+    def add(self, other: "RunSummary") -> None:
+        """Count what passed another's `watch`, of the same run."""
+        self.n_ms1 = other.n_ms1
+        self.counts += other.counts
+        self.n_candidates += other.n_candidates
+        self.computing_s += other.computing_s
+        self.notes += other.notes
 
     @property
     def n_spectra(self) -> int:
@@ -216,9 +240,11 @@ def merge(
     if parts:
         parts_path(output)
     summary_paths(summaries, output)
-    run = read(names, partial=partial)
+    size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
+    workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
+    run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
-    write_all(run, summary, kind, rows, parts=parts, summaries=summaries)
+    write_all(run, summary, kind, rows, parts=parts, summaries=summaries, workers=workers)
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary
@@ -232,6 +258,7 @@ def write_all(
     *,
     parts: bool = False,
     summaries: Collection[str] = (),
+    workers: int = 1,
 ) -> None:
     """Write the output of a run and, if asked for, further tables beside it.
 
@@ -242,17 +269,39 @@ def write_all(
         rows: See `writers.write`.
         parts: Write what structures contain beside the output; JSON lines hold that too.
         summaries: Tables for other programs, see `summaries.SUMMARIES`.
+        workers: Processes that rank and write; they change nothing.
 
     Raises:
         UsageError: A file cannot be written.
     """
-    watched = summary.watch(run, parts=parts and output_format == "jsonl")
-    write(watched, summary.output, output_format, run.header, rows)
+    told = parts and output_format == "jsonl"
+    if output_format in WHOLE:
+        write(summary.watch(run, parts=told), summary.output, output_format, run.header, rows)
+    else:
+        work = with_arguments(_text, output_format=output_format, rows=rows, parts=told)
+        texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent)
+        write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))
     if summaries:
         for name, path in summary_paths(summaries, summary.output).items():
             write_summary(predictions(run), name, path)
+
+
+def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:
+    """Text of some spectra of a run, and their counts."""
+    summary = RunSummary("")
+    watched = summary.watch(run, parts=parts)
+    return "".join(pieces(watched, output_format, run.header, rows)), summary
+
+
+def _joined(
+    texts: Iterable[tuple[str, RunSummary]], summary: RunSummary, output_format: str
+) -> Iterator[str]:
+    """Text of all spectra, the columns named once; the summary learns the counts."""
+    for place, (text, counts) in enumerate(texts):
+        summary.add(counts)
+        yield text.partition("\n")[2] if place and output_format in TABLES else text
 
 
 def parts_path(output: str) -> Path:

@@ -18,8 +18,9 @@ from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.guide.knowledge import Knowledge
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
+from duallgd_cli.predict.finished import FinishedRun
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.journal import ENDING, FinishedRun, Header, Journal, scan
+from duallgd_cli.predict.journal import ENDING, Header, Journal, scan
 from duallgd_cli.predict.output import RunSummary, parts_path, record_path, write_all, write_record
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Case

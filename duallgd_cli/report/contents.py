@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from duallgd_cli import config
 from duallgd_cli.chem.parts import matches
 from duallgd_cli.files import sha256
-from duallgd_cli.predict import journal
+from duallgd_cli.predict import finished
 from duallgd_cli.predict.output import predictions_of, record_path
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import OK, Candidate, Case, LikelyPart, Outcome, Prediction
@@ -84,7 +84,7 @@ class ReportedRun:
             UsageError: A journal is missing, unfinished, or of another run.
             UnreadableError: It was ranked by another version.
         """
-        self._run = journal.read(names)
+        self._run = finished.read(names)
         self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
         self._ranking = recorded(self._header.model["ranking"], self._output)

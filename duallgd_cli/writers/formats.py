@@ -32,6 +32,8 @@ from duallgd_cli.writers import mztab
 
 Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
+TABLES: Final = ("csv", "tsv")  # a line names their columns
+WHOLE: Final = ("mztab",)  # text of some features is no part of the text of all
 _ENDINGS: Final = {f".{name}": name for name in FORMATS} | {".txt": "tsv"}
 # Which spectrum or feature a row is about, and the ion that was assumed.
 SPECTRUM_COLUMNS: Final = (
@@ -171,9 +173,7 @@ def write(
     Raises:
         UsageError: The file cannot be written.
     """
-    if rows == "feature":
-        predictions = (one for one in predictions if one.source == one.group[0])
-    write_pieces(_pieces(predictions, name, header), output)
+    write_pieces(pieces(predictions, name, header, rows), output)
 
 
 def write_pieces(pieces: Iterable[str], output: str) -> None:
@@ -201,7 +201,12 @@ def _write_to_standard_output(pieces: Iterable[str]) -> None:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from None
 
 
-def _pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iterator[str]:
+def pieces(
+    predictions: Iterable[Prediction], name: str, header: Header, shown: Rows
+) -> Iterator[str]:
+    """The text of an output, the line of its columns first; see `write`."""
+    if shown == "feature":
+        predictions = (one for one in predictions if one.source == one.group[0])
     if name == "mztab":
         return mztab.document(predictions, header.version, header.inputs)
     if name == "sdf":
@@ -223,11 +228,13 @@ def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> 
     Yields:
         The header and each row, line breaks included; cells are quoted where needed.
     """
-    for cells in chain([columns], lines):
-        text = io.StringIO()
-        line = csv.writer(text, delimiter="," if name == "csv" else "\t", lineterminator="\n")
-        line.writerow(map(printable, cells))
+    text = io.StringIO()
+    line = csv.writer(text, delimiter="," if name == "csv" else "\t", lineterminator="\n")
+    for cells in map(tuple, chain([columns], lines)):
+        line.writerow(cells if "".join(cells).isprintable() else map(printable, cells))
         yield text.getvalue()
+        text.seek(0)
+        text.truncate()
 
 
 def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
@@ -255,14 +262,17 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     first = tried.get((prediction.formula, prediction.adduct))
     if not prediction.offered:
         yield shared | _formula_cells(first)
+    plain = inert(sentences(prediction.message))
+    of_formula = {name: _formula_cells(one) for name, one in tried.items()}
     for candidate in prediction.offered:
-        message = sentences(prediction.message, _likeness(prediction.analogue_of(candidate)))
-        if candidate.rank == 1:
-            message = sentences(message, f"P(first 10) = {prediction.confidence_top10:.3g}")
-        formula = _formula_cells(tried.get((candidate.formula, candidate.adduct)))
+        message, likeness = plain, _likeness(prediction.analogue_of(candidate))
+        if likeness or candidate.rank == 1:
+            top10 = f"P(first 10) = {prediction.confidence_top10:.3g}"
+            first_says = top10 if candidate.rank == 1 else ""
+            message = inert(sentences(prediction.message, likeness, first_says))
         yield (
             shared
-            | formula
+            | of_formula.get((candidate.formula, candidate.adduct), {})
             | {
                 "adduct": inert(candidate.adduct),
                 "formula": inert(candidate.formula),
@@ -275,7 +285,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "confidence": f"{candidate.confidence:.4g}",
                 "samples": str(candidate.samples),
                 "log_likelihood": f"{candidate.log_likelihood:.6g}",
-                "message": inert(message),
+                "message": message,
             }
             | (dict.fromkeys(_OF_GENERATED, "") if candidate.rank == 0 else {})
         )

@@ -29,8 +29,8 @@ from duallgd_cli import GuideFiles, load, predict_spectra
 from duallgd_cli.chem import parts
 from duallgd_cli.chem.guide import read_core
 from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.finished import read
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.ranking import recorded

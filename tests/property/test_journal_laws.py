@@ -5,7 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.predict.journal import FinishedRun, Journal
+from duallgd_cli.predict.finished import FinishedRun
+from duallgd_cli.predict.journal import Journal
 from tests.unit.predict.test_journal import HEADER, case, fill
 
 CASES = [case(0), case(1, n_hypotheses=3), case(2, text="timeout"), case(3)]

@@ -29,7 +29,7 @@ from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import logistic, part_of
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
-from duallgd_cli.predict.journal import FinishedRun, journals_of
+from duallgd_cli.predict.finished import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
 

@@ -18,7 +18,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import ScoredCase
 from duallgd_cli.evaluate.fitting import scored_cases, truths_of
-from duallgd_cli.predict.journal import FinishedRun, journals_of
+from duallgd_cli.predict.finished import FinishedRun, journals_of
 from duallgd_cli.predict.ranking import RankingModel
 
 NUMBERS: Final = (1, 5, 10, 30, 100, 300)

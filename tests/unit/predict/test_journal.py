@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.journal import FinishedRun, Header, Journal, journals_of, scan
+from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.journal import Header, Journal, scan
 from duallgd_cli.predict.prediction import (
     Case,
     ExplainedPeak,

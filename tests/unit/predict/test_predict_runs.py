@@ -11,10 +11,10 @@ from duallgd_cli.errors import (
     InterruptedRunError,
     UsageError,
 )
+from duallgd_cli.predict import output
 from duallgd_cli.predict.output import merge
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import Shard
-from duallgd_cli.writers import formats
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import SETTINGS, Stopping, model_with, request
@@ -45,26 +45,27 @@ def test_stopped_once_more_while_resuming_names_the_command_as_it_is(spectra, tm
 
 
 def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, monkeypatch):
-    output = tmp_path / "out.csv"
-    first = request(spectra, output, journal=tmp_path / "first.jsonl")
-    second = request(spectra, output, journal=tmp_path / "second.jsonl")
-    written = formats._pieces
+    path = tmp_path / "out.csv"
+    first = request(spectra, path, journal=tmp_path / "first.jsonl")
+    second = request(spectra, path, journal=tmp_path / "second.jsonl")
+    monkeypatch.setattr(output, "_AT_ONCE", 1)
+    written = output._joined
     monkeypatch.setattr(os, "getpid", lambda: 1)
 
     def slowly(*given):
         pieces = list(written(*given))
         yield from pieces[:3]
-        monkeypatch.setattr(formats, "_pieces", written)
+        monkeypatch.setattr(output, "_joined", written)
         monkeypatch.setattr(os, "getpid", lambda: 2)
         predict(second, stub_model())  # begins and ends while the first still writes
         yield from pieces[3:]
 
-    monkeypatch.setattr(formats, "_pieces", slowly)
+    monkeypatch.setattr(output, "_joined", slowly)
     predict(first, stub_model())
 
     again = tmp_path / "again.csv"
     predict(request(spectra, again), stub_model())
-    assert output.read_bytes() == again.read_bytes()
+    assert path.read_bytes() == again.read_bytes()
     assert not list(tmp_path.glob(".*.part"))
 
 
@@ -186,3 +187,24 @@ def test_what_goes_wrong_in_the_drawing_thread_ends_the_run(spectra, tmp_path, e
     summary = predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model())
 
     assert summary.n_resumed >= 3
+
+
+@pytest.mark.slow
+def test_processes_and_slices_change_no_byte_of_an_output(spectra, tmp_path, monkeypatch):
+    """Columns stand once, counts are of all, wherever the run is cut."""
+    for shard in (1, 2):
+        shared = replace(request(spectra, tmp_path / "x.csv"), shard=Shard(shard, 2))
+        predict(shared, stub_model())
+    written = {}
+    for at_once, workers in ((1000, 1), (2, 1), (2, 2)):
+        monkeypatch.setattr(output, "_AT_ONCE", at_once)
+        monkeypatch.setattr(output, "_LARGE_BYTES", 0)
+        monkeypatch.setattr(output, "default_threads", lambda workers=workers: workers)
+        for ending in ("csv", "jsonl", "sdf", "mztab"):
+            path = tmp_path / f"whole.{ending}"
+            summary = merge([tmp_path / "x.csv"], str(path), rows="spectrum")
+            counts = (summary.counts, summary.n_candidates, summary.notes)
+            written.setdefault(ending, []).append((path.read_bytes(), counts))
+
+    assert all(found == [found[0]] * 3 for found in written.values())
+    assert written["csv"][0][1][1] > 0
