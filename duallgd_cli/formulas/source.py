@@ -8,7 +8,7 @@ from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_fo
 from duallgd_cli.spectra.formulas import FormulaLimits
 from duallgd_cli.spectra.types import PREDICTED, Feature, Hypothesis
 
-ENOUGH: Final = 0.95  # of the probability: less likely formulas are not tried
+ENOUGH: Final = 0.95  # of the probability of all that are listed: less likely ones are not tried
 
 
 class PredictedFormulas:
@@ -27,13 +27,15 @@ class PredictedFormulas:
         self.most = most
 
     def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
-        """Formulas that hold 95 % of the probability, as far as they are not too many."""
+        """Formulas that hold 95 % of what all have, as far as they are not too many."""
         ranked = rank_formulas(feature, self.settings)
         if isinstance(ranked, Failure):
             return ranked
+        # A narrow tolerance leaves probability to formulas beyond it, which no further one holds.
+        enough = ENOUGH * math.fsum(one.probability for one in ranked)
         chosen: list[RankedFormula] = []
         for one in ranked[: self.most]:
-            if sum(better.probability for better in chosen) < ENOUGH:
+            if sum(better.probability for better in chosen) < enough:
                 chosen.append(one)
         fitting = [one for one in chosen if one.formula.n_heavy <= self.limits.max_heavy_atoms]
         if not fitting:

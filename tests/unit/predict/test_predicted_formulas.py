@@ -53,6 +53,7 @@ def rows_of(path):
         ((0.3, 0.2, 0.1, 0.1, 0.1, 0.1), 5, 5),
         ((0.3, 0.2, 0.1, 0.1, 0.1, 0.1), 1, 1),
         ((0.2,), 5, 1),
+        ((0.87, 0.02, 0.01), 5, 1),  # a narrow tolerance: the rest lies beyond it
     ],
 )
 def test_as_many_formulas_are_tried_as_hold_the_probability(
