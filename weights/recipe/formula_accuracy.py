@@ -1,11 +1,15 @@
 """How good the ranking of formulas is: the tables of docs/formulas.md.
 
     python weights/recipe/formula_accuracy.py evaluate DATA RUNS     # prints the tables
+    python weights/recipe/formula_accuracy.py isotopes DATA RUNS     # the same with drawn patterns
     python weights/recipe/formula_accuracy.py unlabelled DATA RUNS   # spectra for duallgd predict
+    python weights/recipe/formula_accuracy.py structures DATA RUNS   # what it made of them
 
-DATA holds massbank/massbank.tsv.xz, of which fold val is read, and extra/extra.tsv.xz.
+DATA holds massbank/massbank.tsv.xz, of which fold val is read, and extra/extra.tsv.xz. RUNS/given
+is an output of duallgd evaluate on fold val, formulas given; the last two need it.
 """
 
+import csv
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,17 +18,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from formula_spectra import Row, chosen, measured, measured_rows, rows
+from formula_spectra import Row, chosen, measured, measured_rows, row_of, rows
 from formulas import all_of, example, run_stage
+from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import PERMANENT_CATION
-from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.errors import Failure
 from duallgd_cli.evaluate.intervals import wilson
 from duallgd_cli.formulas import known, model, scoring
+from duallgd_cli.formulas.isotopes import isotope_ratios
 from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.formulas.scoring import PRECURSOR_SD_PPM
 from duallgd_cli.spectra.features import CleaningSettings, clean
-from duallgd_cli.spectra.types import Spectrum
+from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 
 class Judged(NamedTuple):
@@ -39,41 +45,148 @@ class Judged(NamedTuple):
 
 def evaluate(data: Path, _: Path) -> None:
     """Print the accuracy on one spectrum of at least three peaks of each molecule of fold val."""
-    spectra, rng = rows(data, "val"), np.random.default_rng(3)
-    picked = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
-    for name, ppm, is_adduct_known in (
-        ("5 ppm", 5.0, True),
-        ("10 ppm", 10.0, True),
-        ("5 ppm for Orbitraps, 10 ppm for QTOF", None, True),
-        ("5 ppm for Orbitraps, 10 ppm for QTOF, adduct unknown", None, False),
+    spectra = rows(data, "val")
+    picked = [row for m in sorted(spectra) for row in chosen(spectra[m], 1, 3)]
+    drawn, as_measured = (
+        [measured(row, rng, sd) for row in picked]
+        for sd, rng in ((sd, np.random.default_rng(3)) for sd in (PRECURSOR_SD_PPM, MEASURED_SD))
+    )
+    for name, ppm, is_adduct_known, taken in (
+        ("5 ppm", 5.0, True, drawn),
+        ("10 ppm", 10.0, True, drawn),
+        ("5 ppm for Orbitraps, 10 ppm for QTOF", None, True, drawn),
+        ("5 ppm for Orbitraps, 10 ppm for QTOF, adduct unknown", None, False, drawn),
+        ("5 ppm, errors of QTOF instruments as measured", 5.0, True, as_measured),
+        ("10 ppm, errors of QTOF instruments as measured", 10.0, True, as_measured),
     ):
-        settings = FormulaSettings(precursor_ppm=ppm)
-        print_track(name, [judged(r, s, is_adduct_known, settings) for r, s in picked if s])
+        settings, both = FormulaSettings(precursor_ppm=ppm), zip(picked, taken, strict=True)
+        print_track(name, [judged(r, s, is_adduct_known, settings) for r, s in both if s])
     print_measured(data)
 
 
-def write_unlabelled(data: Path, runs: Path, most: int = 60, largest: int = 30) -> None:
-    """Write spectra of fold val with drawn errors and without formulas, for `duallgd predict`.
+# Of a QTOF the robust standard deviation that `print_measured` finds; of Orbitraps as drawn.
+MEASURED_SD: Final = {**PRECURSOR_SD_PPM, "qtof": 1.9}
 
-    RUNS/val.mgf holds one spectrum of each of some molecules with few heavy atoms, formulas.csv
-    their formulas as ``--formulas`` takes them, truth.tsv their keys.
+
+def evaluate_isotopes(data: Path, _: Path) -> None:
+    """Print the accuracy with MS1 patterns of a stated noise beside that without."""
+    spectra, settings = rows(data, "val"), FormulaSettings()
+    for name, relative, disturbed in _NOISE:
+        rng, of_pattern = np.random.default_rng(3), np.random.default_rng(4)
+        found = []
+        for molecule in sorted(spectra):
+            for row in chosen(spectra[molecule], 1, 3):
+                spectrum = measured(row, rng)
+                if spectrum is not None and relative is not None:
+                    pattern = drawn_pattern(row, relative, disturbed, of_pattern)
+                    spectrum = replace(spectrum, isotopes=pattern)
+                if spectrum is not None:
+                    found.append(judged(row, spectrum, True, settings))
+        print_track(name, found)
+
+
+# Standard deviation relative to each ratio, and how many patterns hold another ion.
+_NOISE: Final = (
+    ("no MS1", None, 0.0),
+    ("errors of 10 %", 0.1, 0.0),
+    ("errors of 20 %, another ion in one of five", 0.2, 0.2),
+    ("errors of 5 %", 0.05, 0.0),
+)
+
+
+def drawn_pattern(
+    row: Row, relative: float, disturbed: float, rng: np.random.Generator
+) -> IsotopePattern:
+    """A pattern with errors: relative ones, and 1 % of the monoisotopic ion for every isotope.
+
+    What falls below 1 % is not seen. Another ion adds 5 to 50 % to one of M+1 and M+2.
     """
-    spectra, rng = rows(data, "val"), np.random.default_rng(3)
-    drawn = [(r, measured(r, rng)) for m in sorted(spectra) for r in chosen(spectra[m], 1, 3)]
-    random.Random(5).shuffle(drawn)
-    small = [(r, s) for r, s in drawn if s is not None and r.formula[:-1].sum() <= largest][:most]
-    blocks, formulas, truth = [], ["id,formula"], ["id\tinchikey"]
-    for number, (row, spectrum) in enumerate(small):
-        head = f"TITLE=v{number}\nPEPMASS={spectrum.precursor_mz:.6f}\nADDUCT={row.adduct.name}"
-        head += f"\nSOURCE_INSTRUMENT={spectrum.instrument}"
-        peaks = zip(spectrum.mz, spectrum.intensity, strict=True)
-        body = "\n".join(f"{mz:.6f} {intensity:.6f}" for mz, intensity in peaks)
-        blocks.append(f"BEGIN IONS\n{head}\n{body}\nEND IONS\n")
-        charge = int(row.adduct is PERMANENT_CATION)
-        formulas.append(f"v{number},{Formula(tuple(map(int, row.formula)), charge)}")
-        truth.append(f"v{number}\t{row.molecule}")
-    for name, lines in (("val.mgf", blocks), ("formulas.csv", formulas), ("truth.tsv", truth)):
-        (runs / name).write_text("\n".join(lines) + "\n")
+    ratios = isotope_ratios(row.formula[None], row.adduct)[0]
+    ratios = ratios * rng.normal(1, relative, ratios.size) + rng.normal(0, 0.01, ratios.size)
+    place, height = rng.integers(ISOTOPES.index(1), ISOTOPES.index(2) + 1), rng.uniform(0.05, 0.5)
+    if rng.random() < disturbed:
+        ratios[place] += height
+    return IsotopePattern((1.0, *np.where(ratios < 0.01, 0.0, ratios)), 0.01)
+
+
+def write_unlabelled(_: Path, runs: Path, most: int = 130) -> None:
+    """Write RUNS/val.tsv: some spectra of RUNS/given with drawn errors and without formulas."""
+    labels, spectra = _records(runs / "given/truth.tsv"), _records(runs / "given/spectra.tsv")
+    picked = set(random.Random(31).sample(sorted(spectra), most))
+    rng = np.random.default_rng(31)
+    columns = [name for name in next(iter(spectra.values())) if name != "formula"]
+    lines = ["\t".join(columns)]
+    for name, record in spectra.items():
+        drawn = measured(row_of(labels[name] | record), rng)
+        if name in picked and drawn is not None:
+            changed = record | {
+                "mzs": ",".join(f"{mz:.5f}" for mz in drawn.mz),
+                "intensities": ",".join(f"{height:.5g}" for height in drawn.intensity),
+                "precursor_mz": f"{drawn.precursor_mz:.5f}",
+            }
+            lines.append("\t".join(changed[column] for column in columns))
+    (runs / "val.tsv").write_text("\n".join(lines) + "\n")
+
+
+def _records(path: Path) -> dict[str, dict[str, str]]:
+    """Rows of a table by their identifier."""
+    with path.open(newline="") as stream:
+        return {row["identifier"]: row for row in csv.DictReader(stream, delimiter="\t")}
+
+
+def print_structures(_: Path, runs: Path) -> None:
+    """Print how good the structures of RUNS/given.csv and RUNS/predicted*.csv are.
+
+    Only molecules count that all of these hold.
+    """
+    labels = _records(runs / "given/truth.tsv")
+    tables = {path.stem: _candidates(path) for path in sorted(runs.glob("predicted*.csv"))}
+    for predicted in tables.values():  # the same molecules with their formulas
+        given = _candidates(runs / "given.csv")
+        common = sorted(predicted.keys() & given.keys())
+        tables_of = {"given": given} | {n: t for n, t in tables.items() if t is predicted}
+        for name, found in tables_of.items():
+            keys = [labels[one]["inchikey"][:14] for one in common]
+            ranks = [
+                next((i for i, row in enumerate(found[one]) if row["inchikey14"] == key), 10**6)
+                for one, key in zip(common, keys, strict=True)
+            ]
+            formulas = [found[one][0]["formula"] == labels[one]["formula"] for one in common]
+            _print_quality(name, np.array(ranks), [found[one] for one in common], formulas)
+
+
+def _candidates(path: Path) -> dict[str, list[dict[str, str]]]:
+    """Rows of a table of structures by spectrum, best first."""
+    found: dict[str, list[dict[str, str]]] = {}
+    with path.open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            found.setdefault(row["spectrum_id"], []).append(row)
+    return found
+
+
+def _print_quality(
+    name: str,
+    rank: NDArray[np.int64],
+    found: Sequence[Sequence[dict[str, str]]],
+    formulas: Sequence[bool],
+) -> None:
+    n = [int((rank < most).sum()) for most in (1, 10, 10**5)]
+    print(f"\n### {name}: {rank.size} molecules, formula of the first right {sum(formulas)}\n")
+    print(f"top-1 / 10 / any: {n[0]} / {n[1]} / {n[2]}")
+    stated = np.array([[float(row[0][k] or 0) for k in _STATED] for row in found])
+    for column, right, label in zip(stated.T, (rank < 1, rank < 10), _STATED, strict=True):
+        print(f"\n| {label} | molecules | mean stated | right |\n|---|---|---|---|")
+        for low, high in pairwise([0, 0.02, 0.1, 0.3, 0.6, 1.01]):
+            part = (column >= low) & (column < high)
+            if part.any():
+                print(f"| {low:g} to {min(high, 1):g} | {part.sum()} |", end=" ")
+                print(f"{column[part].mean():.3f} | {right[part].mean():.3f} |")
+        brier, constant = ((column - right) ** 2).mean(), right.mean() * (1 - right.mean())
+        print(f"\nMean stated {column.mean():.3f}, right {right.mean():.3f}, Brier score", end=" ")
+        print(f"{brier:.4f}; of a constant {constant:.4f}.")
+
+
+_STATED: Final = ("confidence", "confidence_top10")
 
 
 def print_measured(data: Path) -> None:
@@ -112,14 +225,15 @@ def judged(
     found = example(row, spectrum, adducts, table, fitted, settings)
     if found is None:
         return Judged(row, is_known, 10**6, 0.0, 0.0)
-    score = fitted.scorer(found.features)
-    rank = int((score > score[found.truth]).sum()) if found.truth >= 0 else 10**6
-    instrument = spectrum.instrument
+    score, instrument = fitted.scorer(found.features), spectrum.instrument
     covered = scoring.coverage(settings.tolerance_ppm(instrument), instrument)
-    stated = float(np.exp(scoring.log_probabilities(score, fitted, covered).max()))
-    return Judged(row, is_known, rank, stated, found.seconds)
+    log_probability = scoring.log_probabilities(score, fitted, covered, found.isotopes)
+    is_better = log_probability > log_probability[found.truth]
+    rank = int(is_better.sum()) if found.truth >= 0 else 10**6
+    return Judged(row, is_known, rank, float(np.exp(log_probability.max())), found.seconds)
 
 
+_CL_BR: Final = [INDEX["Cl"], INDEX["Br"]]
 PARTS: Final[dict[str, Callable[[Judged], bool]]] = {
     "all": lambda _: True,
     "formula of a known structure": lambda j: j.is_known,
@@ -129,6 +243,8 @@ PARTS: Final[dict[str, Callable[[Judged], bool]]] = {
     "positive": lambda j: j.row.adduct.polarity > 0,
     "negative": lambda j: j.row.adduct.polarity < 0,
     "[M+H]+ and [M-H]-": lambda j: j.row.adduct.name in ("[M+H]+", "[M-H]-"),
+    "Cl or Br": lambda j: j.row.formula[_CL_BR].any(),
+    "S, neither Cl nor Br": lambda j: j.row.formula[INDEX["S"]] and not j.row.formula[_CL_BR].any(),
     "other adducts": lambda j: j.row.adduct.name not in ("[M+H]+", "[M-H]-"),
     "m/z below 300": lambda j: _mz_of(j.row) < 300,
     "m/z 300 to 500": lambda j: 300 <= _mz_of(j.row) < 500,
@@ -163,7 +279,12 @@ def print_track(name: str, found: Sequence[Judged]) -> None:
     print(f"Seconds: mean {seconds.mean():.3f}, 95th percentile {np.quantile(seconds, 0.95):.3f}.")
 
 
-STAGES: Final = {"evaluate": evaluate, "unlabelled": write_unlabelled}
+STAGES: Final = {
+    "evaluate": evaluate,
+    "isotopes": evaluate_isotopes,
+    "unlabelled": write_unlabelled,
+    "structures": print_structures,
+}
 
 if __name__ == "__main__":
     run_stage("Judge the ranking of formulas.", STAGES)

@@ -8,7 +8,7 @@ import csv
 import lzma
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -46,11 +46,12 @@ def rows(data: Path, fold: str) -> dict[str, list[Row]]:
     with lzma.open(data / "massbank/massbank.tsv.xz", "rt") as stream:
         for record in csv.DictReader(stream, delimiter="\t"):
             if record["fold"] == fold:
-                found[record["inchikey"]].append(_row(record))
+                found[record["inchikey"]].append(row_of(record))
     return found
 
 
-def _row(record: dict[str, str]) -> Row:
+def row_of(record: dict[str, str]) -> Row:
+    """A library spectrum from a row of its table."""
     adduct, formula = parse_adduct(record["adduct"]), Formula.parse(record["formula"]).array
     assert isinstance(adduct, Adduct)
     mz, intensity = (np.array(record[k].split(","), dtype=float) for k in ("mzs", "intensities"))
@@ -73,9 +74,11 @@ def structures(data: Path) -> Iterator[tuple[str, int]]:
             yield record["smiles"], _GROUPS.get(record["source"], 2)
 
 
-def measured(row: Row, rng: np.random.Generator) -> Spectrum | None:
+def measured(
+    row: Row, rng: np.random.Generator, sd_ppm: Mapping[str, float] = scoring.PRECURSOR_SD_PPM
+) -> Spectrum | None:
     """The spectrum as an instrument with mass errors gives it, cleaned."""
-    sd = scoring.PRECURSOR_SD_PPM[row.spectrum.instrument] * 1e-6
+    sd = sd_ppm[row.spectrum.instrument] * 1e-6
     shared = rng.normal(0, sd * np.sqrt(SHARED))
     own = rng.normal(0, sd * np.sqrt(1 - SHARED))
     theoretical = row.spectrum.precursor_mz or 0.0
@@ -108,4 +111,4 @@ def measured_rows(data: Path) -> Iterator[tuple[Row, float]]:
             key = record["inchikey"], record["adduct"]
             if "inhouse-mass-spectral-library" in record["source"] and key not in seen:
                 seen.add(key)
-                yield _row(record), float(record["precursor_mz"])
+                yield row_of(record), float(record["precursor_mz"])

@@ -43,6 +43,7 @@ class Example(NamedTuple):
     features: NDArray[np.float32]
     truth: int  # row of the right candidate, -1 where it is not there
     seconds: float
+    isotopes: NDArray[np.float64]  # log weights, 0 without a pattern
 
 
 # --- known structures ------------------------------------------------------------------------
@@ -345,14 +346,15 @@ def example(
     found = possible_formulas(mz, spectrum.instrument, adducts, settings)
     if not any(len(formulas) for _, formulas in found):
         return None
-    best = scoring.candidates(found, mz, spectrum.instrument, table, fitted)
+    pattern = spectrum.isotopes
+    best = scoring.candidates(found, mz, spectrum.instrument, table, fitted, pattern)
     peaks = fragments.peaks_of((spectrum,), mz)
     seen = scoring.evidence(best, peaks, fitted)
     inputs = scoring.scorer_features(best, seen, peaks, mz, spectrum.instrument)
     seconds = time.perf_counter() - started
     is_true = (best.formula == row.formula).all(axis=1) & (best.adduct == row.adduct.index)
     truth = int(np.flatnonzero(is_true)[0]) if is_true.any() else -1
-    return Example(inputs, truth, seconds)
+    return Example(inputs, truth, seconds, best.isotopes)
 
 
 def examples(
