@@ -298,6 +298,7 @@ def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     [
         ((), 2, "nothing to predict"),
         (("--predictions", "p.csv", "--sweep", "steps=1,2"), 2, "--sweep is for a prediction"),
+        (("--predictions", "p.csv", "--atom-order", "truth"), 2, "--atom-order is for a pred"),
         (("--predictions", "p.csv", "--max-memory", "9"), 2, "--max-memory is for a prediction"),
         (("--benchmark", "labelled.tsv", "--rival", "single"), 2, "NAME=WEIGHTS"),
         (("--benchmark", "labelled.tsv", "--precision", "half"), 2, "precision must be one of"),

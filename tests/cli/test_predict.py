@@ -148,19 +148,6 @@ def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_p
     assert (tmp_path / "out.sdf").read_text().count("$$$$") == 22
 
 
-def test_resume_computes_nothing_twice_and_refuses_other_settings(duallgd, spectra, tmp_path):
-    duallgd("predict", spectra, "-o", "out.csv", *FEW)
-    first = (tmp_path / "out.csv").read_bytes()
-
-    again = duallgd("predict", spectra, "-o", "out.csv", "--resume", *FEW)
-    other = duallgd("predict", spectra, "-o", "out.csv", "--resume", "--samples", "5")
-
-    assert "taken from the journal" in again.err
-    assert (tmp_path / "out.csv").read_bytes() == first
-    assert other.code == 2
-    assert "samples" in other.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

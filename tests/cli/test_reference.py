@@ -13,7 +13,6 @@ from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.made_reference import decoder_file, fine_tuned_file, stirred_network
 from tests.made_spectra import ALANINE, CAFFEINE, NICOTINE, block, mgf
-from tests.stub_model import stub_model
 
 FEW = ("--samples", "12", "--steps", "5", "--device", "cpu")
 REAL_LOAD = api.load
@@ -237,27 +236,3 @@ def test_what_the_protocol_cannot_be_is_refused(scored, more, message):
     assert done.code == 2
     assert message in " ".join(done.err.split())
     assert found is None
-
-
-@pytest.mark.parametrize("asked", [("--atom-order", "truth"), ("--preset", "reference")])
-def test_the_authors_protocol_needs_the_authors_weights(scored, duallgd, monkeypatch, asked):
-    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
-
-    found, done = scored("r", *asked)
-
-    assert done.code == 2
-    assert f"{' '.join(asked)} is for the authors' weights, and stub holds others" in done.err
-    assert found is None
-
-
-def test_a_finished_table_is_told_nothing(duallgd, tmp_path):
-    (tmp_path / "p.csv").write_text("identifier,smiles\nS00,CCO\n")
-    labelled_table.write(tmp_path / "labelled.tsv")
-
-    done = duallgd(
-        *("evaluate", "--predictions", "p.csv", "--truth", "labelled.tsv"),
-        *("--atom-order", "truth"),
-    )
-
-    assert done.code == 2
-    assert "--atom-order is for a prediction" in done.err

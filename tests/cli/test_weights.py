@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.cli.app import app
-from duallgd_cli.errors import MissingInputError, WeightsError
+from duallgd_cli.errors import WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
@@ -98,12 +98,3 @@ def test_a_list_grows_by_what_is_trained_on_next(tmp_path):
     assert listed.stderr == f"3 molecules in {list_}\n"
     ethanol, hexane, ethylamine = "LFQSCWFLJHTTHZ", "VLKZOEOYAKHREP", "QUSNBJAOOMFDIB"
     assert TrainingHashes.read(list_).contains([ethanol, hexane, ethylamine]).all()
-
-
-def test_a_list_to_add_to_must_be_one(tmp_path):
-    structures_folder(tmp_path / "first", "CCO")
-
-    listed = run("hashes", tmp_path / "first", "--also", tmp_path / "none", "-o", tmp_path / "w")
-
-    assert isinstance(listed.exception, MissingInputError)
-    assert not (tmp_path / "w").exists()

@@ -6,8 +6,6 @@ from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, measure_
 from duallgd_cli.model.attention import softmax_attention
 from duallgd_cli.model.linear import Linear
 
-ROOM = Ceilings({"float32": 1e9}, exponentials_s=1e8, bytes_s=1e9, arithmetic_overlaps=False)
-
 
 @pytest.mark.parametrize("kind", [nn.Linear, Linear])
 def test_a_linear_map_has_two_operations_for_each_weight_and_row(kind):
@@ -39,23 +37,20 @@ def test_moved_bytes_are_those_of_arguments_and_results_but_not_of_views():
     assert work.exponentials == 32
 
 
-def test_the_floor_adds_arithmetic_on_a_cpu_and_grows_with_candidates_and_steps():
-    work = Work(flop=2e6, exponentials=3e5, moved_bytes=0, parameter_bytes=1e3)
+@pytest.mark.parametrize(
+    ("work", "size", "overlaps", "seconds"),
+    [
+        # On a CPU arithmetic adds up, for every candidate and step; a GPU hides exponentials.
+        (Work(2e6, 3e5, 0, 1e3), (4, 5, 4), False, 20 * (2e-3 + 3e-3)),
+        (Work(2e6, 3e5, 0, 0), (1, 1, 1), True, 3e-3),
+        # Many weights are read once an evaluation: of 4 candidates by 3, that is twice a step.
+        (Work(1.0, 0, 0, 1e6), (4, 5, 3), False, 2 * 5 * 1e-3),
+    ],
+)
+def test_the_floor_is_arithmetic_or_reading_the_weights(work, size, overlaps, seconds):
+    room = Ceilings({"float32": 1e9}, 1e8, 1e9, arithmetic_overlaps=overlaps)
 
-    assert floor_s(work, 4, 5, 4, ROOM, "float32") == pytest.approx(20 * (2e-3 + 3e-3))
-
-
-def test_where_weights_are_many_the_floor_is_reading_them_once_an_evaluation():
-    work = Work(flop=1.0, exponentials=0, moved_bytes=0, parameter_bytes=1e6)
-
-    assert floor_s(work, 4, 5, 3, ROOM, "float32") == pytest.approx(2 * 5 * 1e-3)
-
-
-def test_a_gpu_hides_exponentials_behind_products():
-    overlapping = Ceilings({"float32": 1e9}, 1e8, 1e9, arithmetic_overlaps=True)
-    work = Work(flop=2e6, exponentials=3e5, moved_bytes=0, parameter_bytes=0)
-
-    assert floor_s(work, 1, 1, 1, overlapping, "float32") == pytest.approx(3e-3)
+    assert floor_s(work, *size, room, "float32") == pytest.approx(seconds)
 
 
 def test_ceilings_are_positive_numbers(monkeypatch):

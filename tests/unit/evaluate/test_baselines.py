@@ -53,42 +53,41 @@ def row(identifier, mzs, smiles, fold="train", adduct="[M+H]+", precursor=200.0)
     }
 
 
-def test_the_molecule_with_the_most_similar_spectrum_comes_first():
-    training = [row("far", [60.0, 70.0], "CCO"), row("near", [100.01, 120.01, 70.0], "CCN")]
-
-    assert nearest([row("q", [100.01, 120.01], "CC")], training, 10)["q"].smiles == ("CCN",)
+NEAR, FAR = ([100.01, 120.01, 70.0], "CCN"), ([60.0, 70.0], "CCO")
 
 
-def test_neutral_losses_count_where_masses_are_shifted():
-    training = [
-        row("shifted", [114.0, 134.0], "CCN", precursor=214.0),
-        row("unlike", [50.0, 61.0], "CCO", precursor=214.0),
-    ]
+@pytest.mark.parametrize(
+    ("peaks", "training", "named"),
+    [
+        ([100.01, 120.01], [row("far", *FAR), row("near", *NEAR)], ("CCN",)),
+        # Masses are shifted, losses from the precursor are the same.
+        (
+            [100.0, 120.0],
+            [
+                row("shifted", [114.0, 134.0], "CCN", precursor=214.0),
+                row("unlike", [50.0, 61.0], "CCO", precursor=214.0),
+            ],
+            ("CCN",),
+        ),
+        ([100.0], [row("a", [100.0], "CCN", adduct="[M-H]-")], ()),
+        (
+            [100.0],
+            [row("a", [100.0], "CCN"), row("b", [100.0], "NCC"), row("c", [100.0, 60.0], "CCO")],
+            ("CCN", "CCO"),
+        ),
+        ([200.0], [row("a", [200.0], "CCN"), row("b", [], "CCO")], ()),
+        ([], [row("a", [200.0], "CCN"), row("b", [], "CCO")], ()),
+    ],
+    ids=[
+        "the most similar spectrum", "neutral losses", "the other polarity",
+        "a molecule once for all its spectra", "the precursor says nothing", "no peaks",
+    ],
+)  # fmt: skip
+def test_molecules_of_the_most_similar_spectra_come_first(peaks, training, named):
+    query = row("q", peaks, "CC")
 
-    assert nearest([row("q", [100.0, 120.0], "CC")], training, 10)["q"].smiles == ("CCN",)
-
-
-def test_the_other_polarity_is_not_compared():
-    training = [row("a", [100.0], "CCN", adduct="[M-H]-")]
-
-    assert nearest([row("q", [100.0], "CC")], training, 10)["q"].smiles == ()
-
-
-def test_a_molecule_is_named_once_however_many_spectra_it_has():
-    training = [
-        row("a", [100.0], "CCN"),
-        row("b", [100.0], "NCC"),
-        row("c", [100.0, 60.0], "CCO"),
-    ]
-
-    assert nearest([row("q", [100.0], "CC")], training, 10)["q"].smiles == ("CCN", "CCO")
-    assert nearest([row("q", [100.0], "CC")], training, 1)["q"].smiles == ("CCN",)
-
-
-def test_the_precursor_and_empty_spectra_say_nothing():
-    training = [row("a", [200.0], "CCN"), row("b", [], "CCO")]
-
-    assert nearest([row("q", [200.0], "CC"), row("r", [], "CC")], training, 5)["q"].smiles == ()
+    assert nearest([query], training, 10)["q"].smiles == named
+    assert nearest([query], training, 1)["q"].smiles == named[:1]
 
 
 def test_relatives_are_found_in_made_spectra_of_the_fold_train():

@@ -48,44 +48,29 @@ def test_bins_of_the_paper():
     assert groups(truths, "rings") == [("0", 6)]
 
 
-def test_polarity_follows_the_adduct_and_else_the_table():
-    truths = [
-        truth("a", adduct="[M+H]+"),
-        truth("b", adduct="[M-H]-"),
-        truth("c", ion_mode="negative"),
-        truth("d"),
-    ]
+@pytest.mark.parametrize(
+    ("by", "fields", "expected"),
+    [
+        (
+            "polarity",
+            ({"adduct": "[M+H]+"}, {"adduct": "[M-H]-"}, {"ion_mode": "negative"}, {}),
+            [("negative", 2), ("positive", 1), ("missing", 1)],
+        ),
+        (
+            "collision_energy",
+            [{"collision_energy": text} for text in ("10", "10.5", "35", "120", "", "ramp")],
+            [("<= 10 eV", 1), ("10-20 eV", 1), ("30-45 eV", 1), ("> 60 eV", 1), ("missing", 2)],
+        ),
+        ("nearest_training", ({}, {}, {}), [("<= 0.3", 1), ("0.7-0.85", 1), ("missing", 1)]),
+        ("explained_peaks", ({}, {}, {}), [("0", 1), ("3-5", 1), ("missing", 1)]),
+        ("instrument", ({},), []),  # a kind that no spectrum has
+    ],
+)
+def test_spectra_are_grouped_by_columns_and_by_further_numbers(by, fields, expected):
+    truths = [truth(str(number), **one) for number, one in enumerate(fields)]
+    notes = {"nearest_training": {"0": 0.71, "1": 0.3}, "explained_peaks": {"0": 0.0, "2": 3.0}}
 
-    assert groups(truths, "polarity") == [("negative", 2), ("positive", 1), ("missing", 1)]
-
-
-def test_energies_are_binned_as_numbers_and_text_is_missing():
-    texts = ("10", "10.5", "35", "120", "", "ramp")
-    truths = [truth(str(i), collision_energy=text) for i, text in enumerate(texts)]
-
-    assert groups(truths, "collision_energy") == [
-        ("<= 10 eV", 1),
-        ("10-20 eV", 1),
-        ("30-45 eV", 1),
-        ("> 60 eV", 1),
-        ("missing", 2),
-    ]
-
-
-def test_further_numbers_may_be_missing():
-    truths = [truth("a"), truth("b"), truth("c")]
-    notes = {"nearest_training": {"a": 0.71, "b": 0.3}, "explained_peaks": {"a": 0.0, "c": 3.0}}
-
-    assert groups(truths, "nearest_training", notes) == [
-        ("<= 0.3", 1),
-        ("0.7-0.85", 1),
-        ("missing", 1),
-    ]
-    assert groups(truths, "explained_peaks", notes) == [("0", 1), ("3-5", 1), ("missing", 1)]
-
-
-def test_a_kind_that_no_spectrum_has_is_left_out():
-    assert groups([truth("a")], "instrument") == []
+    assert groups(truths, by, notes) == expected
 
 
 def test_every_kind_covers_every_spectrum_and_weighs_to_the_whole():

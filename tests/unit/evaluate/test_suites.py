@@ -177,11 +177,6 @@ def test_a_refusal_is_an_answer(monkeypatch):
     assert not answers(address)
 
 
-def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(MissingInputError, match=r"holds no MassSpecGym1.5.tsv or MassSpecGym.tsv"):
-        massspecgym(tmp_path)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Five molecules in the layout of the release."""
