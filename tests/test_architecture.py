@@ -24,9 +24,9 @@ BOUNDS = {
     "model": (1_640, 12),
     "diffusion": (550, 4),
     "checkpoint": (575, 5),
-    "bench": (1_661, 8),
-    "evaluate": (4_842, 20),
-    "cli": (3_020, 20),
+    "bench": (1_655, 8),
+    "evaluate": (4_839, 20),
+    "cli": (3_010, 20),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a
@@ -201,6 +201,7 @@ def test_no_two_classes_have_one_name():
 # Rooms whose private functions are all worth a name of their own.
 WITHOUT_SMALL_FUNCTIONS = {
     *("reference", "data", "train", "model", "diffusion", "checkpoint", "chem", "spectra", "cli"),
+    *("evaluate", "bench"),
 }
 
 

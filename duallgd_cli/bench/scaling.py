@@ -202,10 +202,11 @@ def run_study(
             with log.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
             _write_table(output / TABLE, rows)
-            left = _words(seconds_left(groups, [part.get("seconds", 0.0) for part in done]))
+            left = seconds_left(groups, [part.get("seconds", 0.0) for part in done])
+            words = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
             title = f"{group[1][0][0].kernel}, {group[1][0][0].atoms} atoms"
             title += "" if group[0] == "atoms" else f", growth with {group[0]}"
-            say(number, len(groups), f"{title} done" + (left and f", about {left} left"))
+            say(number, len(groups), f"{title} done" + (f", about {words} left" if left else ""))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"stopped; what is finished is kept in {output}, and the same command goes on"
@@ -328,9 +329,3 @@ def _write_table(path: Path, rows: Sequence[Row]) -> None:
         table = csv.DictWriter(stream, COLUMNS)
         table.writeheader()
         table.writerows(rows)
-
-
-def _words(seconds: float) -> str:
-    if not seconds:
-        return ""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,7 +1,6 @@
 """`duallgd bench`: how time and memory of the network grow, and the throughput of predict."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -98,6 +97,7 @@ def bench(
         return
     from duallgd_cli.bench import growth, measure, scaling
     from duallgd_cli.bench import plot as drawing
+    from duallgd_cli.cli.display import measuring
     from duallgd_cli.errors import UsageError
 
     if (paths, preset) != ("fast", "duallgd"):
@@ -117,32 +117,12 @@ def bench(
         batch=batch,
         sweeps=sweeps,
     )
-    with watching() as say:
+    with measuring() as say:
         found = scaling.run_study(request, output, say)
     show(found)
     if plot:
         drawing.write_plot(output, found)
     typer.echo(f"-> {output}", err=True)
-
-
-@contextmanager
-def watching() -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a callback for what is done, of how much, in words: a bar on a terminal, else lines."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    bar = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    words = TextColumn("{task.description}")
-    with Progress(*bar, words, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("measuring", total=None)
-
-        def say(done: int, total: int, text: str) -> None:
-            progress.update(task, completed=done, total=total, description=text)
-            if not console.is_terminal:
-                typer.echo(f"{done} of {total}: {text}", err=True)
-
-        yield say
 
 
 def show(found: Mapping[str, Any]) -> None:

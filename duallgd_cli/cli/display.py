@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,6 +133,16 @@ def progress(
 
 
 @contextmanager
+def bar(
+    *columns: ProgressColumn, description: str = "", total: int | None = None, quiet: bool = False
+) -> Iterator[tuple[Console, Callable[..., None]]]:
+    """Yield a console on standard error and what updates a bar there, if it is a terminal."""
+    console = Console(stderr=True, quiet=quiet, soft_wrap=True)
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as shown:
+        yield console, partial(shown.update, shown.add_task(description, total=total))
+
+
+@contextmanager
 def training_display(
     steps: int, last: int, quiet: bool
 ) -> Iterator[Callable[[int, dict[str, float]], None]]:
@@ -143,20 +153,13 @@ def training_display(
         last: Step at which this command stops, which the time left is told to.
         quiet: Show nothing.
     """
-    console = Console(stderr=True, quiet=quiet, soft_wrap=True)
-    columns = (
-        TextColumn("step"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("", total=steps)
+    columns = (MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+    words = TextColumn("{task.description}")
+    with bar(TextColumn("step"), *columns, words, total=steps, quiet=quiet) as (console, update):
 
         def on_step(step: int, figures: dict[str, float]) -> None:
             text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
-            progress.update(task, completed=step, description=text)
+            update(completed=step, description=text)
             if "loss" not in figures or not console.is_terminal:
                 left = ""
                 if "s" in figures:  # of all steps so far, those of earlier commands too
@@ -169,11 +172,24 @@ def training_display(
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int], None]]:
     """Yield a callback that adds to a count, shown live on a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.completed:,.0f} {task.description}"), TextColumn("{task.speed}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda number: progress.advance(task, number)
+    count = TextColumn("{task.completed:,.0f} {task.description}")
+    with bar(count, TextColumn("{task.speed}"), description=what) as (_, update):
+        yield lambda number: update(advance=number)
+
+
+@contextmanager
+def measuring() -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a callback for what is done, of how much, in words: a bar on a terminal, else lines."""
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with bar(*columns, TextColumn("{task.description}"), description="measuring") as shown:
+        console, update = shown
+
+        def say(done: int, total: int, text: str) -> None:
+            update(completed=done, total=total, description=text)
+            if not console.is_terminal:
+                typer.echo(f"{done} of {total}: {text}", err=True)
+
+        yield say
 
 
 def results_console(width: int) -> Console:

@@ -215,13 +215,18 @@ def _cell(value: object) -> str:
 
 
 def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]:
-    tables = {
+    shares = found["decomposition"]
+    tables: dict[str, Rows] = {
         "per_spectrum.tsv": _per_spectrum(assessment),
         "metrics.tsv": _metrics(found),
         "groups.tsv": _groups(found["groups"]),
         "calibration.tsv": _calibration(found["calibration"]),
         "rivals.tsv": _rivals(found),
-        "decomposition.tsv": _decomposition(found),
+        # A row a step from the perfect bond matrix to the first candidate.
+        "decomposition.tsv": chain(
+            [["step", "share_right", "low", "high"]],
+            ([step, *(share[end] for end in _ENDS)] for step, share in shares.items()),
+        ),
     }
     if "formula_accuracy" in found:
         tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
@@ -257,13 +262,6 @@ def _rivals(found: Mapping[str, Any]) -> Rows:
             for name, ways in numbers["metrics"].items():
                 estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])
                 yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
-
-
-def _decomposition(found: Mapping[str, Any]) -> Rows:
-    """One row a step from the perfect bond matrix to the first candidate."""
-    yield ["step", "share_right", "low", "high"]
-    for name, share in found["decomposition"].items():
-        yield [name, *(share[end] for end in _ENDS)]
 
 
 def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:

@@ -25,6 +25,7 @@ from plain_reference import PlainReferenceDenoiser
 
 from duallgd_cli.bench import growth, measure, network, plot, scaling
 from duallgd_cli.cli import bench, options
+from duallgd_cli.cli.display import measuring
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.runtime import Runtime
 
@@ -140,7 +141,7 @@ def plain_path(
         batch,
         sweeps,
     )
-    with bench.watching() as say:
+    with measuring() as say:
         found = scaling.run_study(request, output, say, compare=compare)
     bench.show(found)
     if draw:

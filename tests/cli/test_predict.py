@@ -148,6 +148,14 @@ def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_p
     assert (tmp_path / "out.sdf").read_text().count("$$$$") == 22
 
 
+def test_resume_computes_nothing_twice(duallgd, spectra):
+    duallgd("predict", spectra, "-o", "out.csv", *FEW)
+
+    again = duallgd("predict", spectra, "-o", "out.csv", "--resume", *FEW)
+
+    assert "11 features taken from the journal" in again.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
