@@ -6,8 +6,9 @@ or repeats an earlier one keeps its rank, and a spectrum with none scores 0, 0 a
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -64,20 +65,21 @@ class Scores:
         does.
         """
         names, values = list(self.columns), np.column_stack(list(self.columns.values()))
-        molecules = dict(zip(names, per_molecule(values, self.molecule, seed=seed), strict=True))
-        for name in filter(is_share, names):
-            molecules[name] = share(self.columns[name], self.molecule, by_molecule=True)
+        shares = {
+            name: share(self.columns[name], self.molecule, by_molecule=True)
+            for name in filter(is_share, names)
+        }
         ways = {
             "per_spectrum": self.means(names, seed),
-            "per_molecule": molecules,
-            "independent": dict(zip(names, independent(values, seed=seed), strict=True)),
+            "per_molecule": _named(names, per_molecule(values, self.molecule, seed=seed)) | shares,
+            "independent": _named(names, independent(values, seed=seed)),
         }
         return {name: {way: asdict(ways[way][name]) for way in ways} for name in names}
 
     def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
         """Means over spectra of some columns with intervals for clustered spectra."""
         values = np.column_stack([self.columns[name] for name in names])
-        found = dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        found = _named(names, per_spectrum(values, self.molecule, seed=seed))
         for name in filter(is_share, names):
             found[name] = share(self.columns[name], self.molecule)
         return found
@@ -91,7 +93,7 @@ class Scores:
             seed: Of the bootstrap, which resamples molecules.
         """
         values = np.column_stack([self.columns[name] - other.columns[name] for name in names])
-        found = dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
+        found = _named(names, per_spectrum(values, self.molecule, seed=seed))
         for name in filter(is_share, names):
             mine, theirs = self.columns[name], other.columns[name]
             found[name] = share_difference(mine, theirs, self.molecule)
@@ -110,6 +112,10 @@ class Scores:
             molecule=tuple(self.molecule[row] for row in rows),
             columns={name: column[rows] for name, column in self.columns.items()},
         )
+
+
+def _named(names: Sequence[str], estimates: Sequence[Estimate]) -> dict[str, Estimate]:
+    return dict(zip(names, estimates, strict=True))
 
 
 def is_share(column: str) -> bool:
@@ -142,17 +148,17 @@ def score(
     """
     if settings.mces:
         mces.require()
-    rows: list[dict[str, float]] = [{} for _ in truths]
+    rows: list[dict[str, float]] = []
     searches: dict[str, Search] = {}
-    for done, (index, (row, made)) in enumerate(_run(truths, predicted, settings), start=1):
-        rows[index] = row
+    for row, made in _run(truths, predicted, settings):
+        rows.append(row)
         for name, search in made.items():
             if settings.mces_cache is not None:
                 mces.save_pairs(settings.mces_cache, search.solved)
             total = searches.setdefault(name, Search())
             total.needed |= search.needed
             total.timeouts |= search.timeouts
-        advance(done)
+        advance(len(rows))
     return Scores(
         spectrum_id=tuple(truth.spectrum_id for truth in truths),
         molecule=tuple(truth.molecule for truth in truths),
@@ -170,21 +176,17 @@ _Result = tuple[dict[str, float], dict[str, Search]]
 
 def _run(
     truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
-) -> Iterator[tuple[int, _Result]]:
-    pairs = list(enumerate(zip(truths, predicted, strict=True)))
+) -> Iterator[_Result]:
+    one = partial(_score_one, settings=settings)
     workers = settings.workers or available_cores()
     if workers == 1:
-        yield from ((index, _score_one(*pair, settings)) for index, pair in pairs)
+        yield from map(one, truths, predicted)
         return
     # Spawned, not forked: the parent may hold threads of torch or a GPU.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        waiting: dict[Future[_Result], int] = {
-            pool.submit(_score_one, *pair, settings): index for index, pair in pairs
-        }
         try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
+            yield from pool.map(one, truths, predicted)
         finally:
             pool.shutdown(cancel_futures=True)
 
