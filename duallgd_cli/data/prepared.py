@@ -10,7 +10,7 @@ Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K 
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256, write_atomically
@@ -29,10 +30,6 @@ FORMAT_VERSION: Final = 1
 FOLDS: Final = ("train", "val", "test", "dev")
 
 MANIFEST: Final = "manifest.json"
-MOLECULE_ARRAYS: Final = (
-    "atom_counts", "charge", "bond_offset", "bond_pair", "bond_type",
-    "bit_offset", "bits", "fold", "inchikey",
-)  # fmt: skip
 # Offsets of ragged rows, and the arrays that they cut into rows.
 RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 # How the columns of peak rows are stored, but for the sub-formulas, and the values of a spectrum.
@@ -96,12 +93,18 @@ class Molecules:
         """Element-sorted heavy atoms of one molecule, int64 (N,)."""
         return np.repeat(np.arange(N_HEAVY), self.atom_counts[molecule, :N_HEAVY])
 
-    def bonds(self, molecule: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Pair index of each bond in row-major upper-triangle order, and its class."""
-        start, stop = self.bond_offset[molecule], self.bond_offset[molecule + 1]
-        pair = self.bond_pair[start:stop].astype(np.int64)
+    def formula(self, molecule: int) -> Formula:
+        """All atoms of one molecule, with its charge."""
+        return Formula(tuple(self.atom_counts[molecule].tolist()), int(self.charge[molecule]))
+
+    def bond_class(self, molecule: int) -> NDArray[np.int8]:
+        """Classes of all pairs in row-major upper-triangle order, none where no bond is, (M,)."""
+        own = slice(*self.bond_offset[molecule : molecule + 2].tolist())
         n = int(self.n_heavy[molecule])
-        return pair_index(pair[:, 0], pair[:, 1], n), self.bond_type[start:stop]
+        low, high = self.bond_pair[own].T.astype(np.int64)
+        classes = np.zeros(n * (n - 1) // 2, np.int8)
+        classes[pair_index(low, high, n)] = self.bond_type[own]
+        return classes
 
     def in_folds(self, *names: str) -> NDArray[np.bool_]:
         """Which molecules belong to one of these folds, (G,)."""
@@ -110,6 +113,9 @@ class Molecules:
     def fingerprint_bits(self, molecule: int) -> NDArray[np.uint16]:
         """On-bits of one molecule's fingerprint, ascending."""
         return self.bits[self.bit_offset[molecule] : self.bit_offset[molecule + 1]]
+
+
+MOLECULE_ARRAYS: Final = tuple(one.name for one in fields(Molecules) if one.init)
 
 
 @dataclass(frozen=True, eq=False)

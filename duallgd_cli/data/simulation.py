@@ -124,8 +124,7 @@ class Simulator:
         found = fragments(graph_of(molecules, molecule), generator)
         counts, log_intensity = self._seen(found, ion, generator)
         unreachable, faint = _unreachable(counts, found, generator)
-        own = molecules.atom_counts[molecule].tolist()
-        formula = Formula(tuple(own), int(molecules.charge[molecule]))
+        formula = molecules.formula(molecule)
         recorded = _recorded(
             np.concatenate([counts, unreachable]),
             np.concatenate([log_intensity, faint]),

@@ -87,12 +87,15 @@ def prepare_spectra(
     """
     spectra: list[PreparedSpectrum] = []
     rejected: list[RejectedSpectrum] = []
+    train = FOLDS.index("train")
     for result in in_order(prepare_record, read_labelled(source, split), workers):
-        kept = _unless_held_out(result, holdout)
-        if isinstance(kept, RejectedSpectrum):
-            rejected.append(kept)
+        if isinstance(result, RejectedSpectrum):
+            rejected.append(result)
+        elif result.molecule.inchikey in holdout and result.row["spectrum_fold"] == train:
+            about = result.number, result.spectrum_id, ON_HOLDOUT, result.molecule.inchikey
+            rejected.append(RejectedSpectrum(*about))
         else:
-            spectra.append(kept)
+            spectra.append(result)
         advance(1)
     if not spectra:
         raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
@@ -176,17 +179,6 @@ def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypo
         messages = {s.message for s in spectra if isinstance(s, Failure)}
         raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
     return Hypothesis(Feature(usable), formula, adduct)
-
-
-def _unless_held_out(
-    result: PreparedSpectrum | RejectedSpectrum, holdout: frozenset[str]
-) -> PreparedSpectrum | RejectedSpectrum:
-    if isinstance(result, RejectedSpectrum) or result.row["spectrum_fold"] != FOLDS.index("train"):
-        return result
-    key = result.molecule.inchikey
-    if key not in holdout:
-        return result
-    return RejectedSpectrum(result.number, result.spectrum_id, ON_HOLDOUT, key)
 
 
 def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]]:

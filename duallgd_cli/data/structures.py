@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -102,11 +102,14 @@ def prepare_structures(
     done: dict[str, tuple[PreparedMolecule, int]] = {}
     rejected: list[tuple[int, str, str]] = []
     for row, result in in_order(_prepare_row, rows, workers):
-        kept = _unless_known(result, holdout, done)
-        if isinstance(kept, str):
-            rejected.append((row.line, row.smiles, kept))
+        if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
+            result = ON_HOLDOUT
+        elif isinstance(result, PreparedMolecule) and result.inchikey in done:
+            result = "InChIKey block seen above"
+        if isinstance(result, str):
+            rejected.append((row.line, row.smiles, result))
         else:
-            done[kept.inchikey] = (kept, FOLDS.index(row.fold))
+            done[result.inchikey] = (result, FOLDS.index(row.fold))
         advance(1)
     if not done:
         raise UnreadableError(f"{source} holds no structure that can be used; see its columns")
@@ -264,13 +267,3 @@ def _prepare_row(row: StructureRow) -> tuple[StructureRow, PreparedMolecule | st
         message = str(error)
         # What does not parse is counted under one reason, whatever RDKit says of it.
         return row, "not a molecule" if "is not a molecule" in message else message
-
-
-def _unless_known(
-    result: PreparedMolecule | str, holdout: Container[str], done: Container[str]
-) -> PreparedMolecule | str:
-    if isinstance(result, str):
-        return result
-    if result.inchikey in holdout:
-        return ON_HOLDOUT
-    return "InChIKey block seen above" if result.inchikey in done else result

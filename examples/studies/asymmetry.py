@@ -154,7 +154,7 @@ def _known(collator: MoleculeCollator, row: int, spectra: PreparedSpectra | None
     return KnownMolecule(
         key=molecules.inchikey[row].decode(),
         atom_class=molecules.atom_class(row),
-        bond_class=collator.graphs(rows, size, unused).bond_class[0].numpy(),
+        bond_class=molecules.bond_class(row).astype(np.int64),
         condition=collator.condition(rows, size, unused),
         peaks=None if spectra is None else _peaks(spectra, row),
     )
@@ -352,8 +352,8 @@ def first_weights(
     """
     device = studied.device
     clean = torch.from_numpy(molecule.bond_class).expand(noise.draws, -1).to(device)
-    digest = hashlib.blake2b(molecule.key.encode(), digest_size=8).digest()
-    generator = np.random.default_rng((noise.seed, int.from_bytes(digest)))
+    number = int.from_bytes(_hash(molecule.key.encode()))
+    generator = np.random.default_rng((noise.seed, number))
     uniform = generator.random((len(noise.steps), *clean.shape), np.float32)
     marginal = torch.tensor(studied.marginal, device=device)
     share = alpha_bar(studied.n_steps)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from rdkit import Chem
 
 from duallgd_cli.chem.elements import HEAVY
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
@@ -141,12 +140,7 @@ def _ordered(molecules: Molecules, row: int) -> tuple[PreparedMolecule, NDArray[
 
 
 def _mol(molecules: Molecules, row: int) -> Chem.Mol | None:
-    counts = tuple(int(n) for n in molecules.atom_counts[row])
-    n = int(molecules.n_heavy[row])
-    bond_class = np.zeros(n * (n - 1) // 2, np.int8)
-    pair, kind = molecules.bonds(row)
-    bond_class[pair] = kind
-    result = assemble(Formula(counts, int(molecules.charge[row])), bond_class)
+    result = assemble(molecules.formula(row), molecules.bond_class(row))
     if isinstance(result, Rejection):
         return None
     block = molecules.inchikey[row].decode()

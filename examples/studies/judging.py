@@ -115,13 +115,12 @@ class HeldOut:
 def _known(collator: MoleculeCollator, row: int, bits: NDArray[np.uint16]) -> KnownStructure:
     molecules, rows, unused = collator.molecules, np.array([row]), np.random.default_rng(0)
     size = int(molecules.n_heavy[row])
-    counts = tuple(int(n) for n in molecules.atom_counts[row])
     index = np.arange(size)
     if isinstance(molecules, OrderedMolecules):
         index = molecules.place[molecules.atom_offset[row] : molecules.atom_offset[row + 1]]
     return KnownStructure(
         block=molecules.inchikey[row].decode(),
-        formula=Formula(counts, int(molecules.charge[row])),
+        formula=molecules.formula(row),
         bits=bits,
         condition=collator.condition(rows, size, unused),
         bond_class=collator.graphs(rows, size, unused).bond_class,

@@ -128,11 +128,9 @@ def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
     expected = molecules_of("CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCOC(=O)CCC")
     for place in range(3):
         own = [m for m in range(3) if expected.inchikey[m] == chosen.inchikey[place]]
-        for one, other in zip(chosen.bonds(place), expected.bonds(own[0]), strict=True):
-            np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(
-            chosen.fingerprint_bits(place), expected.fingerprint_bits(own[0])
-        )
+        for name in ("bond_class", "fingerprint_bits"):
+            known = getattr(expected, name)(own[0])
+            np.testing.assert_array_equal(getattr(chosen, name)(place), known)
 
 
 def test_a_seed_draws_the_same_again_and_another_another(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.data.prepared import load_molecules
@@ -31,12 +30,7 @@ def test_no_bond_is_aromatic_and_every_molecule_is_the_same(source, tmp_path):
     assert len(molecules) == len(DRUGS)
     assert not (molecules.bond_type == BOND_AROMATIC).any()
     for row in range(len(molecules)):
-        n = int(molecules.n_heavy[row])
-        bond_class = np.zeros(n * (n - 1) // 2, np.int8)
-        pair, kind = molecules.bonds(row)
-        bond_class[pair] = kind
-        counts = tuple(int(count) for count in molecules.atom_counts[row])
-        read = assemble(Formula(counts, int(molecules.charge[row])), bond_class)
+        read = assemble(molecules.formula(row), molecules.bond_class(row))
         assert inchikey_block(read.molecules[0]) == molecules.inchikey[row].decode()
 
 

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.chem.valence import pair_index
@@ -103,10 +102,6 @@ def bonds_of(graph, molecules, row, size):
     return graph.bond_class[row].numpy()[(low < n) & (high < n)]
 
 
-def formula_of(molecules, row):
-    return Formula(tuple(molecules.atom_counts[row].tolist()), int(molecules.charge[row]))
-
-
 def test_bonds_stand_where_the_molecule_has_them():
     molecules, size = molecules_of(), 16
 
@@ -115,7 +110,7 @@ def test_bonds_stand_where_the_molecule_has_them():
     for row, smiles in enumerate(SMILES):
         parts = disassemble(parse_smiles(smiles))
         assert np.array_equal(bonds_of(graph, molecules, row, size), parts.bond_class)
-        assert formula_of(molecules, row) == parts.formula
+        assert molecules.formula(row) == parts.formula
         assert int(graph.bond_class[row].count_nonzero()) == int((parts.bond_class > 0).sum())
         assert int(graph.pair_mask[row].sum()) == len(parts.bond_class)
 
@@ -143,7 +138,7 @@ def test_relabelling_within_elements_keeps_the_molecule(seed):
 
     for row in range(len(molecules)):
         bonds = bonds_of(graph, molecules, row, size)
-        found = assemble(formula_of(molecules, row), bonds).molecules
+        found = assemble(molecules.formula(row), bonds).molecules
         assert molecules.inchikey[row].decode() in {inchikey_block(mol) for mol in found}
 
 
