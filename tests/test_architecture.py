@@ -19,7 +19,7 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "reference": (2_791, 13),
-    "data": (2_742, 12),
+    "data": (2_732, 12),
     "train": (2_060, 12),  # an encoder that grows
     "model": (1_640, 12),
     "diffusion": (550, 4),
