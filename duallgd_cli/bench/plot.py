@@ -1,6 +1,7 @@
 """Four panels as in the paper: time and memory of attention over pairs and of the sampling loop."""
 
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS: Final = {"softmax": "#D55E00", "favor": "#0072B2"}
+# Colour, marker, and marker of the paper: told apart in black and white too.
+_KERNELS: Final = {"softmax": ("C1", "s", "X"), "favor": ("C0", "o", "*")}
 _NAMES: Final = {"softmax": "exact softmax", "favor": "FAVOR+"}
 _LINES: Final = {"plain": "--", "fast": "-"}
 _PANELS: Final = (
@@ -30,7 +32,6 @@ POINTS: Final = (
     ("loop", "favor", 7.5, 375.0),
 )
 _PAPER_ATOMS, _PAPER_STEPS = 100, 500
-_DPI: Final = 120
 # Below this a peak above what was loaded is one page or two.
 _LEAST_MIB: Final = 0.1
 
@@ -57,10 +58,9 @@ def write_plot(folder: Path, found: Mapping[str, Any]) -> None:
     """
     import matplotlib as mpl
 
-    # A fixed salt and no date: the same results give the same bytes.
-    with mpl.rc_context({"svg.hashsalt": "duallgd", "font.size": 9}):
-        figure = figure_of(found)
-        figure.savefig(folder / "scaling.png", dpi=_DPI, metadata={"Software": None})
+    with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
+        figure = figure_of(found)  # without a date: the same results give the same bytes
+        figure.savefig(folder / "scaling.png", metadata={"Software": None})
         figure.savefig(folder / "scaling.svg", metadata={"Date": None})
 
 
@@ -74,15 +74,14 @@ def figure_of(found: Mapping[str, Any]) -> "Figure":
         axis = figure.add_subplot(2, 2, number + 1)
         _panel(axis, [row for row in rows if row["part"] == part], quantity)
         axis.set_title(f"({'abcd'[number]}) {title}", loc="left")
-    axes = figure.axes
-    handles, labels = axes[2].get_legend_handles_labels()
+    handles, labels = figure.axes[2].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
     figure.suptitle(_heading(found, rows))
     return figure
 
 
 def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> None:
-    for kernel, colour in _COLOURS.items():
+    for kernel, (colour, marker, _) in _KERNELS.items():
         for path, line in _LINES.items():
             chosen = [row for row in rows if (row["kernel"], row["path"]) == (kernel, path)]
             x = [row["atoms"] for row in chosen]
@@ -93,18 +92,20 @@ def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> No
                 floor = [row["atoms"] for row in known], [row["floor_s"] for row in known]
                 if known:
                     label = f"{_NAMES[kernel]}, floor"
-                    axis.plot(*floor, ":", lw=1, color=colour, label=label)
+                    axis.plot(*floor, ":", lw=1, marker=marker, ms=2, color=colour, label=label)
             if chosen:
                 label = f"{_NAMES[kernel]}, {path}"
-                axis.plot(x, y, line, marker="o", ms=3, color=colour, label=label)
+                face = colour if path == "fast" else "white"
+                axis.plot(x, y, line, marker=marker, mfc=face, color=colour, label=label)
     for part, kernel, seconds, mib in POINTS:
         if rows and part == rows[0]["part"]:
             # The paper's loop takes 500 steps; its time is scaled to as many as were run here.
             share = rows[0]["steps"] / _PAPER_STEPS if part == "loop" else 1.0
             value = mib if quantity == "memory" else seconds * share
-            style: dict[str, Any] = {"marker": "*", "ms": 11, "ls": "", "mec": "black"}
+            colour, _, marker = _KERNELS[kernel]
+            style: dict[str, Any] = {"marker": marker, "ms": 10, "ls": "", "mec": "black"}
             label = f"{_NAMES[kernel]}, {CITATION}"
-            axis.plot([_PAPER_ATOMS], [value], color=_COLOURS[kernel], label=label, **style)
+            axis.plot([_PAPER_ATOMS], [value], color=colour, label=label, **style)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("heavy atoms N")
@@ -112,7 +113,7 @@ def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> No
     sizes = sorted({row["atoms"] for row in rows} | {_PAPER_ATOMS})
     axis.set_xticks(sizes, [str(n) for n in sizes], fontsize=7)
     axis.minorticks_off()
-    axis.grid(alpha=0.3)
+    axis.grid()
 
 
 def _heading(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,8 +1,12 @@
-"""Plots of an evaluation, each as PNG and SVG, drawn from the contents of results.json alone."""
+"""Plots of an evaluation, each as PNG and SVG, drawn from the contents of results.json alone.
+
+Every series has its colour, marker and line from ``figures.mplstyle``, the style of all figures.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +21,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ENDINGS: Final = ("png", "svg")
-_DPI: Final = 120
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # told apart by all kinds of eyes
-_DISTANCE_COLOURS: Final = ("#000000", "#E69F00", "#56B4E9")
-_COUNT_COLOUR: Final = "#DDDDDD"
+_COUNT_COLOUR: Final = "#E4E4E4"
+_APART: Final = 0.09  # of two series at one place
+_DISTANCES: Final = 4  # the first series of distances; those before are accuracies
 
 
 def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
@@ -76,8 +79,7 @@ def save_drawings(
 
     folder.mkdir(exist_ok=True)
     files = {}
-    # A fixed salt and no date: the same results give the same bytes.
-    with mpl.rc_context({"svg.hashsalt": "duallgd", "font.size": 9}):
+    with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
         for name, draw in drawings.items():
             figure = draw()
             if stamp:
@@ -85,7 +87,7 @@ def save_drawings(
             for ending in _ENDINGS:
                 path = folder / f"{name}.{ending}"
                 metadata = {"Date": None} if ending == "svg" else {"Software": None}
-                figure.savefig(path, dpi=_DPI, metadata=metadata)
+                figure.savefig(path, metadata=metadata)  # no date: the same bytes
                 files[path.name] = path
     return files
 
@@ -133,8 +135,9 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
         axis = figure.add_subplot(1, panels, 2)
         for number, name in enumerate(distances):
             estimates = [group["estimates"][name] for group in groups]
-            colour = _DISTANCE_COLOURS[number % len(_DISTANCE_COLOURS)]
-            _points(axis, range(len(groups)), estimates, 1.0, colour, name, _joined(by, groups))
+            places = _beside(len(groups), number, len(distances))
+            style = _style(_DISTANCES + number)
+            _points(axis, places, estimates, 1.0, style, name, _joined(by, groups))
         axis.set_ylabel("MCES distance")
         axis.set_ylim(bottom=0)
         _name_groups(axis, groups)
@@ -151,8 +154,9 @@ def _shares(
     left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[str], joined: int
 ) -> None:
     right, counts = left.twinx(), left.twinx()
-    places = range(len(groups))
-    counts.bar(places, [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8)
+    counts.bar(
+        range(len(groups)), [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8
+    )
     counts.set_yticks([])
     counts.set_zorder(0)
     for axis in (left, right):
@@ -161,12 +165,26 @@ def _shares(
     for number, name in enumerate(names):
         axis, scale = (left, 100.0) if is_share(name) else (right, 1.0)
         estimates = [group["estimates"][name] for group in groups]
-        _points(axis, places, estimates, scale, _COLOURS[number % len(_COLOURS)], name, joined)
+        places = _beside(len(groups), number, len(names))
+        _points(axis, places, estimates, scale, _style(number), name, joined)
     _name_groups(left, groups)
     left.set_ylabel("accuracy / %")
     left.set_ylim(bottom=0)
     right.set_ylabel("Tanimoto similarity")
     right.set_ylim(0, 1)
+
+
+def _beside(groups: int, number: int, of: int) -> list[float]:
+    """Where a series stands at each group, so that intervals do not hide each other."""
+    return [group + _APART * (number - (of - 1) / 2) for group in range(groups)]
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour, marker and line of a series."""
+    import matplotlib as mpl
+
+    styles = list(mpl.rcParams["axes.prop_cycle"])
+    return dict(styles[number % len(styles)])
 
 
 def _name_groups(axis: "Axes", groups: Sequence[Mapping[str, Any]]) -> None:
@@ -181,7 +199,7 @@ def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":
     axis = figure.add_subplot()
     means = [100 * share["mean"] for share in shares.values()]
     reach = _reach(list(shares.values()), 100.0)
-    axis.barh(list(shares), means, xerr=reach, color=_COLOURS[0], capsize=2)
+    axis.barh(list(shares), means, xerr=reach, color="C0", ecolor="black", alpha=0.75)
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
     axis.set_xlabel("spectra with the right molecule / %")
@@ -193,7 +211,7 @@ def _points(
     places: Sequence[float],
     estimates: Sequence[Mapping[str, float]],
     scale: float,
-    colour: str,
+    style: Mapping[str, Any],
     label: str,
     joined: int,
 ) -> None:
@@ -203,13 +221,11 @@ def _points(
         places,
         means,
         yerr=_reach(estimates, scale),
-        fmt="o",
-        ms=4,
-        capsize=2,
-        color=colour,
         label=label,
+        **{**style, "linestyle": style["linestyle"] if joined == len(means) else "none"},
     )
-    axis.plot(places[:joined], means[:joined], "-", color=colour)
+    if joined < len(means):
+        axis.plot(places[:joined], means[:joined], **{**style, "marker": "none"})
 
 
 def _reach(estimates: Sequence[Mapping[str, float]], scale: float) -> list[list[float]]:
@@ -225,10 +241,10 @@ def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
     figure = _figure(len(tables), "calibration")
     for number, (name, table) in enumerate(tables.items()):
         axis = figure.add_subplot(1, len(tables), number + 1)
-        axis.plot([0, 1], [0, 1], color="grey", lw=0.8)
+        axis.plot([0, 1], [0, 1], "k:", lw=0.8)
         stated = [part["stated"] for part in table["bins"]]
         observed = [part["observed"] for part in table["bins"]]
-        _points(axis, stated, observed, 1.0, _COLOURS[0], name, len(stated))
+        _points(axis, stated, observed, 1.0, _style(0), name, len(stated))
         axis.set_xlabel(f"stated {name}")
         axis.set_ylabel("observed share")
         axis.set_title(f"expected error {table['expected_error']:.3f}")
@@ -241,12 +257,12 @@ def _sweep(sweep: Mapping[str, Any]) -> "Figure":
     values = [row["value"] for row in rows]
     figure = _figure(3, f"speed and quality over {setting}")
     speed, quality, front = (figure.add_subplot(1, 3, place) for place in (1, 2, 3))
-    speed.plot(values, [row["speed_up"] for row in rows], "o-", color=_COLOURS[0])
+    speed.plot(values, [row["speed_up"] for row in rows])
     speed.set_ylabel("speed-up")
     names = [name for name in rows[0]["metrics"] if name.startswith(("accuracy", "tanimoto"))]
     for number, name in enumerate(names):
         means = [row["metrics"][name]["mean"] for row in rows]
-        quality.plot(values, means, "o-", color=_COLOURS[number % len(_COLOURS)], label=name)
+        quality.plot(values, means, label=name, **_style(number))
     quality.legend(fontsize=7)
     quality.set_ylabel("accuracy, Tanimoto")
     for axis in (speed, quality):
@@ -262,8 +278,8 @@ def _front(axis: "Axes", rows: Sequence[Mapping[str, Any]], name: str) -> None:
     """Quality against speed-up; filled points are those that no faster value equals."""
     for row in rows:
         speed_up, quality = row["speed_up"], row["metrics"][name]["mean"]
-        face = _COLOURS[1] if name in row["on_front"] else "white"
-        axis.plot([speed_up], [quality], "o", color=_COLOURS[1], markerfacecolor=face)
+        face = "C1" if name in row["on_front"] else "white"
+        axis.plot([speed_up], [quality], "s", color="C1", markerfacecolor=face)
         axis.annotate(f" {row['value']:g}", (speed_up, quality), fontsize=7)
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)

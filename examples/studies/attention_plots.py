@@ -70,7 +70,12 @@ def _molecule(shown: Mapping[str, Any]) -> "Figure":
     axis.set_aspect("equal")
     axis.axis("off")
     axis.margins(0.06)
-    figure.colorbar(colours, ax=axis, shrink=0.8, label="log2 r (red: more electronegative end)")
+    figure.colorbar(
+        colours,
+        ax=axis,
+        shrink=0.8,
+        label="log2 r (red: more electronegative end; dot: favoured end)",
+    )
     return figure
 
 
@@ -105,6 +110,7 @@ def _kinds(found: Mapping[str, Any]) -> "Figure":
         for patch, kind in zip(drawn["boxes"], kinds, strict=True):
             patch.set_facecolor(_UNEQUAL_COLOUR if kind["difference"] else _EQUAL_COLOUR)
             patch.set_alpha(0.45)
+            patch.set_hatch("////" if kind["difference"] else "")
     rows = range(1, len(kinds) + 1)
     mean = [kind["mean"]["mean"] for kind in kinds]
     below = [max(0.0, kind["mean"]["mean"] - kind["mean"]["low"]) for kind in kinds]

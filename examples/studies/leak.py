@@ -13,6 +13,7 @@ Prints what examples/benchmarks/leak.md holds; the same command again goes on wh
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -32,7 +33,6 @@ from duallgd_cli.train.settings import run_settings
 SETTINGS: Final = Path(__file__).with_suffix(".yaml")
 ORDERS: Final[tuple[AtomOrder, ...]] = ("truth", "random", "formula")
 _ORDER_TITLES: Final = {"truth": "true", "random": "random", "formula": "formula"}
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 _STYLES: Final = {"truth": "-", "random": ":", "formula": "--"}
 
 
@@ -181,7 +181,9 @@ def draw(path: Path, results: Mapping[str, Result], rows: Sequence[tuple[str, At
     from matplotlib.figure import Figure
 
     # Letters as text, not as outlines, keep the file small.
-    with mpl.rc_context({"svg.hashsalt": "duallgd", "svg.fonttype": "none", "font.size": 9}):
+    style = str(resources.files("duallgd_cli") / "figures.mplstyle")
+    with mpl.rc_context({"svg.fonttype": "none"}, fname=style):
+        styles = list(mpl.rcParams["axes.prop_cycle"])
         figure = Figure(figsize=(5.5, 5.2), layout="constrained")
         axis = figure.add_subplot()
         for name, order in rows:
@@ -189,10 +191,7 @@ def draw(path: Path, results: Mapping[str, Result], rows: Sequence[tuple[str, At
             axis.plot(
                 [level["t"] for level in levels],
                 [level["bond_f1"] for level in levels],
-                marker="o",
-                ms=3,
-                ls=_STYLES[order],
-                color=_COLOURS[list(results).index(name) % len(_COLOURS)],
+                **{**styles[list(results).index(name) % len(styles)], "linestyle": _STYLES[order]},
                 label=f"{SETTINGS_OF[name].title}; given: {_given(name, order)}",
             )
         axis.set_xlabel("noise step t (500 is pure noise)")

@@ -38,6 +38,8 @@ def test_four_panels_are_drawn_with_the_papers_points(tmp_path):
         labels = [line.get_label() for line in axis.get_lines()]
         assert sum("paper" in label for label in labels) == 2
         assert axis.get_yscale() == "log"
+        looks = [(line.get_linestyle(), line.get_marker()) for line in axis.get_lines()]
+        assert len(set(looks)) == len(looks)  # in black and white too
 
 
 def test_without_matplotlib_a_plot_is_refused_before_anything_is_measured(monkeypatch):

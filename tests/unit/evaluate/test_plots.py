@@ -2,7 +2,7 @@ import pytest
 
 from duallgd_cli.evaluate import plots
 
-pytest.importorskip("matplotlib", reason="needs the evaluate extra")
+Figure = pytest.importorskip("matplotlib.figure", reason="needs the evaluate extra").Figure
 
 ESTIMATE = {"mean": 0.3, "low": 0.2, "high": 0.5}
 GROUPS = [
@@ -53,6 +53,21 @@ def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
     assert files["sweep.png"].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files["by_rings.svg"].read_text()
+
+
+def test_series_are_told_apart_in_black_and_white(tmp_path, monkeypatch):
+    names = ("accuracy@1", "accuracy@10", "tanimoto@1", "tanimoto@10", "mces@1", "mces@10")
+    groups = [group | {"estimates": dict.fromkeys(names, ESTIMATE)} for group in GROUPS]
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+
+    plots.write_plots(tmp_path, {"groups": groups})
+
+    boxes = [box for axis in drawn[0].axes for box in axis.containers if hasattr(box, "lines")]
+    looks = [(box.lines[0].get_marker(), box.lines[0].get_linestyle()) for box in boxes]
+    assert [box.get_label() for box in boxes] == list(names)
+    assert len({marker for marker, _ in looks}) == len(names)
+    assert len({line for _, line in looks[:4]}) == 4
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path):
