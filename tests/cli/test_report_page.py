@@ -1,6 +1,8 @@
 """The report in a real browser, from file://, without the network."""
 
 import shutil
+import time
+from itertools import cycle, islice
 
 import pytest
 
@@ -284,6 +286,29 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     visit.page.wait_for_timeout(100)
 
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_thousand_features_open_in_three_seconds(browser, made, tmp_path, monkeypatch):
+    features = [
+        feature | {"number": number, "id": f"F{number}"}
+        for number, feature in enumerate(islice(cycle(made[1]), 1000))
+    ]
+    monkeypatch.setattr(ReportedRun, "features", lambda _: iter(features))
+
+    summary = write_report([made[0].with_suffix(".csv")], tmp_path / "many.html")
+    started = time.monotonic()
+    opened = Visit(browser, tmp_path / "many.html", wait_for="#body td.smiles svg")
+    opened.page.fill("#text", "F999")
+    visible = opened.column("id")
+    seconds = time.monotonic() - started
+    drawings = len(opened.page.query_selector_all("#body td.smiles svg"))
+    opened.context.close()
+
+    assert summary.n_features == 1000
+    assert summary.n_bytes < 40e6
+    assert visible == ["F999"]
+    assert seconds < 3
+    assert drawings < 100  # the others wait until they come into view
 
 
 def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):
