@@ -1,7 +1,4 @@
-"""Plots of an evaluation, each as PNG and SVG, drawn from the contents of results.json alone.
-
-Every series has its colour, marker and line from ``figures.mplstyle``, the style of all figures.
-"""
+"""Plots of an evaluation, each as PNG and SVG, drawn from the contents of results.json alone."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -136,8 +133,7 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
         for number, name in enumerate(distances):
             estimates = [group["estimates"][name] for group in groups]
             places = _beside(len(groups), number, len(distances))
-            style = _style(_DISTANCES + number)
-            _points(axis, places, estimates, 1.0, style, name, _joined(by, groups))
+            _points(axis, places, estimates, 1.0, _DISTANCES + number, name, _joined(by, groups))
         axis.set_ylabel("MCES distance")
         axis.set_ylim(bottom=0)
         _name_groups(axis, groups)
@@ -166,7 +162,7 @@ def _shares(
         axis, scale = (left, 100.0) if is_share(name) else (right, 1.0)
         estimates = [group["estimates"][name] for group in groups]
         places = _beside(len(groups), number, len(names))
-        _points(axis, places, estimates, scale, _style(number), name, joined)
+        _points(axis, places, estimates, scale, number, name, joined)
     _name_groups(left, groups)
     left.set_ylabel("accuracy / %")
     left.set_ylim(bottom=0)
@@ -177,14 +173,6 @@ def _shares(
 def _beside(groups: int, number: int, of: int) -> list[float]:
     """Where a series stands at each group, so that intervals do not hide each other."""
     return [group + _APART * (number - (of - 1) / 2) for group in range(groups)]
-
-
-def _style(number: int) -> dict[str, Any]:
-    """Colour, marker and line of a series."""
-    import matplotlib as mpl
-
-    styles = list(mpl.rcParams["axes.prop_cycle"])
-    return dict(styles[number % len(styles)])
 
 
 def _name_groups(axis: "Axes", groups: Sequence[Mapping[str, Any]]) -> None:
@@ -198,8 +186,7 @@ def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":
     figure.set_size_inches(6.5, 0.5 * len(shares) + 1.4)
     axis = figure.add_subplot()
     means = [100 * share["mean"] for share in shares.values()]
-    reach = _reach(list(shares.values()), 100.0)
-    axis.barh(list(shares), means, xerr=reach, color="C0", ecolor="black", alpha=0.75)
+    axis.barh(list(shares), means, xerr=_reach(list(shares.values()), 100.0), color="C0")
     axis.invert_yaxis()
     axis.set_xlim(0, 100)
     axis.set_xlabel("spectra with the right molecule / %")
@@ -211,19 +198,17 @@ def _points(
     places: Sequence[float],
     estimates: Sequence[Mapping[str, float]],
     scale: float,
-    style: Mapping[str, Any],
+    series: int,
     label: str,
     joined: int,
 ) -> None:
-    """Means with their intervals; a line joins the first few."""
+    """Means with their intervals, in the style of a series; a line joins the first few."""
+    import matplotlib as mpl
+
+    style = list(mpl.rcParams["axes.prop_cycle"])[series % 7]
     means = [scale * estimate["mean"] for estimate in estimates]
-    axis.errorbar(
-        places,
-        means,
-        yerr=_reach(estimates, scale),
-        label=label,
-        **{**style, "linestyle": style["linestyle"] if joined == len(means) else "none"},
-    )
+    own = {**style, "linestyle": style["linestyle"] if joined == len(means) else "none"}
+    axis.errorbar(places, means, yerr=_reach(estimates, scale), label=label, **own)
     if joined < len(means):
         axis.plot(places[:joined], means[:joined], **{**style, "marker": "none"})
 
@@ -244,7 +229,7 @@ def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axis.plot([0, 1], [0, 1], "k:", lw=0.8)
         stated = [part["stated"] for part in table["bins"]]
         observed = [part["observed"] for part in table["bins"]]
-        _points(axis, stated, observed, 1.0, _style(0), name, len(stated))
+        _points(axis, stated, observed, 1.0, 0, name, len(stated))
         axis.set_xlabel(f"stated {name}")
         axis.set_ylabel("observed share")
         axis.set_title(f"expected error {table['expected_error']:.3f}")
@@ -260,9 +245,8 @@ def _sweep(sweep: Mapping[str, Any]) -> "Figure":
     speed.plot(values, [row["speed_up"] for row in rows])
     speed.set_ylabel("speed-up")
     names = [name for name in rows[0]["metrics"] if name.startswith(("accuracy", "tanimoto"))]
-    for number, name in enumerate(names):
-        means = [row["metrics"][name]["mean"] for row in rows]
-        quality.plot(values, means, label=name, **_style(number))
+    for name in names:
+        quality.plot(values, [row["metrics"][name]["mean"] for row in rows], label=name)
     quality.legend(fontsize=7)
     quality.set_ylabel("accuracy, Tanimoto")
     for axis in (speed, quality):
