@@ -106,9 +106,7 @@ def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> No
             style: dict[str, Any] = {"marker": marker, "ms": 10, "ls": "", "mec": "black"}
             label = f"{_NAMES[kernel]}, {CITATION}"
             axis.plot([_PAPER_ATOMS], [value], color=colour, label=label, **style)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("heavy atoms N")
+    axis.set(xscale="log", yscale="log", xlabel="heavy atoms N")
     axis.set_ylabel("time / s" if quantity == "time" else "peak memory above network / MiB")
     sizes = sorted({row["atoms"] for row in rows} | {_PAPER_ATOMS})
     axis.set_xticks(sizes, [str(n) for n in sizes], fontsize=7)
