@@ -6,9 +6,11 @@ import lzma
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
@@ -43,13 +45,17 @@ def tables(tmp_path_factory):
     return folder
 
 
-def train(tables, runs, **environment):
+def script(name, *arguments, **environment):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     said = {"PATH": path, "DEVICE": "cpu", "OMP_NUM_THREADS": "1", **environment}
-    command = [ROOT / "weights" / "train.sh", tables, runs, "--tiny"]
+    command = [ROOT / "weights" / name, *map(str, arguments)]
     return subprocess.run(
         command, cwd=ROOT, env=os.environ | said, capture_output=True, text=True, check=False
     )
+
+
+def train(tables, runs, **environment):
+    return script("train.sh", tables, runs, "--tiny", **environment)
 
 
 @pytest.mark.slow
@@ -85,3 +91,38 @@ def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_
     assert done.returncode
     assert "structures.tsv.xz" in done.stderr
     assert [path.name for path in (tmp_path / "runs" / "done").iterdir()] == ["measured"]
+
+
+@pytest.mark.slow
+def test_the_gpu_run_grows_an_encoder_from_what_the_recipe_prepared(tables, tmp_path):
+    prepared, packs, runs = (tmp_path / name for name in ("prepared", "packs", "runs"))
+    done = train(tables, prepared, UNTIL="alike")
+    packs.mkdir()
+    for name in ("alike", "measured"):
+        with tarfile.open(packs / f"{name}.tar.xz", "w:xz") as pack:
+            pack.add(prepared / name, name)
+    sizes = "--set model.encoder.width=32 --set model.encoder.layers=1"
+    start = train_tiny_encoder(prepared, tmp_path / "start")
+
+    gpu = script(
+        "gpu.sh",
+        *("encoder", tmp_path / "out", 1),
+        **{"PACKS": str(packs), "RUNS": str(runs), "START": str(start), "GROWN": sizes},
+        **{"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "SPECTRA": "4"},
+        EXTRA="--set training.data.workers=0 --threads 1",
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert gpu.returncode == 0, gpu.stdout + gpu.stderr
+    assert load(tmp_path / "out" / "encoder.safetensors").settings.encoder.width == 32
+
+
+def train_tiny_encoder(prepared, out):
+    """Weights that a tiny network came to in two steps."""
+    settings = ROOT / "weights" / "recipe" / "tiny.yaml"
+    config = out.with_suffix(".yaml")
+    config.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text())["encoder"]))
+    command = ["train", "--stage", "encoder", "--data", prepared / "measured", "-o", out]
+    command += ["--config", config, "--set", "training.steps=2", "--quiet"]
+    subprocess.run([sys.executable, "-m", "duallgd_cli", *map(str, command)], check=True, cwd=ROOT)
+    return out / "model.safetensors"
