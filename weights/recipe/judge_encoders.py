@@ -1,0 +1,91 @@
+"""Encoders on single spectra of fold val, each alone and together with the first.
+
+Cross entropy alone misleads: an encoder that is less sure of everything has a lower one and ranks
+no better. So logits are scaled by the factor that suits each best before they are compared, and
+differences come with a standard error over molecules. F fingerprint bits, S spectra.
+
+    python weights/recipe/judge_encoders.py weights/duallgd.safetensors runs/wide/model.safetensors
+      --data prepared/massbank
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.prepared import PreparedSpectra, load_spectra
+from duallgd_cli.errors import DuallgdError, UnreadableError
+from duallgd_cli.train.encoder import EncoderStage, dense_bits, fingerprint_figures
+from duallgd_cli.train.settings import TrainingSettings
+
+_FACTORS: Final = (1.1, 1.05, 1.0, 0.975, 0.95, 0.925, 0.9, 0.875, 0.85, 0.8)
+_AT_ONCE: Final = 100
+
+
+@torch.inference_mode()
+def logits_of(weights: Path, spectra: PreparedSpectra, rows: list[int]) -> Tensor:
+    """What the encoder of a weights file says of spectra, (S, F)."""
+    encoder = load(weights).build().encoder
+    peaks = [from_prepared(spectra, [row]) for row in rows]
+    parts = [peaks[start : start + _AT_ONCE] for start in range(0, len(peaks), _AT_ONCE)]
+    return torch.cat([encoder(peak_batch(part)) for part in parts])
+
+
+def entropy(logits: Tensor, truth: Tensor) -> Tensor:
+    """Cross entropy of each spectrum, (S,)."""
+    return binary_cross_entropy_with_logits(logits, truth, reduction="none").sum(1)
+
+
+def scaled(logits: Tensor, truth: Tensor) -> Tensor:
+    """Logits times the factor under which their cross entropy is least."""
+    return min(
+        (logits * factor for factor in _FACTORS),
+        key=lambda one: float(entropy(one, truth).mean()),
+    )
+
+
+def difference(one: Tensor, other: Tensor, molecule: np.ndarray) -> tuple[float, float]:
+    """Mean of paired differences over molecules, and its standard error."""
+    change = (one - other).numpy()
+    means = np.array([change[molecule == m].mean() for m in np.unique(molecule)])
+    spread = means.std(ddof=1) / len(means) ** 0.5 if len(means) > 1 else float("nan")
+    return float(means.mean()), float(spread)
+
+
+def main(
+    weights: Annotated[list[Path], typer.Argument(help="Weights files; the first is the measure.")],
+    data: Annotated[Path, typer.Option(help="Folder made by 'duallgd data spectra'.")],
+) -> None:
+    """Print cross entropy, scaled cross entropy and Tanimoto on up to 1,000 spectra of fold val."""
+    spectra = load_spectra(data)
+    rows = EncoderStage(spectra, None, TrainingSettings(stage="encoder")).validation.tolist()
+    if not rows:
+        raise UnreadableError(f"{data} holds no spectrum of fold val")
+    molecule = np.asarray(spectra.molecule[rows])
+    truth = dense_bits([spectra.molecules.fingerprint_bits(int(m)) for m in molecule])
+    every = {str(path): logits_of(path, spectra, rows) for path in weights}
+    first = next(iter(every.values()))
+    said = every | {f"{name} and the first": (z + first) / 2 for name, z in every.items()}
+    measure = entropy(scaled(first, truth), truth)
+    typer.echo("encoder\tcross entropy\tscaled\tless the first\tstandard error\tTanimoto")
+    for name, logits in said.items():
+        best = entropy(scaled(logits, truth), truth)
+        figures = fingerprint_figures(torch.sigmoid(logits), truth)
+        change, error = difference(best, measure, molecule)
+        typer.echo(
+            f"{name}\t{figures['fp_bce']:.2f}\t{float(best.mean()):.2f}\t{change:+.2f}\t"
+            f"{error:.2f}\t{figures['fp_tanimoto']:.4f}"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except DuallgdError as error:
+        raise SystemExit(f"error: {error}") from None
