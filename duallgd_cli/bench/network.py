@@ -20,7 +20,8 @@ from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS, N_HEAVY
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.jumps import alpha_bar
 from duallgd_cli.diffusion.transition import draw_classes
-from duallgd_cli.generator.network import ModelGenerator, chunk_size, for_inference
+from duallgd_cli.generator.network import ModelGenerator, chunk_size
+from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.denoiser import Condition, Denoiser, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks

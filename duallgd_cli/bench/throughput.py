@@ -226,14 +226,13 @@ def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) 
         return None
     settings, denoiser = generator.model.settings, generator.model.denoiser
     bits = torch.linspace(0, 1, settings.encoder.fingerprint_bits)
-    steps = torch.full((1,), settings.diffusion.n_steps, device=device)
     total = 0.0
     for n, count in atoms.items():
         known = formula_condition(made_formulas(n, 1)[0], bits, settings.memory_bits).to(device)
         bonds = torch.zeros(1, n * (n - 1) // 2, dtype=torch.long, device=device)
         with torch.no_grad(), runtime.autocast():
-            context = denoiser.context(known)
-            counted = work.count_work(partial(denoiser, bonds, steps, context), denoiser)
+            evaluate = generator.denoiser_of(denoiser.context(known), 1)
+            counted = work.count_work(partial(evaluate, bonds, 1), denoiser)
         total += count * counted.flop / 1e9
     return total / sum(atoms.values())
 

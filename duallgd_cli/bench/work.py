@@ -38,8 +38,8 @@ _FUSED: Final = (
     _aten._scaled_dot_product_cudnn_attention,
 )
 _EXPONENTIALS: Final = (
-    _aten.exp, _aten.exp_, _aten._softmax, _aten._log_softmax, _aten.sigmoid, _aten.sigmoid_,
-    _aten.gelu, _aten.tanh, _aten.sin, _aten.cos, _aten.log1p, _aten.elu,
+    _aten.exp, _aten.exp_, _aten.exp2_, _aten._softmax, _aten._log_softmax, _aten.sigmoid,
+    _aten.sigmoid_, _aten.gelu, _aten.tanh, _aten.sin, _aten.cos, _aten.log1p, _aten.elu,
 )  # fmt: skip
 _TRIES: Final = 4
 _CPU_EDGE, _DEVICE_EDGE = 1_024, 8_192
@@ -243,6 +243,6 @@ def _attention_flop(
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def _linear_flop(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+def _linear_flop(x: Sequence[int], *_: object, out_shape: Sequence[int], **__: object) -> int:
     """A multiplication and an addition for each weight and row."""
-    return 2 * math.prod(x) * weight[0]
+    return 2 * math.prod(x) * out_shape[-1]

@@ -69,7 +69,7 @@ def true_fingerprint_predictions(
     Raises:
         UsageError: The model has no encoder that could be replaced.
     """
-    generator = decoder_of(model)
+    own = decoder_of(model)
     bits = {
         truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
         for truth in truths
@@ -77,7 +77,7 @@ def true_fingerprint_predictions(
     knowing = replace(
         model,
         generator=TrueFingerprints(
-            generator.model, generator.runtime, generator.reranker, generator.templates, bits=bits
+            own.model, own.runtime, own.reranker, own.templates, own.rewritten, bits=bits
         ),
         name=f"{model.name} with true fingerprints",
     )

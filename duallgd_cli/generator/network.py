@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
 from duallgd_cli.checkpoint.format import load as load_checkpoint
@@ -42,11 +42,11 @@ from duallgd_cli.files import sha256
 from duallgd_cli.generator.cores import in_templates, likely_places
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
+from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.templates import Templates, starts
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
-from duallgd_cli.model.layers import PairAttention
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import (
@@ -174,12 +174,14 @@ class ModelGenerator:
         runtime: Device and precision.
         reranker: Scores candidates, or None.
         templates: Known molecules to start some samples from, or None.
+        rewritten: The denoiser as a CPU evaluates it faster, or None.
     """
 
     model: DualLGD
     runtime: Runtime
     reranker: Reranker | None = None
     templates: Templates | None = None
+    rewritten: Rewritten | None = None
     _captured: CapturedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -261,7 +263,7 @@ class ModelGenerator:
         with self.runtime.autocast():
             context = self.model.denoiser.context(condition.to(device))
         return draw_in_chunks(
-            partial(self._denoiser, context),
+            partial(self.denoiser_of, context),
             tasks or [self._task(n_pairs, settings, seed)],
             lambda samples: chunk_size(n_pairs, replace(settings, samples=samples), device),
             check,
@@ -375,11 +377,14 @@ class ModelGenerator:
             context = self.model.denoiser.context(condition.to(device))
         uniform = noise.uniform(0, device=device)
         bond = draw_classes(whole.marginal.expand(*uniform.shape, -1), uniform)
-        logits = self._denoiser(context, _EXPECTING)(bond, len(alpha) - 1)
+        logits = self.denoiser_of(context, _EXPECTING)(bond, len(alpha) - 1)
         mean: NDArray[np.float32] = torch.softmax(logits.float(), -1).mean(0).cpu().numpy()
         return mean
 
-    def _denoiser(self, context: Context, samples: int) -> Denoise:
+    def denoiser_of(self, context: Context, samples: int) -> Denoise:
+        """The denoiser of so many samples of a spectrum, as this device evaluates it fastest."""
+        if self.rewritten is not None:
+            return self.rewritten.bound(context, samples)
         if self.runtime.captures:
             return self._captured.bound(context, samples)
         repeated = context.expand(samples)
@@ -410,9 +415,10 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
     network, reranker, templates, ranking = parts_of(checkpoint, path)
+    rewritten = rewritten_for(network, runtime)
     model = for_inference(network, runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, reranker, templates),
+        generator=ModelGenerator(model, runtime, reranker, templates, rewritten),
         ranking=ranking,
         name=path.name,
         sha256=sha256(path),
@@ -464,22 +470,6 @@ def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
         ) from None
 
 
-def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
-    """The network where it runs, all that depends on its weights alone computed once.
-
-    In lower precision its linear maps are cast. It gives the same numbers as without either.
-    """
-    model = model.to(runtime.device)
-    if runtime.autocast_dtype is not None:
-        for module in model.modules():
-            if isinstance(module, nn.Linear):
-                module.to(runtime.autocast_dtype)
-    for module in model.modules():
-        if isinstance(module, PairAttention):
-            module.prepare()
-    return model
-
-
 def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -> Condition:
     """What the denoiser is told: a function of the formula and the predicted fingerprint alone."""
     bit, log_prob = keep_bits(fingerprint[None], memory_bits)
@@ -496,4 +486,4 @@ def formula_condition(formula: Formula, fingerprint: Tensor, memory_bits: int) -
 
 def chunk_size(n_pairs: int, settings: SamplingSettings, device: torch.device) -> int:
     """Samples drawn together: by the number of pairs, the settings and the kind of device alone."""
-    return samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR)
+    return samples_at_once(n_pairs, settings, device, BYTES_PER_PAIR, most_pairs_on_cpu=16_384)

@@ -100,11 +100,11 @@ class _Recorder:
         condition = formula_condition(formula, fingerprint, model.settings.memory_bits)
         self.annotated, self.steps = annotated, []
         with on_one_thread(), runtime.autocast():
-            context = model.denoiser.context(condition.to(runtime.device)).expand(samples)
+            context = model.denoiser.context(condition.to(runtime.device))
+            logits_of = self.inner.denoiser_of(context, samples)
 
             def denoise(bond: Tensor, told: int) -> Tensor:
-                step = torch.full((samples,), told, device=bond.device)
-                logits: Tensor = model.denoiser(bond, step, context)
+                logits = logits_of(bond, told)
                 prob = torch.softmax(logits.float() / task.temperature, -1)
                 self.steps.append(Step(next(times), _small(bond), prob.cpu().numpy()))
                 return logits

@@ -13,8 +13,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from duallgd_cli.model.linear import linear
 
 # Keeps the weights of one query finite in float32 and bfloat16, whatever the states.
-_LARGEST_EXPONENT: Final = 60.0
-_LEAST_TOTAL: Final = 1e-6
+LARGEST_EXPONENT: Final = 60.0
+LEAST_TOTAL: Final = 1e-6
 
 
 def softmax_attention(
@@ -66,7 +66,7 @@ def favor_attention(
     Returns:
         (B, M, H D).
     """
-    query_phi = torch.exp(projected_query.clamp_max(_LARGEST_EXPONENT)).to(value.dtype)
+    query_phi = torch.exp(projected_query.clamp_max(LARGEST_EXPONENT)).to(value.dtype)
     # In bfloat16 four times the products cost less than moving heads of a few channels about.
     mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
     return mix(query_phi, projected_key, key, value, mask, heads)
@@ -82,7 +82,7 @@ def _mix_by_head(
     summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
     total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)
     mixed = query @ torch.cat([summed, total], -1)
-    shares: Tensor = mixed[..., :-1] / (mixed[..., -1:] + _LEAST_TOTAL)
+    shares: Tensor = mixed[..., :-1] / (mixed[..., -1:] + LEAST_TOTAL)
     return shares.transpose(1, 2).flatten(2)
 
 
@@ -97,7 +97,7 @@ def _mix_at_once(
     )  # (B, M, H R)
     summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *like)
     total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
-    weight = query_phi @ total + _LEAST_TOTAL  # (B, M, H)
+    weight = query_phi @ total + LEAST_TOTAL  # (B, M, H)
     return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *like))
 
 

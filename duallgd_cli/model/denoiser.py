@@ -191,9 +191,8 @@ class Denoiser(nn.Module):
         start, stop = self.settings.fade_from, self.settings.fade_to
         fade = ((t.float() - start) / (stop - start)).clamp(0, 1)[:, None, None]
         atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
-        frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=t.device))
-        angle = (t.float() / self.n_steps)[:, None] * frequency
-        y = context.y + self.time_in(torch.cat([angle.sin(), angle.cos(), seen.totals], 1))
+        waves = time_waves(t.float() / self.n_steps)
+        y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(relu(y))
         edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
         pairs = self._start_pairs(atoms, edges + fade * context.relative, graph)
@@ -213,6 +212,13 @@ class Denoiser(nn.Module):
         one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
         hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
         return self.pair_start(self.pair_hidden.relu(hidden))
+
+
+def time_waves(share: Tensor) -> Tensor:
+    """Sines and cosines of t / T, (B,) to (B, 2 _TIME_WAVES)."""
+    frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=share.device))
+    angle = share[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], 1)
 
 
 def _repeat(x: Tensor, samples: int) -> Tensor:

@@ -17,31 +17,45 @@ _ONEDNN: Final = (
     and platform.machine().lower() in {"x86_64", "amd64"}
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
+_FAST: Final = (torch.float32, torch.bfloat16)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
-    """X W^T + b, then ReLU if asked for.
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    relu: bool = False,
+    onto: Tensor | None = None,
+) -> Tensor:
+    """X W^T + b, then ReLU if asked for, or added to another tensor.
 
     Args:
         x: (..., K).
         weight: (L, K).
         bias: (L,), or None.
         relu: Whether negative results become zero.
+        onto: What the product is added to, (..., L); without ReLU.
 
     Returns:
         (..., L), in the precision of autocast where that is on.
     """
-    types: tuple[torch.dtype, ...] = (torch.float32, x.dtype)
+    dtype = x.dtype
     if torch.is_autocast_enabled("cpu"):
-        types = (torch.bfloat16, torch.get_autocast_dtype("cpu"))
+        dtype = torch.get_autocast_dtype("cpu")
     is_for_onednn = x.device.type == "cpu" and x.numel() and not torch.is_grad_enabled()
-    if _ONEDNN and is_for_onednn and types == (weight.dtype, weight.dtype):
+    if _ONEDNN and is_for_onednn and dtype == weight.dtype and dtype in _FAST:
         if x.dtype != weight.dtype:
             x = x.to(weight.dtype)
+        if onto is not None:
+            product: Tensor = torch.ops.mkldnn._linear_pointwise(x, onto, weight, bias, "add")
+            return product
         after = "relu" if relu else "none"
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
+        product = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
         return product
     product = functional.linear(x, weight, bias)
+    if onto is not None:
+        return product + onto
     return functional.relu(product) if relu else product
 
 

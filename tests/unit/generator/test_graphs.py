@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from duallgd_cli.generator import graphs
 from duallgd_cli.generator.graphs import CapturedDenoiser
-from duallgd_cli.generator.network import for_inference
+from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model import denoiser as denoiser_module
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred

@@ -141,7 +141,7 @@ def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(
     generator, model, monkeypatch
 ):
     whole = generator.generate(annotated(), SETTINGS, seed=1)
-    bound = ModelGenerator._denoiser
+    bound = ModelGenerator.denoiser_of
 
     def capture(self, context, samples):
         try:
@@ -152,7 +152,7 @@ def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(
                 raise RuntimeError("operation failed due to a previous error during capture")
         return bound(self, context, samples)
 
-    monkeypatch.setattr(ModelGenerator, "_denoiser", capture)
+    monkeypatch.setattr(ModelGenerator, "denoiser_of", capture)
     drawn = generator.generate(annotated(), SETTINGS, seed=1)
 
     np.testing.assert_array_equal(drawn.bond_class, whole.bond_class)

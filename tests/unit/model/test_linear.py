@@ -45,6 +45,18 @@ def test_without_gradients_the_result_is_that_of_the_formula(plain, shape, with_
     assert len(plain) == (not module._ONEDNN)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_product_is_added_to_what_is_there(dtype):
+    x, weight, bias = (part.to(dtype) for part in made(5, 8))
+    rest = torch.randn(5, 24).to(dtype)
+
+    with torch.inference_mode():
+        got = linear(x, weight, bias, onto=rest)
+
+    expected = rest.double() + functional.linear(*(part.double() for part in (x, weight, bias)))
+    torch.testing.assert_close(got, expected.to(dtype), atol=1e-5, rtol=0.01)
+
+
 def test_a_slice_of_a_wider_tensor_is_taken_as_it_is():
     x, weight, bias = made(6, 10, 96)
     part = x[..., 32:64]

@@ -7,7 +7,8 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
-from duallgd_cli.generator.network import ModelGenerator, for_inference
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors

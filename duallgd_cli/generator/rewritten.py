@@ -1,0 +1,447 @@
+"""The denoiser rewritten for inference on a CPU: the same function in fewer passes over memory.
+
+A CPU spends most of an evaluation on moving pair states about. So scales and shifts of norms and
+constant factors stand in the weights, residuals are added by the product before them or in place,
+keys and values that would be as many as atoms and pairs are never made, and nothing is masked, as
+all samples have the formula of one spectrum. The definition is `model.layers`, part by part; logits
+agree to rounding.
+
+Letters: S samples of one spectrum, N atoms, M pairs, A and P channels of an atom and a pair, H
+heads of D channels, R random features of a head, K fingerprint bits.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag, layer_norm, one_hot, pad
+
+from duallgd_cli.chem.elements import N_BOND_CLASSES
+from duallgd_cli.diffusion.sampler import Denoise
+from duallgd_cli.model.attention import LARGEST_EXPONENT, LEAST_TOTAL, projection, same_head
+from duallgd_cli.model.denoiser import Condition, Context, Denoiser, time_waves
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.graph_features import GraphFeatures, graph_features
+from duallgd_cli.model.layers import (
+    AtomAttention,
+    BitAttention,
+    DualStreamLayer,
+    FeedForward,
+    Film,
+    Fusion,
+    PairAttention,
+)
+from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms, line_graph
+from duallgd_cli.model.linear import linear
+from duallgd_cli.model.tensors import constants
+from duallgd_cli.runtime import Runtime
+
+# exp(x) = exp2(x log2 e), and exp2 is the faster.
+_LOG2_E: Final = 1 / math.log(2)
+# PyTorch's softmax over fewer columns than a register holds takes ten times as long.
+_REGISTER: Final = 16
+
+
+class _Map:
+    """A linear map, made in float32 and kept in the precision of products."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+        self.weight, self.bias = weight.to(dtype).contiguous(), bias.to(dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x.to(self.weight.dtype), self.weight, self.bias)
+
+    def relu(self, x: Tensor) -> Tensor:
+        """The map followed by ReLU."""
+        return linear(x.to(self.weight.dtype), self.weight, self.bias, relu=True)
+
+    def onto(self, x: Tensor, rest: Tensor) -> Tensor:
+        """The map added to `rest`, in the precision of that."""
+        if rest.dtype != self.weight.dtype:
+            return rest + self(x)
+        return linear(x, self.weight, self.bias, onto=rest)
+
+
+def _plain(layer: nn.Linear, dtype: torch.dtype) -> _Map:
+    return _Map(layer.weight, layer.bias, dtype)
+
+
+def _after(norm: nn.LayerNorm, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a layer that is given rows without the scale and shift of their norm."""
+    return layer.weight * norm.weight, layer.bias + layer.weight @ norm.bias
+
+
+def _normed(x: Tensor) -> Tensor:
+    """Rows of mean 0 and variance 1."""
+    width = x.shape[-1]  # without a weight PyTorch takes twice the time
+    one, zero = (constants((value,) * width, x.device) for value in (1.0, 0.0))
+    return layer_norm(x, (width,), one, zero)
+
+
+def _softmax(score: Tensor) -> Tensor:
+    """Over the last dimension, computed in float32."""
+    columns = score.shape[-1]
+    if columns < _REGISTER:
+        score = pad(score, (0, _REGISTER - columns), value=-torch.inf)
+    return torch.softmax(score, -1, dtype=torch.float32)[..., :columns].to(score.dtype)
+
+
+def _by_head(weight: Tensor, heads: int) -> Tensor:
+    """Transposed maps of each head, (H D, L) to the block-diagonal (H L, H D)."""
+    blocks: Tensor = torch.block_diag(*(part.T for part in weight.chunk(heads)))
+    return blocks
+
+
+class _Modulation:
+    """`layers.Film` of both streams: one map of the global state."""
+
+    def __init__(self, atoms: Film, pairs: Film, dtype: torch.dtype) -> None:
+        maps = (atoms.linear, pairs.linear)
+        one = [torch.arange(len(m.bias)) < len(m.bias) // 2 for m in maps]  # gamma comes first
+        bias = [m.bias + first for m, first in zip(maps, one, strict=True)]
+        self.map = _Map(torch.cat([m.weight for m in maps]), torch.cat(bias), dtype)
+        self.sizes = [len(m.bias) // 2 for m in maps for _ in range(2)]
+
+    def __call__(self, y: Tensor, atoms: Tensor, pairs: Tensor) -> Tensor:
+        """New atoms; pairs are changed in place."""
+        scale, shift, pair_scale, pair_shift = self.map(y).unsqueeze(1).split(self.sizes, -1)
+        torch.addcmul(pair_shift, pair_scale, pairs, out=pairs)
+        return torch.addcmul(shift, scale, atoms)
+
+
+class _BitLookup:
+    """`layers.BitAttention`: p exp(s) in place of exp(s + log p), its sum one more value."""
+
+    def __init__(self, part: BitAttention, dtype: torch.dtype) -> None:
+        weight, bias = _after(part.norm, part.query)
+        scale = (len(bias) // part.heads) ** -0.5
+        self.query, self.out = _Map(weight * scale, bias * scale, dtype), _plain(part.out, dtype)
+        self.heads, self.dtype = part.heads, dtype
+
+    def memory(self, memory: Tensor, log_prob: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (H, D, K') and values (H, K', D + 1) of the bits that are not left out.
+
+        Args:
+            memory: Of one spectrum, (2, 1, H, K, D).
+            log_prob: (1, 1, 1, K), -inf for those left out.
+        """
+        kept = torch.isfinite(log_prob.flatten())
+        key, value = memory[:, 0, :, kept].float()
+        prob = log_prob[..., kept].exp().view(1, -1, 1).expand(len(value), -1, -1)
+        values = torch.cat([value * prob, prob], -1).to(self.dtype)
+        return key.transpose(1, 2).to(self.dtype).contiguous(), values
+
+    def __call__(self, atoms: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query = self.query(_normed(atoms)).flatten(0, 1).unflatten(1, (self.heads, -1))
+        weight = torch.softmax(torch.bmm(query.transpose(0, 1), key), -1)
+        mixed = torch.bmm(weight, value)  # (H, S N, D + 1)
+        shares = mixed[..., :-1] / mixed[..., -1:]
+        return self.out.onto(shares.transpose(0, 1).reshape(atoms.shape), atoms)
+
+
+class _AtomMixing:
+    """`layers.AtomAttention`."""
+
+    def __init__(self, part: AtomAttention, dtype: torch.dtype) -> None:
+        weight, bias = _after(part.norm, part.qkv)
+        width = len(bias) // 3
+        scale = torch.ones_like(bias)
+        scale[:width] = (width // part.heads) ** -0.5
+        self.qkv = _Map(weight * scale[:, None], bias * scale, dtype)
+        self.bias, self.out = _plain(part.bias, dtype), _plain(part.out, dtype)
+        self.heads = part.heads
+
+    def __call__(self, atoms: Tensor, pairs: Tensor, graph: LineGraph) -> Tensor:
+        samples, n, width = atoms.shape
+        qkv = self.qkv(_normed(atoms)).view(samples, n, 3, self.heads, -1)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).reshape(3, samples * self.heads, n, -1)
+        bias = pad(self.bias(pairs), (0, 0, 0, 1)).index_select(1, graph.square)  # (S, N N, H)
+        bias = bias.transpose(1, 2).reshape(-1, n, n)
+        weight = _softmax(torch.baddbmm(bias, query, key.transpose(1, 2)))
+        mixed = torch.bmm(weight, value).view(samples, self.heads, n, -1)
+        return self.out.onto(mixed.transpose(1, 2).reshape(samples, n, width), atoms)
+
+
+class _Feed:
+    """`layers.FeedForward`."""
+
+    def __init__(self, part: FeedForward, dtype: torch.dtype) -> None:
+        self.up, self.down = _Map(*_after(part.norm, part.up), dtype), _plain(part.down, dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.down.onto(self.up.relu(_normed(x)), x)
+
+
+class _PairMixing:
+    """`layers.PairAttention` with random features, equation 2.
+
+    Keys become exponents within their own map, half their norm is subtracted by a product, and the
+    map of what is mixed is applied to the R D sums of a head in place of the M mixed rows.
+    """
+
+    def __init__(self, part: PairAttention, dtype: torch.dtype) -> None:
+        heads, features, width = part.features.shape
+        (query, key, value), biases = (x.chunk(3) for x in _after(part.norm, part.qkv))
+        project = projection(part.features, torch.float32) * _LOG2_E
+        like = (project.device, torch.float32)
+        own = same_head(heads, features, width, *like)
+        self.query = _Map(project @ query, project @ biases[0], dtype)
+        self.exponent = _Map(project @ key, project @ biases[1], dtype)
+        self.key, self.value = _Map(key, biases[1], dtype), _Map(value, biases[2], dtype)
+        half_norm = own * (-_LOG2_E / 2 * width**-0.5)
+        self.half_norm = _Map(half_norm, half_norm.new_zeros(len(own)), dtype)
+        self.own, self.together = (
+            own.to(dtype),
+            same_head(heads, features, features, *like).to(dtype),
+        )
+        self.out, self.shift = part.out.weight.T.to(dtype).contiguous(), part.out.bias.to(dtype)
+
+    def __call__(self, pairs: Tensor) -> Tensor:
+        """The pairs, changed in place."""
+        normed = _normed(pairs)
+        key = self.half_norm.onto(self.key(normed).square_(), self.exponent(normed)).exp2_()
+        summed = torch.bmm(key.transpose(1, 2), self.value(normed)) * self.own  # (S, H R, H D)
+        total = key.sum(1).unsqueeze(-1) * self.together  # (S, H R, H R)
+        query = self.query(normed).clamp_max_(LARGEST_EXPONENT * _LOG2_E).exp2_()
+        query.div_(torch.bmm(query, total).add_(LEAST_TOTAL))
+        return torch.baddbmm(pairs, query, summed @ self.out, out=pairs).add_(self.shift)
+
+
+class _AtomsAsk:
+    """`line_graph.AtomsFromPairs`, equations 4 and 5.
+
+    An atom's query goes back through the key map, so that it meets the normed pairs themselves; the
+    value map follows their weighted mean. What a key's bias adds is alike for all pairs of an atom.
+    """
+
+    def __init__(
+        self, part: AtomsFromPairs, own: nn.LayerNorm, other: nn.LayerNorm, dtype: torch.dtype
+    ) -> None:
+        weight, bias = _after(own, part.query)
+        scale = (part.heads / len(bias)) ** 0.5
+        self.query = _Map(weight * scale, bias * scale, dtype)
+        key = _by_head(_after(other, part.key)[0], part.heads)
+        self.key = _Map(key, key.new_zeros(len(key)), dtype)
+        value, shift = _after(other, part.value)
+        self.value = _Map(_by_head(value, part.heads).T, shift, dtype)
+        self.out, self.heads = _plain(part.out, dtype), part.heads
+
+    def __call__(self, atoms: Tensor, near: Tensor) -> Tensor:
+        """New atoms (S, N, A) from the normed pairs at each, (S N, N - 1, P)."""
+        query = self.key(self.query(_normed(atoms))).view(len(near), self.heads, -1)
+        weight = _softmax(torch.bmm(query, near.transpose(1, 2)))  # (S N, H, N - 1)
+        mean = torch.bmm(weight, near).view(*atoms.shape[:2], -1)
+        return self.out.onto(self.value(mean), atoms)
+
+
+class _PairsAsk:
+    """`line_graph.PairsFromAtoms`, equation 6.
+
+    Each atom meets its pairs with its key taken back through the query map, and gives them its
+    value taken on through the output map; a pair adds up what its two atoms give.
+    """
+
+    def __init__(
+        self, part: PairsFromAtoms, own: nn.LayerNorm, other: nn.LayerNorm, dtype: torch.dtype
+    ) -> None:
+        heads, (key, key_bias) = part.heads, _after(other, part.key)
+        value, value_bias = _after(other, part.value)
+        both = torch.cat([key, value]), torch.cat([key_bias, value_bias])
+        self.key_value, self.heads = _Map(*both, dtype), heads
+        query, bias = (x * (heads / len(key)) ** 0.5 for x in _after(own, part.query))
+        by_channel = _by_head(query, heads).unflatten(0, (heads, -1)).transpose(0, 1).flatten(0, 1)
+        rows = torch.cat([by_channel, _by_head(bias[:, None], heads)])  # (P H + H, H D)
+        self.query = _Map(rows, rows.new_zeros(len(rows)), dtype)
+        # The shares of a pair's two atoms add up to one in each of the heads.
+        shift = (part.out.bias / heads).repeat(heads)
+        self.out = _Map(_by_head(part.out.weight.T, heads), shift, dtype)
+
+    def __call__(
+        self, pairs: Tensor, near: Tensor, atoms: Tensor, graph: LineGraph, ends: Tensor
+    ) -> None:
+        """Change pairs (S, M, P) in place; `near` as above, `ends` as `_ends` has them."""
+        samples, width = len(pairs), pairs.shape[-1]
+        key, value = self.key_value(_normed(atoms)).chunk(2, -1)
+        asked, told = self.query(key).flatten(0, 1), self.out(value).view(len(near), -1, width)
+        asked, bias = asked.split((width * self.heads, self.heads), -1)
+        score = torch.baddbmm(bias.unsqueeze(1), near, asked.view(-1, width, self.heads))
+        score = score.view(samples, -1, self.heads)  # (S, N (N - 1), H)
+        above = score.index_select(1, graph.at_first) - score.index_select(1, graph.at_second)
+        first = torch.sigmoid(above)
+        shares = torch.stack([first, 1 - first], 2).view(samples, -1, self.heads)
+        shares = shares.index_select(1, graph.endpoint.flatten()).view(*near.shape[:2], -1)
+        given = torch.bmm(shares, told).flatten(0, 1)  # (S N (N - 1), P)
+        pairs.view(-1, width).add_(embedding_bag(ends, given, mode="sum"))
+
+
+def _ends(graph: LineGraph, samples: int) -> Tensor:
+    """Rows of a pair at its two atoms in a list of all incident pairs of samples, (S M, 2)."""
+    rows = torch.stack([graph.at_first, graph.at_second], 1)
+    return (rows + torch.arange(samples)[:, None, None] * graph.incident.numel()).flatten(0, 1)
+
+
+class _BothStreams:
+    """`layers.DualStreamLayer`."""
+
+    def __init__(self, layer: DualStreamLayer, dtype: torch.dtype) -> None:
+        bits, atom, pair = layer.bit_attention, layer.cross_norm_atoms, layer.cross_norm_pairs
+        self.modulate = _Modulation(layer.film_atoms, layer.film_pairs, dtype)
+        self.bits = None if bits is None else _BitLookup(bits, dtype)
+        self.mix_atoms = _AtomMixing(layer.atom_attention, dtype)
+        self.feed_atoms = _Feed(layer.atom_feed, dtype)
+        self.mix_pairs = _PairMixing(layer.pair_attention, dtype)
+        self.feed_pairs = _Feed(layer.pair_feed, dtype)
+        self.atoms_ask = _AtomsAsk(layer.atoms_from_pairs, atom, pair, dtype)
+        self.pairs_ask = _PairsAsk(layer.pairs_from_atoms, pair, atom, dtype)
+
+    def __call__(
+        self,
+        atoms: Tensor,
+        pairs: Tensor,
+        y: Tensor,
+        memory: tuple[Tensor, Tensor] | None,
+        graph: LineGraph,
+        ends: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """New atoms and pairs; those given are not kept."""
+        atoms = self.modulate(y, atoms, pairs)
+        if self.bits is not None and memory is not None:
+            atoms = self.bits(atoms, *memory)
+        atoms = self.feed_atoms(self.mix_atoms(atoms, pairs, graph))
+        pairs = self.feed_pairs(self.mix_pairs(pairs))
+        normed = _normed(pairs)
+        near = normed.index_select(1, graph.incident).view(-1, graph.n_atoms - 1, pairs.shape[-1])
+        atoms = self.atoms_ask(atoms, near)
+        self.pairs_ask(pairs, near, atoms, graph, ends)
+        return atoms, pairs
+
+
+class _Fused:
+    """`layers.Fusion`, equation 7."""
+
+    def __init__(self, part: Fusion, dtype: torch.dtype) -> None:
+        self.inner, self.outer = _plain(part.inner, dtype), _plain(part.outer, dtype)
+        self.norm = part.norm
+
+    def __call__(self, y: Tensor, atoms: Tensor, pairs: Tensor) -> Tensor:
+        means = [atoms.mean(1), pairs.sum(1).float() / pairs.shape[1]]
+        changed: Tensor = self.norm(y + self.outer(self.inner.relu(torch.cat([y, *means], -1))))
+        return changed
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What all evaluations for the samples of a spectrum share; see `denoiser.Context`."""
+
+    samples: int
+    context: Context
+    repeated: Condition
+    memory: tuple[tuple[Tensor, Tensor] | None, ...]
+    graph: LineGraph
+    ends: Tensor
+
+
+class Rewritten:
+    """A denoiser with random features, rewritten.
+
+    Args:
+        denoiser: In float32 and evaluation mode, on the CPU; its weights are copied.
+        dtype: Precision of products and of pair states.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, denoiser: Denoiser, dtype: torch.dtype) -> None:
+        self.settings, self.n_steps, self.dtype = denoiser.settings, denoiser.n_steps, dtype
+        self.time_in = _plain(denoiser.time_in, dtype)
+        self.y_out = _plain(denoiser.y_out, dtype)
+        self.atom_features = _plain(denoiser.atom_features, dtype)
+        self.pair_token = denoiser.pair_token.weight.to(dtype)
+        self.pair_walks = _plain(denoiser.pair_walks, dtype)
+        ends = (denoiser.pair_sum, denoiser.pair_product)
+        weight, bias = torch.cat([m.weight for m in ends]), torch.cat([m.bias for m in ends])
+        self.pair_ends = _Map(weight, bias, dtype)
+        self.pair_hidden = _plain(denoiser.pair_hidden, dtype)
+        self.pair_start = _plain(denoiser.pair_start, dtype)
+        own = [part for part in denoiser.layers if isinstance(part, DualStreamLayer)]
+        self.layers = [_BothStreams(part, dtype) for part in own]
+        fusions = [part for part in denoiser.fusions if isinstance(part, Fusion)]
+        self.fusions = [_Fused(part, dtype) for part in fusions]
+        hidden = _after(denoiser.readout_norm, denoiser.readout_hidden)
+        self.readout_hidden = _Map(*hidden, dtype)
+        self.readout = _plain(denoiser.readout, dtype)
+
+    def bound(self, context: Context, samples: int) -> Denoise:
+        """The denoiser of a spectrum's samples.
+
+        Args:
+            context: Of one spectrum, none of its atoms padding.
+            samples: S.
+
+        Returns:
+            Noisy classes (S, M) and a step to float32 logits (S, M, N_BOND_CLASSES).
+        """
+        condition = context.condition
+        graph = line_graph(condition.atom_class.shape[1], condition.atom_class.device)
+        parts = zip(self.layers, context.memory, strict=True)
+        memory = tuple(
+            None
+            if layer.bits is None or own is None
+            else layer.bits.memory(own, context.bit_log_prob)
+            for layer, own in parts
+        )
+        repeated = context.expand(samples).condition
+        given = _Given(samples, context, repeated, memory, graph, _ends(graph, samples))
+        return lambda bond_class, t: self._logits(bond_class, t, given)
+
+    def _logits(self, bond_class: Tensor, t: int, given: _Given) -> Tensor:
+        known, context, graph = given.repeated, given.context, given.graph
+        seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
+        start, stop = self.settings.fade_from, self.settings.fade_to
+        fade = min(max((t - start) / (stop - start), 0.0), 1.0)
+        atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
+        waves = time_waves(torch.full((1,), t / self.n_steps)).expand(given.samples, -1)
+        y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
+        y = self.y_out(torch.relu(y)).float()
+        pairs = self._start_pairs(atoms, seen, fade * context.relative, graph)
+        for number, layer in enumerate(self.layers):
+            atoms, pairs = layer(atoms, pairs, y, given.memory[number], graph, given.ends)
+            if number < len(self.fusions):
+                y = self.fusions[number](y, atoms, pairs)
+        logits = self.readout(self.readout_hidden.relu(_normed(pairs))).float()
+        return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
+
+    def _start_pairs(
+        self, atoms: Tensor, seen: GraphFeatures, relative: Tensor, graph: LineGraph
+    ) -> Tensor:
+        """Pair tokens, equation 1."""
+        edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
+        ends, width = self.pair_ends(atoms), edges.shape[-1]
+        low, high = (ends.index_select(1, own) for own in (graph.first, graph.second))
+        added = low[..., :width] + high[..., :width]
+        hidden = [edges.add_(relative), added, low[..., width:] * high[..., width:]]
+        return self.pair_start(self.pair_hidden.relu(torch.cat(hidden, -1)))
+
+
+def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
+    """The network where it runs, all that depends on its weights alone computed once.
+
+    In lower precision its linear maps are cast. It gives the same numbers as without either.
+    """
+    model = model.to(runtime.device)
+    if runtime.autocast_dtype is not None:
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.to(runtime.autocast_dtype)
+    for module in model.modules():
+        if isinstance(module, PairAttention):
+            module.prepare()
+    return model
+
+
+def rewritten_for(model: DualLGD, runtime: Runtime) -> Rewritten | None:
+    """The denoiser rewritten from its weights in float32; None where it runs as it stands."""
+    if runtime.device.type != "cpu" or not model.settings.denoiser.pair_features:
+        return None
+    return Rewritten(model.denoiser, runtime.autocast_dtype or torch.float32)

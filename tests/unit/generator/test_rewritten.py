@@ -1,0 +1,118 @@
+"""The denoiser rewritten for a CPU is the network that was trained."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
+from duallgd_cli.runtime import Runtime
+from tests.made_graphs import condition, small_settings, stirred
+
+SIZES = st.fixed_dictionaries(
+    {
+        "layers": st.integers(1, 3),
+        "atom_width": st.sampled_from([8, 24, 64]),
+        "pair_width": st.sampled_from([8, 16, 64]),
+        "cross_width": st.sampled_from([8, 32]),
+        "pair_heads": st.sampled_from([1, 4]),
+        "cross_heads": st.sampled_from([1, 2, 8]),
+        "atom_heads": st.sampled_from([1, 4]),
+        "pair_features": st.sampled_from([3, 16]),
+        "pair_feed": st.integers(1, 3),
+    }
+)
+
+
+def noisy(n_atoms, samples, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 5, (samples, n_atoms * (n_atoms - 1) // 2), generator=generator)
+
+
+def both(model, formula, samples, t, seed, dtype=torch.float32):
+    """Logits of the modules in float32 and of the rewritten network."""
+    bonds = noisy(condition([formula]).atom_class.shape[1], samples, seed)
+    rewritten = Rewritten(model.denoiser, dtype)
+    with torch.inference_mode():
+        context = model.denoiser.context(condition([formula], seed=seed))
+        expected = model.denoiser(bonds, torch.full((samples,), t), context.expand(samples))
+        return expected, rewritten.bound(context, samples)(bonds, t)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    SIZES,
+    st.sampled_from(["CO", "C2H6O", "C4H7NO2S", "C12H10", "C9H8O4", "C17H19NO3"]),
+    st.integers(1, 4),
+    st.integers(0, 500),
+    st.integers(1, 99),
+)
+def test_logits_are_those_of_the_modules(sizes, formula, samples, t, seed):
+    model = stirred(small_settings(**sizes), seed=seed, share=0.5)
+
+    expected, got = both(model, formula, samples, t, seed)
+
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_positions_fade_with_the_step():
+    model = stirred(small_settings(fade_from=100, fade_to=300))
+
+    for t in (50, 200, 400):
+        torch.testing.assert_close(*both(model, "C4H7NO2S", 2, t, 1), atol=1e-5, rtol=1e-5)
+
+
+def test_bits_that_are_left_out_are_not_looked_up():
+    model, rewritten = stirred(small_settings()), []
+    for log_prob in (-1.0, -torch.inf):
+        known = condition(["C6H12O6"])
+        known.bit_log_prob[:, 5:] = log_prob
+        with torch.inference_mode():
+            context = model.denoiser.context(known)
+            bonds = noisy(12, 2, 1)
+            got = Rewritten(model.denoiser, torch.float32).bound(context, 2)(bonds, 9)
+            expected = model.denoiser(bonds, torch.full((2,), 9), context.expand(2))
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+        rewritten.append(got)
+
+    assert not torch.equal(*rewritten)
+
+
+def test_bfloat16_is_as_near_to_float32_as_the_modules_are():
+    """Mean squares over several networks: of one alone either may be the luckier."""
+    runtime = Runtime(torch.device("cpu"), torch.bfloat16, False, 1)
+    errors = torch.zeros(2)
+    for seed in range(1, 7):
+        sizes = {"layers": 3, "pair_width": 32, "atom_width": 32, "cross_width": 32}
+        model = stirred(small_settings(**sizes), seed=seed)
+        expected, got = both(model, "C9H8O4", 3, 250, seed, torch.bfloat16)
+        cast = for_inference(model, runtime)
+        with torch.inference_mode(), runtime.autocast():
+            context = cast.denoiser.context(condition(["C9H8O4"], seed=seed)).expand(3)
+            modules = cast.denoiser(noisy(13, 3, seed), torch.full((3,), 250), context)
+        errors += torch.stack([(x - expected).square().mean() for x in (modules, got)])
+
+    assert errors[1] < 1.25 * errors[0]
+
+
+def test_a_generator_draws_the_same_graphs_with_either():
+    model, runtime = stirred(small_settings()), Runtime(torch.device("cpu"), None, False, 1)
+    drawn = [
+        ModelGenerator(model, runtime, rewritten=part).draw_given(
+            condition(["C9H8O4"]), SamplingSettings(steps=4, samples=6), seed=1
+        )[0]
+        for part in (None, rewritten_for(model, runtime))
+    ]
+
+    assert torch.equal(drawn[0].bond_class, drawn[1].bond_class)
+    torch.testing.assert_close(drawn[0].bond_log_prob, drawn[1].bond_log_prob, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("device", "features"), [("meta", 8), ("cpu", 0)])
+def test_where_it_was_not_rewritten_for_the_modules_run(device, features):
+    model = stirred(small_settings(pair_features=features))
+
+    assert rewritten_for(model, Runtime(torch.device(device), None, False, 1)) is None
