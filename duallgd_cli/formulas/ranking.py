@@ -30,6 +30,9 @@ ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
 _ORBITRAP_PPM: Final = 5.0
 _OTHER_PPM: Final = 10.0
 MOST_PPM: Final = 100.0
+_CONTRADICTED: Final = (
+    -5.0
+)  # with errors of 10 % the right formula is below it in 0.3 % of patterns
 _MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
 
 Found: TypeAlias = list[tuple[Adduct, NDArray[np.int16]]]
@@ -140,6 +143,17 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
         )
         for row in np.argsort(-log_probability, kind="stable")
     ]
+
+
+def isotope_remark(ranked: Sequence[RankedFormula]) -> str:
+    """What to say where no formula has the measured pattern, else ""."""
+    scores = [one.isotope_score for one in ranked if one.isotope_score is not None]
+    if not scores or max(scores) > _CONTRADICTED:
+        return ""
+    return (
+        "the isotope pattern of MS1 fits none of the formulas: check precursor, adduct and "
+        "--elements, or another ion lies among the isotopes"
+    )
 
 
 def possible_formulas(

@@ -10,7 +10,12 @@ import numpy as np
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.config import require
 from duallgd_cli.errors import Failure, UsageError
-from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_formulas
+from duallgd_cli.formulas.ranking import (
+    FormulaSettings,
+    RankedFormula,
+    isotope_remark,
+    rank_formulas,
+)
 from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.spectra.features import CleaningSettings, clean, require_adduct
@@ -116,6 +121,7 @@ def _rows(
         message = sentences(ranked.message, remarks)
         yield named | {"status": ranked.status, "message": message}
         return
+    remarks = sentences(remarks, isotope_remark(ranked))
     summary.counts[OK] += 1
     summary.n_candidates += len(ranked[: request.top_k])
     for number, one in enumerate(ranked[: request.top_k], start=1):

@@ -4,7 +4,12 @@ import math
 from typing import Final
 
 from duallgd_cli.errors import Failure
-from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, rank_formulas
+from duallgd_cli.formulas.ranking import (
+    FormulaSettings,
+    RankedFormula,
+    isotope_remark,
+    rank_formulas,
+)
 from duallgd_cli.spectra.formulas import FormulaLimits
 from duallgd_cli.spectra.types import PREDICTED, Feature, Hypothesis
 
@@ -44,14 +49,14 @@ class PredictedFormulas:
                 f"atoms and the limit is {self.limits.max_heavy_atoms}; raise max_heavy_atoms"
             )
             return Failure("too_large", message, "formula")
-        total = math.fsum(one.probability for one in fitting)
+        total, remark = math.fsum(one.probability for one in fitting), isotope_remark(ranked)
         return [
             Hypothesis(
                 feature,
                 one.formula,
                 one.adduct,
                 one.log_probability,
-                tuple(filter(None, [one.adduct.note])),
+                tuple(filter(None, [one.adduct.note, remark])),
                 source=PREDICTED,
                 share=one.probability / total,
             )

@@ -26,6 +26,7 @@ _SPANS: Final = {
 _SPANS_DA: Final = np.array([(0.0, 0.0), *(_SPANS[offset] for offset in ISOTOPES)])
 _TOLERANCE: Final = AnnotationSettings()
 _MOST_WAITING: Final = 1000
+_LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
 
 
 def parents_first(items: Iterable[Spectrum | Unreadable]) -> Iterator[Spectrum | Unreadable]:
@@ -110,7 +111,7 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
         isotopes, or the ion is too faint.
     """
     mz = ms2.precursor_mz
-    possible = np.isfinite(ms1.intensity) & (ms1.intensity > 0)
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
     if mz is None or not possible.any():
         return None
     adduct = parse_adduct(ms2.adduct_text)

@@ -74,6 +74,21 @@ def as_merged_ms(folder, *, with_ms1):
     return as_ms(folder, with_ms1=with_ms1, mark=">ms1merged")
 
 
+def as_mat(folder, *, with_ms1):
+    """MS-FINDER: the MS1 and the MS2 spectrum of a compound under one head."""
+    text = ""
+    for number, molecule in enumerate(MOLECULES):
+        head = f"PRECURSORMZ: {mz_of(molecule):.5f}\nPRECURSORTYPE: [M+H]+\n"
+        text += f"NAME: made{number}\n{head}"
+        lines = ms1_lines(molecule)
+        text += f"MSTYPE: MS1\nNum Peaks: {len(lines.splitlines())}\n{lines}\n" * with_ms1
+        peaks = "".join(f"{mz:.5f} {h}\n" for mz, h in fragments(molecule))
+        text += f"MSTYPE: MS2\nNum Peaks: {len(fragments(molecule))}\n{peaks}\n"
+    path = folder / "made.mat"
+    path.write_text(text)
+    return str(path)
+
+
 def as_mzml(folder, *, with_ms1):
     """A run: an MS1 scan of both, then an MS2 scan of each."""
     both = sorted(peak for molecule in MOLECULES for peak in ms1_peaks(molecule[0]))
@@ -131,7 +146,8 @@ def as_nested_mzxml(folder, *, with_ms1):
     return mzxml(folder / "made.mzXML", scans)
 
 
-FORMATS = [as_mgf, as_mgf_without_ids, as_ms, as_merged_ms, as_mzml, as_mzxml, as_nested_mzxml]
+FORMATS = [as_mgf, as_mgf_without_ids, as_ms, as_merged_ms, as_mat, as_mzml, as_mzxml]
+FORMATS += [as_nested_mzxml]
 
 
 def first_rows(path):

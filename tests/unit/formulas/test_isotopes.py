@@ -10,7 +10,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.elements import METALS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.formulas.isotopes import ABUNDANCES, LOWEST, isotope_ratios, isotope_scores
-from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
+from duallgd_cli.formulas.ranking import FormulaSettings, isotope_remark, rank_formulas
 from duallgd_cli.spectra.types import ISOTOPES, Feature, IsotopePattern
 from tests.unit.formulas.test_ranking import ASPIRIN, ranked, spectrum_of
 
@@ -116,6 +116,24 @@ def test_another_ion_among_the_isotopes_does_not_outweigh_all_else():
 
     assert str(first.formula) == "C9H8O4"
     assert first.isotope_score >= LOWEST
+
+
+@pytest.mark.parametrize("height", [1e-12, 1e-3, 1.0, 1e9, 1e30, 1e60])
+def test_wild_ratios_are_numbers(height):
+    formulas = counts_of("C9H8O4", "C11H14BrN3O2", "C5H11NO2Se")
+    wild = IsotopePattern((1.0, height, 0.0, height, height, 0.0), 1e-30)
+
+    scores = isotope_scores(wild, formulas, PROTON)
+
+    assert ((scores >= LOWEST) & (scores <= 0)).all()
+
+
+def test_a_pattern_that_no_formula_has_is_said_to_be_one():
+    brominated = replace(spectrum_of(ASPIRIN), isotopes=pattern_of("C5H9BrO2"))
+
+    assert "fits none of the formulas" in isotope_remark(ranked(brominated, elements="CHNO"))
+    assert isotope_remark(ranked(replace(brominated, isotopes=pattern_of("C9H8O4")))) == ""
+    assert isotope_remark(ranked(spectrum_of(ASPIRIN))) == ""
 
 
 def test_what_is_not_listed_keeps_its_share():

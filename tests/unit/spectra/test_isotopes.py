@@ -67,11 +67,22 @@ def test_ions_beside_the_isotopes_are_not_taken_for_them():
         [(362.1378, 1.0)],  # rid of isotopes
         [(362.1378, np.nan), (363.14, 5.0)],
         [(362.1378, -1.0)],
+        [(362.1378, 1e300), (363.1411, 1e300)],
+        [(362.1378, 1e-320), (363.1411, np.inf)],
     ],
 )
 def test_what_shows_no_isotopes_says_nothing(peaks):
     assert isotope_pattern(spectrum(level=1, peaks=peaks), spectrum()) is None
     assert isotope_pattern(ms1(), spectrum(precursor_mz=None)) is None
+
+
+def test_without_grouping_ms1_spectra_before_a_member_count():
+    before, after = spectrum(0, feature_id="7"), spectrum(2, feature_id="7")
+
+    found = [one.isotopes for one in group([before, ms1(1, feature_id="7"), after], "none")]
+
+    assert found[0] is None
+    assert found[1] is not None
 
 
 @pytest.mark.parametrize("ms1_is_first", [True, False])
