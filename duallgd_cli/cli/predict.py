@@ -37,38 +37,29 @@ interrupted.
 
 
 def predict(
+    context: typer.Context,
     spectra: options.Spectra,
     output: Annotated[
         str | None,
-        typer.Option(
+        options.common(
             "--output",
             "-o",
             help="File to write, its ending decides the format; - is standard output. By default "
             "the first input's name with .structures.csv, in this folder.",
-            rich_help_panel=options.COMMON,
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending.",
-            rich_help_panel=options.OUTPUT,
-        ),
+        options.output(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
     ] = None,
     top_k: Annotated[
-        int | None,
-        typer.Option(
-            help="Candidates written per spectrum.",
-            show_default="10",
-            rich_help_panel=options.OUTPUT,
-        ),
+        int | None, options.output(help="Candidates written per spectrum.", show_default="10")
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
+        options.output(
             metavar="HTML",
             help="Write a page to look at, too: spectra, explained peaks, drawn candidates.",
-            rich_help_panel=options.OUTPUT,
         ),
     ] = None,
     parts: options.Parts = False,
@@ -77,54 +68,48 @@ def predict(
     force: options.Force = False,
     formula_col: Annotated[
         str | None,
-        typer.Option(
+        options.common(
             help="Field of the file that holds the molecular formula. By default FORMULA, then "
-            "MOLECULAR_FORMULA, then any field with FORMULA in its name.",
-            rich_help_panel=options.COMMON,
+            "MOLECULAR_FORMULA, then any field with FORMULA in its name."
         ),
     ] = None,
     formula: Annotated[
         str | None,
-        typer.Option(
+        options.common(
             help="One formula for every spectrum, such as C9H8O4; the word predict ignores the "
-            "formulas of the files.",
-            rich_help_panel=options.COMMON,
+            "formulas of the files."
         ),
     ] = None,
     formulas: Annotated[
         Path | None,
-        typer.Option(
+        options.common(
             help="CSV or TSV table of formulas by feature id, as SIRIUS and msbuddy export it; "
-            "several rows a feature are all tried.",
-            rich_help_panel=options.COMMON,
+            "several rows a feature are all tried."
         ),
     ] = None,
     adduct: options.Adduct = None,
     formula_candidates: Annotated[
         int | None,
-        typer.Option(
+        options.checks(
             help="Most predicted formulas that structures are drawn for, 1 to 20; those that hold "
             "95 % of the probability share the samples.",
             show_default="5",
-            rich_help_panel=options.INPUT,
         ),
     ] = None,
     elements: options.Elements = None,
     precursor_ppm: Annotated[
         float | None,
-        typer.Option(
+        options.checks(
             help="Largest difference between precursor m/z and formula, ppm. Where formulas are "
             "predicted, by default 5 for Orbitraps, and 100 at most.",
             show_default="10.0",
-            rich_help_panel=options.INPUT,
         ),
     ] = None,
     ppm: Annotated[
         float | None,
-        typer.Option(
+        options.checks(
             help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument: "
-            "7 for Orbitraps, 20 for Q-TOF instruments, else 10.",
-            rich_help_panel=options.INPUT,
+            "7 for Orbitraps, 20 for Q-TOF instruments, else 10."
         ),
     ] = None,
     group_by: options.GroupBy = None,
@@ -171,11 +156,7 @@ def predict(
     temperature: options.Temperature = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            help="Random seed: same seed, same candidates.",
-            show_default="0",
-            rich_help_panel=options.SAMPLING,
-        ),
+        options.sampling(help="Random seed: same seed, same candidates.", show_default="0"),
     ] = None,
     weights: options.Weights = None,
     device: options.Device = "auto",
@@ -188,9 +169,8 @@ def predict(
     shard: options.Shard = None,
     journal: Annotated[
         Path | None,
-        typer.Option(
-            help="Where finished spectra are kept as they come. By default beside the output.",
-            rich_help_panel=options.LONG,
+        options.long(
+            help="Where finished spectra are kept as they come. By default beside the output."
         ),
     ] = None,
     strict: options.Strict = False,
@@ -243,13 +223,7 @@ def predict(
             "annotation.ppm": ppm,
             "annotation.orbitrap_ppm": ppm,
             "annotation.qtof_ppm": ppm,
-            "sampling.samples": samples,
-            "sampling.steps": steps,
-            "sampling.schedule": schedule,
-            "sampling.time_shift": time_shift,
-            "sampling.temperature": temperature,
-            "sampling.max_memory_mib": max_memory,
-            "sampling.timeout_s": timeout_per_spectrum,
+            **options.sampling_of(context),
         }
         settings = options.settings_of(PredictSettings, config, given, set_ or [])
         runtime = Runtime.resolve(device, precision, threads=threads)
