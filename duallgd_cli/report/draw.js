@@ -214,7 +214,7 @@ class SpectrumView {
     const floor = this.height - 30, group = svg("g", { class: "axes" });
     for (let mz = Math.ceil(this.range[0] / step) * step; mz <= this.range[1]; mz += step)
       group.append(svg("line", { x1: this.x(mz), x2: this.x(mz), y1: floor, y2: floor + 4 }),
-        svg("text", { x: this.x(mz), y: floor + 16, "text-anchor": "middle" }, String(+mz.toFixed(1))));
+        svg("text", { x: this.x(mz), y: floor + 18, "text-anchor": "middle" }, String(+mz.toFixed(1))));
     for (const share of [0, 0.5, 1]) {
       const y = this.y(share * this.top);
       group.append(svg("line", { x1: 44, x2: this.width - 12, y1: y, y2: y, class: share ? "grid" : "" }),
@@ -227,7 +227,7 @@ class SpectrumView {
   parent() {
     if (!this.precursor || !this.isSeen({ mz: this.precursor })) return svg("g");
     const x = this.x(this.precursor), y = this.height - 30;
-    return svg("path", { class: "precursor", d: `M${x - 5},${y + 9}L${x},${y + 1}L${x + 5},${y + 9}Z` },
+    return svg("path", { class: "precursor", d: `M${x - 4},${y + 7}L${x},${y + 1}L${x + 4},${y + 7}Z` },
       svg("title", {}, `precursor m/z ${this.precursor.toFixed(4)}`));
   }
 

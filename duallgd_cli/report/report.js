@@ -182,7 +182,7 @@ function spectra(view) {
     holder,
     el("p", { class: "legend quiet" }, el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key" }), "not explained ",
       el("i", { class: "key by" }), "explained by the marked candidate. ",
-      own ? `${own.n_explained} of ${own.n_peaks} peaks explained, ${percent(own.explained_intensity)} of the intensity.` : ""));
+      own?.n_peaks ? `${own.n_explained} of ${own.n_peaks} peaks explained, ${percent(own.explained_intensity)} of the intensity.` : ""));
 }
 
 function markAtoms(view, peak) {

@@ -323,4 +323,5 @@ def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):
     assert "<img src=x onerror=alert(2)>" in page.inner_text("#body")
     assert page.evaluate("document.querySelectorAll('script').length") == 5
     assert page.evaluate("document.documentElement.scrollWidth") <= 1400
+    assert max(row.bounding_box()["height"] for row in page.query_selector_all("#body tr")) < 200
     opened.context.close()
