@@ -292,29 +292,20 @@ def test_noise_touches_no_global_generator():
     assert torch.equal(torch.rand(2), expected)
 
 
-@given(st.integers(1, 1000), st.data())
-def test_an_even_plan_makes_as_many_evaluations_as_asked_for(n_steps, data):
+@pytest.mark.parametrize("planned", [evenly_spaced, quadratic])
+@given(n_steps=st.integers(1, 1000), data=st.data())
+def test_a_plan_makes_as_many_evaluations_as_asked_for(planned, n_steps, data):
     evaluations = data.draw(st.integers(1, n_steps))
-    plan = evenly_spaced(n_steps, evaluations)
+    plan = planned(n_steps, evaluations)
 
+    share = np.arange(evaluations, -1, -1) / evaluations
+    exact = n_steps * share
+    if planned is quadratic:
+        exact = np.maximum(exact * share, share * evaluations)
     assert plan.n_evaluations == evaluations
-    assert plan.timesteps[0] == n_steps
-    exact = n_steps - np.arange(evaluations + 1) * n_steps / evaluations
     assert np.abs(np.asarray(plan.timesteps) - exact).max() <= 0.5 + 1e-9
     assert plan.jumps()[0][0] == n_steps
     assert plan.jumps()[-1][1] == 0
-
-
-@given(st.integers(1, 1000), st.data())
-def test_a_quadratic_plan_makes_as_many_evaluations_as_asked_for(n_steps, data):
-    evaluations = data.draw(st.integers(1, n_steps))
-    plan = quadratic(n_steps, evaluations)
-
-    assert plan.n_evaluations == evaluations
-    assert plan.timesteps[0] == n_steps
-    share = np.arange(evaluations, -1, -1) / evaluations
-    latest = np.maximum(n_steps * share**2, share * evaluations)
-    assert np.abs(np.asarray(plan.timesteps) - latest).max() <= 0.5 + 1e-9
 
 
 @given(st.integers(1, 1000), st.data())

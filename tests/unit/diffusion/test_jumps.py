@@ -1,6 +1,6 @@
 import pytest
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic, strided
+from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic
 from duallgd_cli.errors import ConfigError
 
 
@@ -17,10 +17,6 @@ def test_quadratic_jumps_are_short_where_little_noise_is_left():
     assert quadratic(500, 10).timesteps == (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)
     assert quadratic(500, 500).timesteps == tuple(range(500, -1, -1))
     assert quadratic(500, 1).timesteps == (500, 0)
-
-
-def test_a_stride_that_does_not_divide_ends_with_a_shorter_jump():
-    assert strided(10, 4).timesteps == (10, 6, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +66,6 @@ def test_a_wrong_schedule_is_refused_with_what_is_wrong(text, message):
 def test_more_evaluations_than_steps_are_refused(plan, evaluations):
     with pytest.raises(ConfigError, match=f"steps must be 1 to 20, not {evaluations}"):
         plan(20, evaluations)
-
-
-def test_a_plan_counts_its_evaluations():
-    plan = JumpPlan((9, 4, 0))
-
-    assert plan.n_evaluations == 2
-    assert plan.jumps() == ((9, 4), (4, 0))
 
 
 @pytest.mark.parametrize(("most", "steps"), [(500, (9, 4, 0)), (8, (4, 0)), (4, (4, 0))])

@@ -78,15 +78,6 @@ def test_a_check_may_stop_between_evaluations():
     assert len(calls) == 3
 
 
-def test_samples_are_the_same_on_a_second_call():
-    plan = evenly_spaced(100, 5)
-
-    first, second = (sample(constant, task(plan), slice(0, 3)) for _ in range(2))
-
-    assert torch.equal(first.bond_class, second.bond_class)
-    assert torch.equal(first.log_likelihood, second.log_likelihood)
-
-
 def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
     start = torch.tensor([[1, 0], [2, 3], [4, 4]])
     seen = []
