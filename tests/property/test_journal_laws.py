@@ -1,6 +1,5 @@
-import shutil
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,22 +22,18 @@ def run(path, header=HEADER):
 
 @given(st.lists(st.integers(min_value=0), min_size=1, max_size=3))
 def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(tears):
-    folder = Path(tempfile.mkdtemp())
-    try:
-        path = folder / "j"
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "j")
         whole = run(path)
         for tear in tears:
             path.write_bytes(path.read_bytes()[: tear % (len(whole) + 1)])
         assert run(path) == whole
-    finally:
-        shutil.rmtree(folder)
 
 
 @given(st.data())
 def test_garbage_after_the_last_whole_line_is_dropped(data):
-    folder = Path(tempfile.mkdtemp())
-    try:
-        path = folder / "j"
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "j")
         whole = run(path)
         ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]
         kept = data.draw(st.sampled_from(ends))
@@ -46,15 +41,12 @@ def test_garbage_after_the_last_whole_line_is_dropped(data):
         garbage = data.draw(st.binary(max_size=40)).replace(b"\n", b"")
         path.write_bytes(whole[:kept] + garbage)
         assert run(path) == whole
-    finally:
-        shutil.rmtree(folder)
 
 
 @given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
 def test_cases_are_read_the_same_in_whatever_order_they_were_finished(stop, order):
-    folder = Path(tempfile.mkdtemp())
-    try:
-        path = folder / "j"
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "j")
         with Journal.create(path, HEADER) as journal:
             fill(journal, *(CASES[number] for number in order[:stop]))
         run(path)
@@ -62,5 +54,3 @@ def test_cases_are_read_the_same_in_whatever_order_they_were_finished(stop, orde
         assert [finished.case(number) for number in range(4)] == CASES
         found = [(one.number, place) for one, place in finished.in_input_order()]
         assert found == [(number, place) for number in range(4) for place in (0, 1)]
-    finally:
-        shutil.rmtree(folder)

@@ -36,16 +36,6 @@ def fine_tuned(network):
     return fine_tuned_file(network)
 
 
-@pytest.fixture
-def saved(tmp_path):
-    def save(content):
-        path = tmp_path / "authors.ckpt"
-        torch.save(content, path)
-        return path
-
-    return save
-
-
 def graphs():
     atom_class = torch.tensor([[0, 0, 3, 1, 0]])
     known = AtomsOfGraphs(atom_class, torch.ones(1, 5, dtype=torch.bool), tuple(SYMBOLS), 40)

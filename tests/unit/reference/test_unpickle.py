@@ -34,16 +34,6 @@ class Acting:
         return self.call
 
 
-@pytest.fixture
-def saved(tmp_path):
-    def save(content):
-        path = tmp_path / "file.ckpt"
-        torch.save(content, path)
-        return path
-
-    return save
-
-
 def test_tensors_come_through_with_their_shape_type_and_values(saved):
     shared = torch.arange(12.0)
     content = {
