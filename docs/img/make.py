@@ -38,7 +38,7 @@ def main(report: str) -> None:
             page.hover(pointer)
             page.wait_for_timeout(300)  # what fades has faded
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            few = picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            few = picture.quantize(256, Image.Quantize.MAXCOVERAGE, 4, dither=Image.Dither.NONE)
             few.save(folder / name, optimize=True)
         browser.close()
 
