@@ -3,10 +3,10 @@
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from duallgd_cli.evaluate.formula_track import formula_accuracy
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import read_predictions
+from duallgd_cli.evaluate.tables import read_predictions, write_table
 from duallgd_cli.evaluate.true_order import TRUE_ORDER, tells_true_order
 from duallgd_cli.files import sha256, write_atomically
 
@@ -101,22 +101,6 @@ def write_results(folder: Path, found: Mapping[str, Any]) -> None:
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(folder / RESULTS, [text + "\n"])
     write_plots(folder, found)
-
-
-def write_table(path: Path, rows: Iterable[Sequence[object]], track: str = "") -> None:
-    """Write a tab-separated table; numbers with six digits.
-
-    Args:
-        path: Of the file.
-        rows: The first holds the names of the columns.
-        track: Said in a last column of every row, "" for no such column.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    lasts = chain([["track"]], repeat([track])) if track else repeat([])
-    lines = ([*row, *last] for row, last in zip(rows, lasts, strict=False))
-    write_atomically(path, ("\t".join(map(_cell, line)) + "\n" for line in lines))
 
 
 def make_folder(path: Path) -> None:
@@ -206,12 +190,6 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[library] = "absent"
     return found
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return " ".join(str(value).split())
 
 
 def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]:

@@ -26,7 +26,7 @@ from duallgd_cli.evaluate.baselines import (
 )
 from duallgd_cli.evaluate.formula_track import predicted_formulas, tried_formulas
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
-from duallgd_cli.evaluate.report import make_folder, report, write_results, write_table
+from duallgd_cli.evaluate.report import make_folder, report, write_results
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import (
     EvaluationInputs,
@@ -36,7 +36,7 @@ from duallgd_cli.evaluate.suites import (
     write_truth,
     write_unlabelled,
 )
-from duallgd_cli.evaluate.tables import Predicted, choose, truths_of
+from duallgd_cli.evaluate.tables import Predicted, choose, truths_of, write_table
 from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import api

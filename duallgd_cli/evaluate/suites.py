@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, read_rows
-from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, read_rows, write_table
+from duallgd_cli.files import sha256
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 
@@ -405,7 +405,7 @@ def write_unlabelled(
             if row[name] in wanted:
                 yield [row[name], *(row.get(column, "") for column in columns)]
 
-    _write(path, ["identifier", *columns], cells())
+    write_table(path, chain([["identifier", *columns]], cells()))
 
 
 def write_truth(chosen: Sequence[Truth], path: Path) -> None:
@@ -413,12 +413,4 @@ def write_truth(chosen: Sequence[Truth], path: Path) -> None:
     columns = [name for name in chosen[0].fields if name not in PEAKS] if chosen else []
     columns += ["inchikey"] if "inchikey" not in columns else []
     rows = ({**truth.fields, "inchikey": truth.molecule} for truth in chosen)
-    _write(path, columns, ([fields[name] for name in columns] for fields in rows))
-
-
-def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table, whole or not at all: another shard may be reading the file."""
-    lines = (
-        "\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in chain([head], rows)
-    )
-    write_atomically(path, lines)
+    write_table(path, chain([columns], ([fields[name] for name in columns] for fields in rows)))

@@ -5,6 +5,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError, quote
 from duallgd_cli.evaluate.molecules import molecule
-from duallgd_cli.files import DAMAGED, open_text
+from duallgd_cli.files import DAMAGED, open_text, write_atomically
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 _LONGEST_CELL: Final = 2**31 - 1
@@ -226,3 +227,25 @@ def _hash(text: str) -> bytes:
 def _few(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8])
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "no columns"
+
+
+def write_table(path: Path, rows: Iterable[Sequence[object]], track: str = "") -> None:
+    """Write a tab-separated table; numbers with six digits.
+
+    Args:
+        path: Of the file.
+        rows: The first holds the names of the columns.
+        track: Said in a last column of every row, "" for no such column.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    lasts = chain([["track"]], repeat([track])) if track else repeat([])
+    lines = ([*row, *last] for row, last in zip(rows, lasts, strict=False))
+    write_atomically(path, ("\t".join(map(_cell, line)) + "\n" for line in lines))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return " ".join(str(value).split())

@@ -8,11 +8,18 @@ from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train.settings import run_settings
 
 
-def test_the_settings_of_predict_read_back_as_the_defaults(duallgd):
-    done = duallgd("config")
+@pytest.mark.parametrize(
+    ("command", "defaults"),
+    [
+        ((), PredictSettings()),
+        (("train",), run_settings(None, [])),
+    ],
+)
+def test_settings_read_back_as_the_defaults(duallgd, command, defaults):
+    done = duallgd("config", *command)
 
     assert done.code == 0
-    assert parse(PredictSettings, yaml.safe_load(done.out)) == PredictSettings()
+    assert parse(type(defaults), yaml.safe_load(done.out)) == defaults
 
 
 def test_every_setting_stands_below_what_it_does(duallgd):
@@ -23,13 +30,6 @@ def test_every_setting_stands_below_what_it_does(duallgd):
         found = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
         assert found
         assert all(lines[line - 1].strip().startswith("# ") for line in found), name
-
-
-def test_the_settings_of_train_read_back_too(duallgd):
-    done = duallgd("config", "train")
-    defaults = run_settings(None, [])
-
-    assert parse(type(defaults), yaml.safe_load(done.out)) == defaults
 
 
 def test_a_file_of_settings_is_taken_by_predict(duallgd, spectra, tmp_path):

@@ -110,22 +110,20 @@ def test_a_run_stops_after_its_minutes_and_the_same_command_goes_on(duallgd, str
     assert steps(tmp_path / "run")[-1] == 4
 
 
-def test_training_leaves_weights_a_state_and_figures(duallgd, structures, tmp_path):
-    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
-
-    assert done.code == 0, done.err
-    assert done.out == ""
-    assert {p.name for p in (tmp_path / "run").iterdir()} == {
-        "metrics.jsonl", "model.safetensors", "state.safetensors",
-    }  # fmt: skip
-    assert steps(tmp_path / "run") == [2, 4]
-
-
-def test_without_a_terminal_lines_say_how_far_it_is_and_how_it_ended(duallgd, structures):
+def test_a_run_says_how_far_it_is_and_leaves_weights_a_state_and_figures(
+    duallgd, structures, tmp_path
+):
     command = ("train", "--data", structures, "-o", "run", *TINY)
 
     first = duallgd(*command, "--stop-after", "2").err.splitlines()
-    rest = duallgd(*command).err.splitlines()
+    done = duallgd(*command)
+    rest = done.err.splitlines()
+
+    assert (done.code, done.out) == (0, "")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "metrics.jsonl", "model.safetensors", "state.safetensors",
+    }  # fmt: skip
+    assert steps(tmp_path / "run") == [2, 4]
 
     assert re.match(r"step 2 of 4, \d+:\d\d:\d\d left  loss ", first[-2])
     assert first[-1] == (
