@@ -25,7 +25,7 @@ BOUNDS = {
     "diffusion": (550, 4),
     "checkpoint": (575, 5),
     "bench": (1_654, 8),
-    "evaluate": (4_842, 20),
+    "evaluate": (4_835, 20),
     "cli": (2_985, 20),
 }
 
