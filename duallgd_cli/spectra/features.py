@@ -1,7 +1,11 @@
-"""From spectra as read to features: each spectrum cleaned, those of one ion read together."""
+"""From spectra as read to features: each spectrum cleaned, those of one ion read together.
 
+What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -9,11 +13,23 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import ConfigError, Failure, clip, counted
-from duallgd_cli.spectra.isotopes import SAME_PRECURSOR_PPM, Surveys
+from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import HIGHEST_MZ, Feature, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, ISOTOPES, Feature, IsotopePattern, Spectrum
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
+SAME_PRECURSOR_PPM: Final = 10.0
+# Least and largest mass of each isotope from the monoisotopic ion, Da.
+_SPANS: Final = {
+    -2: (-1.9993, -1.9927),  # 78Se to 10B2
+    -1: (-0.9964, -0.9964),  # 10B
+    1: (0.9970, 1.0063),  # 15N to 2H
+    2: (1.9957, 2.0068),  # 34S to 13C2
+    4: (3.9915, 4.0086),  # 34S2 to 18O2
+}
+_SPANS_DA: Final = np.array([(0.0, 0.0), *(_SPANS[offset] for offset in ISOTOPES)])
+_TOLERANCE: Final = AnnotationSettings()
+_LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
 
 GroupBy = Literal["feature", "none"]
 
@@ -98,6 +114,77 @@ def _most_intense(
         return mz, intensity
     chosen = np.sort(np.argsort(-intensity, kind="stable")[:n])
     return mz[chosen], intensity[chosen]
+
+
+@dataclass(slots=True)
+class Surveys:
+    """MS1 spectra of one file, as far as they are read.
+
+    Attributes:
+        of_feature: Those with a FEATURE_ID, by it.
+        latest: The last one without, by polarity.
+    """
+
+    of_feature: dict[str, list[Spectrum]] = field(default_factory=lambda: defaultdict(list))
+    latest: dict[int, Spectrum] = field(default_factory=dict)
+
+    def add(self, spectrum: Spectrum) -> None:
+        """Take an MS1 spectrum."""
+        if spectrum.feature_id:
+            self.of_feature[spectrum.feature_id].append(replace(spectrum, metadata={}))
+        else:
+            self.latest[spectrum.polarity] = spectrum
+
+    def shown(self, spectrum: Spectrum) -> Spectrum:
+        """An MS2 spectrum with what its MS1 spectra show.
+
+        Its own are those of its FEATURE_ID; without one the last before it, of its polarity and, if
+        that names a precursor, of its precursor.
+        """
+        if spectrum.feature_id:
+            own = self.of_feature.get(spectrum.feature_id, [])
+        else:
+            polarity = spectrum.polarity
+            last = self.latest.get(polarity) or self.latest.get(0)
+            own = [last] if last is not None and _same_precursor(last, spectrum) else []
+        patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
+        if not patterns:
+            return spectrum
+        total, *others = patterns
+        for other in others:
+            total += other
+        return replace(spectrum, isotopes=total)
+
+
+def _same_precursor(ms1: Spectrum, ms2: Spectrum) -> bool:
+    if ms1.precursor_mz is None or ms2.precursor_mz is None:
+        return ms1.precursor_mz is None
+    error = abs(ms1.precursor_mz - ms2.precursor_mz)
+    return error <= SAME_PRECURSOR_PPM * 1e-6 * ms2.precursor_mz
+
+
+def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
+    """What an MS1 spectrum shows of a precursor.
+
+    Returns:
+        None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
+        isotopes, or the ion is too faint.
+    """
+    mz = ms2.precursor_mz
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
+    if mz is None or not possible.any():
+        return None
+    adduct = parse_adduct(ms2.adduct_text)
+    charge = ms2.charge if isinstance(adduct, Failure) else adduct.charge
+    ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
+    at = mz + _SPANS_DA / max(abs(charge), 1)
+    tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
+    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
+    edges = np.searchsorted(peak_mz, at + tolerance)
+    sums = [float(intensity[start:end].sum()) for start, end in edges]
+    if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):
+        return None
+    return IsotopePattern(tuple(sums), float(intensity.min()))
 
 
 def group(

@@ -15,7 +15,6 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.features import GroupBy, group
-from duallgd_cli.spectra.isotopes import parents_first
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.opening import spool
 from duallgd_cli.spectra.reading.record import name_of
@@ -81,7 +80,7 @@ class Inputs:
     def _items(self) -> Iterator[Spectrum | Unreadable]:
         for name in self.names:
             try:
-                for item in parents_first(read(name, raw=self._piped.get(name))):
+                for item in read(name, raw=self._piped.get(name)):
                     self.n_ms1 += isinstance(item, Spectrum) and item.ms_level == 1
                     yield item
             except UnreadableError as error:

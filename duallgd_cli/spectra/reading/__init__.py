@@ -1,6 +1,6 @@
 """Reading spectra: any supported format, lazily, in order, one outcome for every record."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from duallgd_cli.errors import Failure, UnreadableError, counted
@@ -12,6 +12,7 @@ from duallgd_cli.spectra.types import Source, Spectrum
 
 __all__ = ["FORMATS", "Unreadable", "read"]
 
+_MOST_WAITING = 1000
 _TEXT = {"mgf": mgf.records, "msp": msp.records, "ms": sirius.records, "tsv": table.records}
 
 
@@ -22,8 +23,8 @@ def read(
 
     The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms`` or a table in the
     MassSpecGym layout, plain or packed by gzip, xz or bzip2. Every record gives exactly one item,
-    MS1 blocks (``ms_level`` 1) included; a file that breaks off ends with one `Unreadable` that
-    says where.
+    MS1 blocks (``ms_level`` 1) included, those of mzXML before the MS2 scans that they enclose; a
+    file that breaks off ends with one `Unreadable` that says where.
 
     Args:
         path: File, or ``-``.
@@ -37,7 +38,9 @@ def read(
         UnreadableError: A folder, an empty or binary file or an unknown format, raised by the call;
             a file without a single record, raised on the first step.
     """
-    return _spectra(open_input(path, raw), keep_structures)
+    opened = open_input(path, raw)
+    spectra = _spectra(opened, keep_structures)
+    return parents_first(spectra) if opened.format == "mzxml" else spectra
 
 
 def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unreadable]:
@@ -71,3 +74,30 @@ def _records(opened: Opened) -> Iterator[Record]:
         opened.damage = describe_damage(error)
     except xml.BROKEN as error:
         opened.damage = f"its XML is broken ({' '.join(str(error).split())})"
+
+
+def parents_first(items: Iterable[Spectrum | Unreadable]) -> Iterator[Spectrum | Unreadable]:
+    """The items of one file, each MS1 scan before the MS2 scans that name it as theirs.
+
+    In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
+    order.
+    """
+    waiting: list[Spectrum | Unreadable] = []
+    latest, is_patient = "", True
+    for item in items:
+        fields = item.metadata if isinstance(item, Spectrum) else {}
+        parent = fields.get("precursor_scan", latest)
+        if isinstance(item, Spectrum) and item.ms_level == 1:
+            latest = item.scans
+            yield item
+            yield from waiting
+            waiting = []
+        elif waiting or (is_patient and parent != latest):
+            waiting.append(item)
+            if len(waiting) == _MOST_WAITING:  # the MS1 scans were filtered out of the file
+                is_patient = False
+                yield from waiting
+                waiting = []
+        else:
+            yield item
+    yield from waiting
