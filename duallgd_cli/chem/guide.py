@@ -208,6 +208,13 @@ class Guide:
         for text in (*self.require, *self.forbid):
             _pattern(text)
 
+    def required_in(self, mol: Chem.Mol) -> NDArray[np.int64] | None:
+        """Atoms of a molecule that are the required parts, ascending; None if it lacks one."""
+        matches = [mol.GetSubstructMatch(_pattern(text)) for text in self.require]
+        if not matches or not all(matches):
+            return None
+        return np.array(sorted({atom for match in matches for atom in match}))
+
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is."""
         if self.core is not None and not read_core(self.core).is_in(mol):

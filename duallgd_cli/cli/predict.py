@@ -133,6 +133,13 @@ def predict(
         list[str] | None,
         options.known(metavar="PART", help="SMARTS or name that no candidate may have."),
     ] = None,
+    max_draws: Annotated[
+        int | None,
+        options.known(
+            help="Most samples drawn of a feature until as many as --samples are as asked for.",
+            show_default="ten times --samples",
+        ),
+    ] = None,
     analogues: Annotated[
         list[Path] | None,
         options.known(
@@ -218,6 +225,7 @@ def predict(
             "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),
             "require": require or None,
             "forbid": forbid or None,
+            "max_draws": max_draws,
             "sampling.core": core,
             "limits.precursor_ppm": precursor_ppm,
             "annotation.ppm": ppm,

@@ -1,4 +1,4 @@
-"""Where the atoms of a known core stand among those of a formula.
+"""Where the atoms of a known core or part stand among those of a formula.
 
 The network learnt molecules whose atoms of one element stand in the order of the canonical SMILES.
 In a known molecule that holds the core the order is known. Otherwise it is guessed: of places in
@@ -24,6 +24,7 @@ from duallgd_cli.generator.templates import bonds_between, placed
 if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Core
 
+FREE: Final = -1  # a bond that is not held
 # Molecules that are made up for a core, and how much the network's log-probabilities count among
 # their places: less than all, since it expects bonds one by one.
 _MADE_UP: Final = 400
@@ -32,26 +33,35 @@ _LEAST: Final = 1e-6
 
 
 def in_templates(
-    graphs: Sequence[MolecularGraph], core: "Core", formula: Formula, samples: int, seed: int
+    known: Sequence[tuple[MolecularGraph, NDArray[np.int64]]],
+    formula: Formula,
+    samples: int,
+    seed: int,
+    core: "Core | None" = None,
 ) -> tuple[Tensor, Tensor]:
-    """Graphs of a formula to start samples from, and a core's bonds in them, both int64 (S, M).
+    """Graphs of a formula to start samples from, and the bonds to hold, both int64 (S, M).
 
     Args:
-        graphs: Of known molecules that hold the core, at least one.
-        core: Its atoms are never cut off.
+        known: Molecules, at least one, and those of their atoms that are never cut off.
         formula: Of the unknown.
         samples: S; they take the molecules in turn.
         seed: Of what is cut off.
+        core: Its bonds are held between these atoms, which are in its order; None for the
+            molecule's own bonds between them.
     """
     generator, atoms = np.random.default_rng(seed), formula.atom_class
-    matches = list(map(core.found, graphs))
-    begun, places = [], []
+    begun, held = [], []
     for sample in range(samples):
-        graph, match = graphs[sample % len(graphs)], matches[sample % len(graphs)]
+        graph, match = known[sample % len(known)]
         place = placed(graph, atoms, generator, match)
-        begun.append(bonds_between(graph, place, len(atoms)))
-        places.append(place[match])
-    return torch.from_numpy(np.stack(begun)), _held(core, formula, np.stack(places))
+        bonds = bonds_between(graph, place, len(atoms))
+        begun.append(bonds)
+        if core is None:
+            inside = np.isin(np.stack(np.triu_indices(len(atoms), 1)), place[match]).all(0)
+            held.append(np.where(inside, bonds, FREE))
+        else:
+            held.append(core.held(formula, place[None, match])[0].astype(np.int64))
+    return torch.from_numpy(np.stack(begun)), torch.from_numpy(np.stack(held))
 
 
 def likely_places(
@@ -77,8 +87,5 @@ def likely_places(
     score = _WEIGHT * square[(*pairs, bonds[known])].sum(1)
     chance = np.random.default_rng(seed).gumbel(size=len(places))
     order = np.argsort(-(score + chance), kind="stable")
-    return _held(core, formula, places[order[np.arange(samples) % len(order)]])
-
-
-def _held(core: "Core", formula: Formula, places: NDArray[np.int64]) -> Tensor:
-    return torch.from_numpy(core.held(formula, places)).long()
+    chosen = places[order[np.arange(samples) % len(order)]]
+    return torch.from_numpy(core.held(formula, chosen)).long()

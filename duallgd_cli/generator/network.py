@@ -67,6 +67,7 @@ BYTES_PER_PAIR: Final = 8_192
 # Added to the seed of the noise for samples that hold a core.
 _OF_HELD: Final = 16
 _OF_ANALOGUES: Final = 32  # the same for samples that start from molecules of the user
+_OF_PARTS: Final = 48  # and for those that hold required parts
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Graphs of pure noise that the network's first expectation is the mean over.
@@ -288,6 +289,11 @@ class ModelGenerator:
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
             return self._held_tasks(whole, settings, formula, fingerprint, seed, known)
+        if known is not None and known.is_short and begun:
+            others = replace(settings, samples=begun)
+            tasks = self._with_parts(whole, settings.samples - begun, formula, fingerprint, known)
+            if tasks:
+                return [*self._tasks(formula, fingerprint, others, seed), *tasks]
         graphs = known.graphs(fingerprint.numpy(), formula) if known is not None and begun else []
         if graphs:
             own = torch.from_numpy(starts(graphs, formula, begun, seed))
@@ -349,22 +355,34 @@ class ModelGenerator:
         core, probability = read_core(settings.core or ""), fingerprint.numpy()
         n_held = max(1, round(_HELD_SHARE * settings.samples))
         own = [] if known is None else known.graphs(probability, formula)
-        graphs = [one for one in own if core.found(one) is not None]
         if self.templates is not None:
-            graphs += self.templates.holding(core, probability, formula)
+            own += self.templates.holding(core, probability, formula)
+        graphs = [(one, match) for one in own if (match := core.found(one)) is not None]
         n_begun = n_held // 2 if graphs and settings.analogue_share else 0
         tasks = []
         if n_held < settings.samples:
             free = replace(settings, core=None, samples=settings.samples - n_held)
             tasks = self._tasks(formula, fingerprint, free, seed, known)
         if n_begun:
-            start, held = in_templates(graphs, core, formula, n_begun, seed)
+            start, held = in_templates(graphs, formula, n_begun, seed, core)
             tasks += self._begun_tasks(whole, start, _OF_HELD + 1, held)
         n_guessed = settings.samples - sum(task.noise.samples for task in tasks)
         expected = self._expected(formula, fingerprint, whole)
         held = likely_places(core, formula, expected, n_guessed, seed)
         noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=n_guessed)
         return [*tasks, replace(whole, noise=noise, held=held.to(self.runtime.device))]
+
+    def _with_parts(
+        self, whole: SamplingTask, samples: int, formula: Formula, fingerprint: Tensor, known: Known
+    ) -> list[SamplingTask]:
+        """Samples that start from known molecules with required parts, and hold those."""
+        if self.templates is None or known.guide is None:
+            return []
+        graphs = self.templates.having(known.guide, fingerprint.numpy(), formula)
+        if not graphs:
+            return []
+        start, held = in_templates(graphs, formula, samples, whole.noise.seed)
+        return self._begun_tasks(whole, start, _OF_PARTS, held)
 
     def _expected(
         self, formula: Formula, fingerprint: Tensor, whole: SamplingTask

@@ -34,7 +34,7 @@ from duallgd_cli.data.prepared import Molecules, offsets, take
 from duallgd_cli.errors import UsageError, WeightsError
 
 if TYPE_CHECKING:
-    from duallgd_cli.chem.guide import Core
+    from duallgd_cli.chem.guide import Core, Guide
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 _ASKED: Final = 6
@@ -155,6 +155,34 @@ class Templates:
         able = (self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)
         graphs = (graph_of(self.molecules, int(row)) for row in rows[able][:_LOOKED_AT])
         return list(islice((one for one in graphs if core.found(one) is not None), _ASKED))
+
+    def having(
+        self, guide: "Guide", probability: NDArray[np.float32], formula: Formula
+    ) -> list[tuple[MolecularGraph, NDArray[np.int64]]]:
+        """Known molecules with required parts and the atoms of these, most alike first; or none.
+
+        Args:
+            guide: Says what is required.
+            probability: Predicted chance of each Morgan bit, (F,).
+            formula: Of the spectrum, which has room for the parts.
+        """
+        from duallgd_cli.chem.hydrogens import Rejection
+        from duallgd_cli.chem.molecule import assemble  # rdkit loads only here
+
+        wanted, found = np.array(formula.counts[:N_HEAVY]), []
+        for row in self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)[:_LOOKED_AT]:
+            graph = graph_of(self.molecules, int(row))
+            own = Formula(tuple(self.molecules.atom_counts[row].tolist()))
+            n = len(graph.element)
+            made = assemble(own, bonds_between(graph, np.arange(n), n).astype(np.int8))
+            atoms = None if isinstance(made, Rejection) else guide.required_in(made.molecules[0])
+            if atoms is None:
+                continue
+            if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():
+                found.append((graph, atoms))
+            if len(found) == _ASKED:
+                break
+        return found
 
     def starts(
         self, probability: Tensor, formula: Formula, samples: int, seed: int

@@ -41,11 +41,14 @@ class Known:
         guide: What it must be like, or None.
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
+        is_short: Whether too few samples had the required parts: more start from molecules that
+            have them.
     """
 
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
+    is_short: bool = False
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
         """Analogues to start samples of a formula from; see `Analogues.towards`."""

@@ -93,6 +93,11 @@ class AssemblyResult:
     repaired: bool = False
     reason: str = ""
 
+    @property
+    def fitting(self) -> tuple[NamedMolecule, ...]:
+        """Molecules that are as they must be."""
+        return tuple(one for one in self.molecules if not one.fault)
+
 
 # A matrix and the tiers of atom states that it may use, to what it is.
 _Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], AssemblyResult]
@@ -214,6 +219,30 @@ def _named(
     )
 
 
+def join(
+    rounds: Sequence[tuple[Generated, NDArray[np.int64], Sequence[AssemblyResult]]],
+) -> tuple[Generated, list[AssemblyResult], NDArray[np.int64]]:
+    """Samples of several rounds as if they were drawn in one, without their log-probabilities.
+
+    Args:
+        rounds: Of each what was drawn, the matrix of each sample, and what each matrix became.
+
+    Returns:
+        What `collect` takes.
+    """
+    drawn = [generated for generated, _, _ in rounds]
+    before = np.cumsum([0, *(len(results) for *_, results in rounds)])
+    generated = replace(
+        drawn[0],
+        bond_class=np.concatenate([one.bond_class for one in drawn]),
+        log_likelihood=np.concatenate([one.log_likelihood for one in drawn]),
+        bond_log_prob=None,
+        notes=tuple(note for one in drawn for note in one.notes),
+    )
+    matrix = np.concatenate([own + n for (_, own, _), n in zip(rounds, before[:-1], strict=True)])
+    return generated, [one for *_, results in rounds for one in results], matrix
+
+
 def collect(
     generated: Generated, results: Sequence[AssemblyResult], matrix: NDArray[np.int64]
 ) -> tuple[tuple[Structure, ...], Tallies]:
@@ -235,7 +264,7 @@ def collect(
     for number, result in enumerate(results):
         own = log_likelihood[matrix == number]
         n, total = len(own), float(own.sum())
-        fitting = [one for one in result.molecules if not one.fault]
+        fitting = result.fitting
         if not fitting:
             rejected[result.molecules[0].fault if result.molecules else result.reason] += n
         for position, one in enumerate(_by_block(fitting)):

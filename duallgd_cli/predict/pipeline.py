@@ -4,6 +4,7 @@ read -> clean -> formulas -> annotate -> generate -> assemble. Whatever is antic
 with one spectrum becomes an `Outcome` with a status; whatever is not is a bug and is raised.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +25,13 @@ from duallgd_cli.formulas.source import PredictedFormulas
 from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.guide.knowledge import Knowledge, Known
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.candidates import AssemblyResult, Workers, collect, distinct
+from duallgd_cli.predict.candidates import (
+    AssemblyResult,
+    Workers,
+    collect,
+    distinct,
+    join,
+)
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,
@@ -48,6 +55,10 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
+_NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
+_MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
+_ROUND_BITS: Final = 8  # the seeds of one round are so many apart that no other's are among them
+_MOST_SEED: Final = (1 << 63) - 1
 
 # What was drawn, the distinct matrix of each sample, and a function that waits for what those are.
 _Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[AssemblyResult]]]
@@ -93,15 +104,15 @@ def results(
                 continue
             started = time.perf_counter()
             begun = _described(hypothesis, position, len(tried))
-            drawing = None
+            drawing = again = None
             if isinstance(hypothesis, Hypothesis):
                 with stages.stage(stages.ANNOTATE):
                     annotated = annotate(hypothesis, settings.annotation)
                     begun = _annotated(begun, annotated)
                 work = partial(_draw, annotated, generator, settings, workers, until, known)
-                drawing = workers.draw(work)
+                drawing, again = workers.draw(work), partial(_again, work, workers)
             case = Case(number, members, (begun,))
-            waiting.append(partial(_settled, case, drawing, settings, started, known))
+            waiting.append(partial(_settled, case, drawing, again, settings, started, known))
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:
@@ -206,20 +217,39 @@ def _draw(
     workers: Workers,
     until: float | None,
     known: Known | None,
+    further: tuple[int, int] | None = None,
 ) -> _Drawn:
     """Draw samples and begin to assemble them.
+
+    Args:
+        annotated: Explained peaks with formula and adduct.
+        generator: Draws.
+        settings: What decides the result.
+        workers: Assemble.
+        until: When the feature's time is up, or None.
+        known: Of the molecule, or None.
+        further: How many samples, and how many there are already; None for the hypothesis' share
+            of all.
 
     Raises:
         OutOfTimeError: The feature's time is up.
         RefusedError: The weights were not made for this hypothesis.
     """
     hypothesis, guide = annotated.hypothesis, settings.guide if known is None else known.guide
-    seed = noise_seed(settings.seed, hypothesis)
+    samples, drawn = further or (0, 0)
+    seed = (noise_seed(settings.seed, hypothesis) + (drawn << _ROUND_BITS)) & _MOST_SEED
     total = settings.sampling.samples
-    samples = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
-    sampling = replace(settings.sampling, samples=samples, timeout_s=_left(until))
+    share = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+    sampling = replace(
+        settings.sampling,
+        samples=samples or share,
+        core=None if guide is None else guide.core,
+        timeout_s=_left(until),
+    )
+    if drawn and guide is not None and guide.require:
+        known = replace(known or Known(guide), is_short=True)
     with stages.stage(stages.SAMPLE):
-        given = (known,) if known is not None and known.analogues else ()
+        given = (known,) if known is not None and (known.analogues or known.is_short) else ()
         generated = generator.generate(annotated, sampling, seed, *given)
     with stages.stage(stages.ASSEMBLE):
         chosen, matrix = distinct(generated)
@@ -227,24 +257,34 @@ def _draw(
     return generated, matrix, results
 
 
+def _again(work: Callable[..., _Drawn], workers: Workers, samples: int, drawn: int) -> _Drawn:
+    """So many further samples, waited for."""
+    return workers.draw(partial(work, further=(samples, drawn))).result()
+
+
 def _settled(
     case: Case,
     drawing: "Future[_Drawn] | None",
+    again: Callable[[int, int], _Drawn] | None,
     settings: PredictSettings,
     started: float,
     known: Known | None,
 ) -> Case:
     """The case with its outcome, waited for."""
-    if drawing is None:
+    if drawing is None or again is None:
         return case
     (outcome,) = case.outcomes
+    guide = settings.guide if known is None else known.guide
     try:
         generated, matrix, results = drawing.result()
+        rounds = [(generated, matrix, results())]
+        message = _complete(rounds, again, settings) if guide is not None else ""
         with stages.stage(stages.ASSEMBLE):
-            structures, tallies = collect(generated, results(), matrix)
+            generated, assembled, matrix = join(rounds)
+            structures, tallies = collect(generated, assembled, matrix)
         outcome = replace(
             outcome,
-            message=sentences(generated.message, outcome.message),
+            message=sentences(generated.message, outcome.message, message),
             structures=structures,
             tallies=tallies,
             notes=generated.notes,
@@ -252,6 +292,8 @@ def _settled(
         )
         if not structures:
             outcome = _failed(outcome, _empty(outcome))
+        elif guide is not None or known is not None:
+            outcome = replace(outcome, message=sentences(outcome.message, _NOT_CALIBRATED))
     except OutOfTimeError:
         message = (
             f"stopped after {settings.sampling.timeout_s:g} s; "
@@ -261,6 +303,39 @@ def _settled(
     except RefusedError as refused:
         outcome = _failed(outcome, refused.failure)
     return replace(case, outcomes=(replace(outcome, seconds=time.perf_counter() - started),))
+
+
+def _complete(
+    rounds: list[tuple[Generated, NDArray[np.int64], list[AssemblyResult]]],
+    again: Callable[[int, int], _Drawn],
+    settings: PredictSettings,
+) -> str:
+    """Draw until as many samples as were asked for have what is required; what to say of it.
+
+    What is drawn is added to `rounds`. Each round is as large as the yield so far lets expect, and
+    at most as the first; they end at `PredictSettings.max_draws`, or when the time is up.
+    """
+    wanted, total = len(rounds[0][1]), settings.sampling.samples
+    most = (settings.max_draws or _MOST_DRAWS * total) * wanted / total
+    while True:
+        drawn = sum(len(matrix) for _, matrix, _ in rounds)
+        valid = sum(
+            int(np.isin(matrix, [n for n, one in enumerate(results) if one.fitting]).sum())
+            for _, matrix, results in rounds
+        )
+        expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
+        more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
+        if valid >= wanted or more <= 0:
+            break
+        try:
+            generated, matrix, results = again(more, drawn)
+            rounds.append((generated, matrix, results()))
+        except OutOfTimeError:
+            break
+    if len(rounds) == 1 and valid >= wanted:
+        return ""
+    few = "; --max-draws limits them" if valid < wanted else ""
+    return f"{valid} of {drawn} samples are as asked for{few}"
 
 
 def _left(until: float | None) -> float | None:

@@ -41,6 +41,8 @@ class PredictSettings:
         formula_search: Which formulas are looked for where they are predicted.
         require: Parts, as SMARTS or names of the catalogue, that every candidate must have.
         forbid: Parts that none may have.
+        max_draws: Most samples that are drawn of a feature until `sampling.samples` of them have
+            what is required; None for ten times as many.
         limits: What a formula must satisfy.
         sampling: How molecules are drawn.
         cleaning: Which peaks are kept.
@@ -57,6 +59,7 @@ class PredictSettings:
     formula_search: FormulaSettings = field(default_factory=FormulaSettings)
     require: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
+    max_draws: int | None = None
     limits: FormulaLimits = field(default_factory=FormulaLimits)
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     cleaning: CleaningSettings = field(default_factory=CleaningSettings)
@@ -67,6 +70,10 @@ class PredictSettings:
         require(
             1 <= self.formula_candidates <= _MOST_FORMULAS,
             f"formula_candidates must be 1 to {_MOST_FORMULAS}, not {self.formula_candidates}",
+        )
+        require(
+            self.max_draws is None or self.max_draws >= 1,
+            f"max_draws must be at least 1, not {self.max_draws}",
         )
         require_adduct(self.adduct)
 

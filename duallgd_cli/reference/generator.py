@@ -75,7 +75,7 @@ class ReferenceGenerator:
         known: Known | None = None,
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        if settings.core is not None or known is not None:
+        if settings.core is not None or (known is not None and known.analogues):
             message = "the authors' networks take no core and no analogues; use duallgd's weights"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
         check = deadline(settings.timeout_s, self.runtime.synchronise)

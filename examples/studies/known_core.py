@@ -6,8 +6,9 @@
 Molecules with a ring are taken at random. What nothing gives is read from the journal of the
 evaluation. Then each spectrum is predicted with its Murcko scaffold as core, with its largest ring
 system as core, with the training molecule of highest Tanimoto similarity from 0.5 to 0.7 as
-analogue, and with the rarest class that it belongs to as required part. Finished predictions are
-kept in the output: the same command goes on. The table stands in docs/guide.md.
+analogue, and with the rarest class that it belongs to as required part; twice as many samples are
+drawn at most. Finished predictions are kept in the output: the same command goes on. The table
+stands in docs/guide.md.
 """
 
 import csv
@@ -33,7 +34,7 @@ from duallgd_cli.predict.finished import read
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.ranking import recorded
+from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.runtime import Runtime
 
 _SPECTRUM: Final = ("precursor_mz", "adduct", "formula", "collision_energy", "instrument_type")
@@ -136,8 +137,9 @@ def predicted(
             path = Path(folder) / "analogue.smi"
             path.write_text(f"{what}\n")
             changes["guide"] = GuideFiles(analogues=(str(path),))
-        most = 20 * samples
-        (found,) = predict_spectra(model, [spectrum], samples=samples, top_k=most, **changes)
+        (found,) = predict_spectra(
+            model, [spectrum], samples=samples, max_draws=2 * samples, top_k=20 * samples, **changes
+        )
     return found
 
 
@@ -147,7 +149,8 @@ def from_journal(folder: Path) -> dict[str, Prediction]:
     run = read([path], partial=True)
     ranking = recorded(run.header.model["ranking"], path)
     cases = (case for case, at in run.in_input_order() if at == 0)
-    return {one.spectrum_id: one for case in cases for one in predictions_of(case, ranking, 10**6)}
+    found = (predictions_of(case, *rank(case, ranking), 10**6) for case in cases)
+    return {one.spectrum_id: one for predictions in found for one in predictions}
 
 
 def rank_of(prediction: Prediction, block: str) -> int | None:

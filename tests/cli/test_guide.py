@@ -21,7 +21,7 @@ def test_candidates_have_what_is_required_and_nothing_that_is_forbidden(
     options += [f"--forbid={one}" for one in guide.forbid]
 
     done = duallgd(
-        "predict", spectra, "--formulas", formulas, "--samples", 200, *options, "-o", "out.csv"
+        "predict", spectra, "--formulas", formulas, "--samples", 30, *options, "-o", "out.csv"
     )
 
     assert done.code == 0
@@ -31,7 +31,18 @@ def test_candidates_have_what_is_required_and_nothing_that_is_forbidden(
 
 
 def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_path):
-    duallgd("predict", spectra, "--formulas", formulas, "--require", "[Si]", "-o", "out.csv")
+    duallgd(
+        "predict",
+        spectra,
+        "--formulas",
+        formulas,
+        "--require",
+        "[Si]",
+        "--samples",
+        5,
+        "-o",
+        "out.csv",
+    )
 
     rows = found(tmp_path / "out.csv")
     assert {row["status"] for row in rows} == {"no_candidate"}
@@ -171,3 +182,40 @@ def test_a_library_without_structures_is_one_sentence(duallgd, spectra):
 
     assert done.code == 2
     assert "holds no spectrum with a structure" in done.err.splitlines()[-1]
+
+
+def test_sampling_goes_on_until_enough_samples_have_the_part(duallgd, spectra, formulas, tmp_path):
+    given = ("predict", spectra, "--formulas", formulas, "--samples", 20, "--require", "[#6]=[#6]")
+
+    duallgd(*given, "-o", "ten.jsonl")
+    duallgd(*given, "--max-draws", 20, "-o", "one.jsonl")
+
+    ten, one = (
+        [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("ten", "one")
+    )
+    drawn = [row["hypotheses"][0]["sampled"] for row in ten]
+    assert max(drawn) <= 200
+    assert max(drawn) > 20
+    assert {row["hypotheses"][0]["sampled"] for row in one} == {20}
+    more = [row for row in ten if row["hypotheses"][0]["sampled"] > 20]
+    assert all("samples are as asked for" in row["message"] for row in more)
+    with_candidates = [row for row in ten if row["candidates"]]
+    assert all("confidence is not calibrated" in row["warnings"] for row in with_candidates)
+    record = json.loads((tmp_path / "one.jsonl.run.json").read_text())
+    assert record["settings"]["max_draws"] == 20
+
+
+def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formulas, tmp_path):
+    given = ("--formulas", formulas, "--samples", 20, "--require", "[#6]=[#6]")
+    blocks = [f"BEGIN IONS{one}" for one in spectra.read_text().split("BEGIN IONS")[1:]]
+
+    duallgd("predict", spectra, *given, "-o", "all.csv", "--workers", 2)
+    every = found(tmp_path / "all.csv")
+    index = next(row["index"] for row in every if row["index"] == row["indices"])
+    (tmp_path / "alone.mgf").write_text(blocks[int(index)])
+    duallgd("predict", "alone.mgf", *given, "-o", "alone.csv")
+
+    alone = [row["smiles"] for row in found(tmp_path / "alone.csv")]
+    assert alone
+    assert alone == [row["smiles"] for row in every if row["index"] == index]

@@ -1,0 +1,120 @@
+"""Cores and required parts: where they stand in known molecules, and what is drawn around them."""
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import FREE, Guide, read_core
+from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.molecule import assemble
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.generator.cores import in_templates, likely_places
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.templates import Templates
+from duallgd_cli.guide.knowledge import Known
+from tests.made_graphs import small_settings, stirred
+from tests.made_prepared import molecules_of
+from tests.made_training import cpu
+
+KNOWN = ("CCCCO", "CCc1ccc2ccccc2c1", "Oc1cccc2ccccc12", "CC(=O)Oc1ccccc1C(=O)O")
+NAPHTHALENE, FORMULA = "c1ccc2ccccc2c1", Formula.parse("C12H12O")
+NOTHING = np.full(4096, 0.01, np.float32)
+
+
+def templates():
+    return Templates(molecules_of(*KNOWN))
+
+
+def graph_of(formula, bond_class):
+    """A drawn matrix as a molecular graph."""
+    bonded = np.flatnonzero(bond_class)
+    pair = np.stack(np.triu_indices(formula.n_heavy, 1), 1)[bonded]
+    return MolecularGraph(formula.atom_class, pair, bond_class[bonded], 0)
+
+
+def test_known_molecules_with_the_core_are_found_most_alike_first():
+    core = read_core(NAPHTHALENE)
+    chance = NOTHING.copy()
+    chance[fingerprint(parse_smiles(KNOWN[2]))] = 0.9
+
+    found = templates().holding(core, chance, FORMULA)
+
+    assert [len(one.element) for one in found] == [11, 12]
+    assert not templates().holding(read_core("C1CCNCC1"), chance, FORMULA)
+
+
+def test_samples_around_a_core_start_whole_and_hold_its_bonds():
+    core = read_core(NAPHTHALENE)
+    graphs = [(one, core.found(one)) for one in templates().holding(core, NOTHING, FORMULA)]
+
+    start, held = in_templates(graphs, FORMULA, 4, 1, core)
+
+    assert ((held == FREE) | (held == start)).all()
+    assert ((held > 0).sum(1) == 11).all()
+
+
+def test_required_parts_are_held_in_molecules_that_have_them():
+    formula, guide = Formula.parse("C10H10O4"), Guide(require=("CC(=O)O",))
+
+    ((graph, atoms),) = templates().having(guide, NOTHING, formula)
+    start, held = in_templates([(graph, atoms)], formula, 2, 0)
+
+    assert sorted(graph.element[atoms].tolist()) == [0, 0, 2, 2]
+    assert ((held > 0).sum(1) == 3).all()
+    assert ((held == FREE) | (held == start)).all()
+    assert not templates().having(guide, NOTHING, Formula.parse("C12H12O"))
+
+
+def test_places_are_those_whose_bonds_are_expected():
+    core, formula = read_core("CCO"), Formula.parse("C6H14O")
+    for first, second, third in core.places(formula, 400, 0).tolist():
+        square = np.tile(np.array([1.0, 0, 0, 0, 0]), (7, 7, 1))
+        for one, other in ((first, second), (second, third)):
+            square[one, other] = square[other, one] = (0, 1, 0, 0, 0)
+        expected = square[np.triu_indices(7, 1)].astype(np.float32)
+
+        held = likely_places(core, formula, expected, 1, 0)
+
+        single = np.flatnonzero((held[0] == 1).numpy())
+        pairs = np.stack(np.triu_indices(7, 1), 1)[single].tolist()
+        assert sorted(pairs) == sorted([sorted([first, second]), sorted([second, third])])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_most_of_what_is_drawn_holds_the_core(share):
+    core = read_core(NAPHTHALENE)
+    generator = ModelGenerator(stirred(small_settings()), cpu(), None, templates())
+    settings = SamplingSettings(steps=10, samples=8, core=NAPHTHALENE, analogue_share=share)
+
+    drawn, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3)
+    again, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3)
+
+    assert torch.equal(drawn.bond_class, again.bond_class)
+    assert len(drawn.bond_class) == 8
+    holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
+    assert sum(holding) >= 6
+
+
+def test_a_later_round_holds_required_parts():
+    generator = ModelGenerator(stirred(small_settings()), cpu(), None, templates())
+    known = Known(Guide(require=("c1ccc2ccccc2c1",)), is_short=True)
+    settings = SamplingSettings(steps=10, samples=8)
+
+    drawn, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3, known=known)
+
+    core = read_core(NAPHTHALENE)
+    holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
+    assert len(holding) == 8
+    assert sum(holding) >= 4
+
+
+def test_the_core_that_is_held_is_the_molecule_where_it_is_all():
+    formula, core = Formula.parse("C10H8"), read_core(NAPHTHALENE)
+
+    held = likely_places(core, formula, np.full((45, 5), 0.2, np.float32), 2, 0)
+
+    (mol,) = assemble(formula, held[0].numpy().astype(np.int8)).molecules
+    assert Chem.MolToSmiles(mol) == Chem.CanonSmiles(NAPHTHALENE)
