@@ -197,6 +197,15 @@ class Guide:
     require: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
 
+    def and_also(self, other: "Guide") -> "Guide":
+        """Both together; two cores are two fragments."""
+        cores = [core for core in (self.core, other.core) if core is not None]
+        return Guide(
+            ".".join(dict.fromkeys(cores)) or None,
+            tuple(dict.fromkeys((*self.require, *other.require))),
+            tuple(dict.fromkeys((*self.forbid, *other.forbid))),
+        )
+
     def check(self) -> None:
         """Read all of it.
 

@@ -156,6 +156,14 @@ def predict(
             "there is named; structures of similar spectra are analogues.",
         ),
     ] = None,
+    guide: Annotated[
+        list[Path] | None,
+        options.known(
+            metavar="FILE",
+            help="CSV or TSV of what is known of single features: feature_id, core, require, "
+            "forbid, analogue; several values with | between them.",
+        ),
+    ] = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -240,7 +248,7 @@ def predict(
             output=place,
             format=format or "",
             formulas=formulas,
-            guide=options.guide_files(analogues=analogues, libraries=library),
+            guide=options.guide_files(analogues=analogues, libraries=library, tables=guide),
             settings=settings,
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,

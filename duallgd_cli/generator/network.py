@@ -49,12 +49,7 @@ from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict import stages
-from duallgd_cli.predict.generation import (
-    Generated,
-    LoadedModel,
-    OutOfTimeError,
-    require_core,
-)
+from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
@@ -64,10 +59,9 @@ if TYPE_CHECKING:
 
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
-# Added to the seed of the noise for samples that hold a core.
-_OF_HELD: Final = 16
-_OF_ANALOGUES: Final = 32  # the same for samples that start from molecules of the user
-_OF_PARTS: Final = 48  # and for those that hold required parts
+# Added to the seed of the noise: for samples that hold a core, start from molecules of the user, or
+# hold required parts.
+_OF_HELD, _OF_ANALOGUES, _OF_PARTS = 16, 32, 48
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Graphs of pure noise that the network's first expectation is the mean over.
@@ -198,7 +192,6 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
-        require_core(settings.core, annotated.hypothesis.formula)
         formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
             with stages.stage(stages.ENCODE):
@@ -345,11 +338,7 @@ class ModelGenerator:
         seed: int,
         known: Known | None,
     ) -> list[SamplingTask]:
-        """Samples that hold the core; a part is drawn freely, and may have it too.
-
-        Where the core's atoms stand among the formula's is known in molecules that hold it: half of
-        the held samples start from those, if there are any. In the others the places are guessed.
-        """
+        """Samples that hold the core, in known molecules or at likely places; few are free."""
         from duallgd_cli.chem.guide import read_core  # rdkit loads only here
 
         core, probability = read_core(settings.core or ""), fingerprint.numpy()
@@ -376,9 +365,9 @@ class ModelGenerator:
         self, whole: SamplingTask, samples: int, formula: Formula, fingerprint: Tensor, known: Known
     ) -> list[SamplingTask]:
         """Samples that start from known molecules with required parts, and hold those."""
-        if self.templates is None or known.guide is None:
-            return []
-        graphs = self.templates.having(known.guide, fingerprint.numpy(), formula)
+        graphs = []
+        if self.templates is not None and known.guide is not None:
+            graphs = self.templates.having(known.guide, fingerprint.numpy(), formula)
         if not graphs:
             return []
         start, held = in_templates(graphs, formula, samples, whole.noise.seed)

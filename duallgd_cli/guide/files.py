@@ -14,10 +14,12 @@ class GuideFiles:
     Attributes:
         analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
         libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
+        tables: CSV or TSV, by feature: feature_id, core, require, forbid, analogue.
     """
 
     analogues: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal.

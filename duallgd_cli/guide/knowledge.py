@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.guide.analogues import Analogues
     from duallgd_cli.guide.library import Library, Match
+    from duallgd_cli.guide.table import GuideTable
 
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
@@ -49,6 +50,11 @@ class Known:
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
     is_short: bool = False
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything is known of the feature."""
+        return self.guide is not None or any(one.any() for _, one in self.analogues)
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
         """Analogues to start samples of a formula from; see `Analogues.towards`."""
@@ -99,11 +105,13 @@ class Knowledge:
         guide: What each of them must be like, or None.
         analogues: Molecules that are like them.
         libraries: Spectra that may be theirs.
+        tables: What single ones must be like.
     """
 
     guide: "Guide | None"
     analogues: "tuple[Analogues, ...]" = ()
     libraries: "tuple[Library, ...]" = ()
+    tables: "tuple[GuideTable, ...]" = ()
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
@@ -111,8 +119,8 @@ class Knowledge:
 
         Args:
             guide: What each molecule must be like, or None.
-            files: Of molecules, see `analogues.Analogues.read`, and of spectra, see
-                `library.Library.read`.
+            files: See `analogues.Analogues.read`, `library.Library.read` and
+                `table.GuideTable.read`.
 
         Raises:
             UsageError: Something cannot be read, or says nothing.
@@ -121,19 +129,25 @@ class Knowledge:
         """
         from duallgd_cli.guide.analogues import Analogues
         from duallgd_cli.guide.library import Library
+        from duallgd_cli.guide.table import GuideTable
 
+        tables = tuple(GuideTable.read(Path(name)) for name in files.tables)
+        alike = [Analogues.read(Path(name)) for name in files.analogues]
         return cls(
             guide,
-            tuple(Analogues.read(Path(name)) for name in files.analogues),
+            (*alike, *(one.analogues for one in tables if one.analogues is not None)),
             tuple(Library.read(Path(name)) for name in files.libraries),
+            tables,
         )
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
-        names = names_of(feature)
+        names, guide = names_of(feature), self.guide
+        for table in self.tables:
+            guide = table.of_feature(names, guide)
         analogues = [(one, one.of_feature(names)) for one in self.analogues]
         if not self.libraries:
-            return Known(self.guide, tuple(analogues))
+            return Known(guide, tuple(analogues))
         from duallgd_cli.guide.analogues import Analogues
         from duallgd_cli.guide.library import analogues_among
 
@@ -143,7 +157,7 @@ class Knowledge:
             alike = Analogues.of(rows)
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
-        return Known(self.guide, tuple(analogues), same)
+        return Known(guide, tuple(analogues), same)
 
 
 def names_of(feature: Feature) -> Sequence[str]:

@@ -38,6 +38,7 @@ from duallgd_cli.predict.generation import (
     OutOfTimeError,
     RefusedError,
     noise_seed,
+    require_core,
 )
 from duallgd_cli.predict.prediction import OK, Case, ExplainedPeak, Member, Outcome, sentences
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
@@ -248,6 +249,7 @@ def _draw(
     )
     if drawn and guide is not None and guide.require:
         known = replace(known or Known(guide), is_short=True)
+    require_core(sampling.core, hypothesis.formula)
     with stages.stage(stages.SAMPLE):
         given = (known,) if known is not None and (known.analogues or known.is_short) else ()
         generated = generator.generate(annotated, sampling, seed, *given)
@@ -292,7 +294,7 @@ def _settled(
         )
         if not structures:
             outcome = _failed(outcome, _empty(outcome))
-        elif guide is not None or known is not None:
+        elif known.says_something if known is not None else guide is not None:
             outcome = replace(outcome, message=sentences(outcome.message, _NOT_CALIBRATED))
     except OutOfTimeError:
         message = (

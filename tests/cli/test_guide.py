@@ -219,3 +219,24 @@ def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formu
     alone = [row["smiles"] for row in found(tmp_path / "alone.csv")]
     assert alone
     assert alone == [row["smiles"] for row in every if row["index"] == index]
+
+
+def test_a_table_guides_single_features_and_is_part_of_the_run(
+    duallgd, spectra, formulas, tmp_path
+):
+    (tmp_path / "guide.csv").write_text("feature_id,forbid,core\n2,[OX2]-[#1],\n4,,[Si]\n")
+    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--guide", "guide.csv")
+
+    done = duallgd(*given, "-o", "out.jsonl")
+
+    assert done.code == 0, done.err
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    named = {row["feature_id"]: row for row in rows}
+    assert named["4"]["status"] == "core_mismatch"
+    for name, row in named.items():
+        assert ("not calibrated" in row["warnings"]) == (name == "2")
+    record = json.loads((tmp_path / "out.jsonl.run.json").read_text())
+    assert record["settings"]["tables"][0]["name"] == "guide.csv"
+
+    (tmp_path / "guide.csv").write_text("feature_id,forbid\n2,[F]\n")
+    assert "tables" in duallgd(*given, "-o", "out.jsonl", "--resume").err
