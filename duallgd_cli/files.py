@@ -1,6 +1,7 @@
 """Files: their digests, writing them whole or not at all, and opening compressed ones."""
 
 import bz2
+import csv
 import errno
 import gzip
 import hashlib
@@ -10,7 +11,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,7 @@ _SURELY_FINE_BYTES: Final = 1 << 28
 _BLOCK_BYTES: Final = 1 << 20
 _PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
+_LONGEST_CELL: Final = 2**31 - 1
 STANDARD_STREAM: Final = "-"  # in place of a path
 
 
@@ -243,3 +245,38 @@ def open_text(path: Path, errors: str = "strict") -> TextIO:
         raise MissingInputError(f"{path} does not exist; check the path")
     content = unpacked(path.open("rb"))
     return io.TextIOWrapper(content, encoding="utf-8-sig", errors=errors, newline="")
+
+
+def table_rows(
+    path: Path, required: Sequence[str] = (), errors: str = "strict"
+) -> Iterator[dict[str, str]]:
+    """Rows of a table with lower-case column names, read as they are asked for.
+
+    What a short row lacks is "".
+
+    Args:
+        path: TSV, or CSV by its name; packed or not.
+        required: Columns that must be there.
+        errors: What to do about bytes that are no text, as for `open`.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is no table, or a column is missing.
+    """
+    # A spectrum's peaks are one cell, longer than csv expects of a text.
+    csv.field_size_limit(_LONGEST_CELL)
+    name = path.stem if path.suffix in PACKED_ENDINGS else path.name
+    delimiter = "," if name.lower().endswith(".csv") else "\t"
+    with open_text(path, errors) as file:
+        try:
+            reader = csv.DictReader(file, delimiter=delimiter, restval="")
+            names = [name.strip().lower() for name in reader.fieldnames or []]
+            reader.fieldnames = names
+            missing = [name for name in required if name not in names]
+            if missing:
+                shown = clip(", ".join(names)) or "no columns"
+                raise UnreadableError(f"{path} has no column {missing[0]}; it has {shown}")
+            for row in reader:
+                yield {name: (cell or "").strip() for name, cell in row.items() if name}
+        except (UnicodeDecodeError, csv.Error, *DAMAGED) as error:
+            raise UnreadableError(f"{path} is no readable table: {error}") from error

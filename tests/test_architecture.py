@@ -19,13 +19,13 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "reference": (2_791, 13),
-    "data": (2_732, 12),
+    "data": (2_701, 12),
     "train": (2_060, 12),  # an encoder that grows
     "model": (1_645, 12),  # a product added to what is there, for the rewritten network
     "diffusion": (550, 4),
     "checkpoint": (575, 5),
     "bench": (1_654, 8),
-    "evaluate": (4_835, 20),
+    "evaluate": (4_804, 20),
     "cli": (3_005, 20),  # predict --library, --guide, --max-draws
 }
 

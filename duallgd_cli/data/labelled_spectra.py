@@ -1,6 +1,5 @@
 """Spectra with known structures, as public data sets lay them out."""
 
-import csv
 import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
@@ -23,6 +22,7 @@ from duallgd_cli.errors import (
     UsageError,
     quote,
 )
+from duallgd_cli.files import table_rows
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Spectrum
@@ -173,9 +173,9 @@ def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
         UnreadableError: A table lacks a column.
         UsageError: There are several split tables and none was chosen.
     """
-    labels = _table(folder / "labels.tsv", ("spec", "smiles"))
-    rows = _table(split or _only_split(folder), ("name", "split"))
-    folds = {row["name"]: row["split"].strip().lower() for row in rows}
+    labels = table_rows(folder / "labels.tsv", ("spec", "smiles"), errors="replace")
+    rows = table_rows(split or _only_split(folder), ("name", "split"), errors="replace")
+    folds = {row["name"]: row["split"].lower() for row in rows}
     for number, label in enumerate(labels, 1):
         yield _nplib1_record(folder, label, folds, number)
 
@@ -204,7 +204,7 @@ def _nplib1_record(
         items = list(read(str(folder / "spec_files" / f"{name}.ms")))
     except DuallgdError as error:
         return RejectedSpectrum(number, name, "unreadable", str(error))
-    instrument = instrument_class(label.get("instrument") or "")
+    instrument = instrument_class(label.get("instrument", ""))
     spectra = [
         _with_instrument(item, name, instrument)
         for item in items
@@ -239,14 +239,3 @@ def _only_split(folder: Path) -> Path:
         names = ", ".join(path.name for path in found)
         raise UsageError(f"{folder} holds several split tables ({names}); name one")
     return found[0]
-
-
-def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
-    if not path.is_file():
-        raise MissingInputError(f"{path} does not exist; expected the NPLIB1 layout")
-    with path.open(encoding="utf-8", errors="replace", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter="\t")
-        missing = [name for name in columns if name not in (reader.fieldnames or ())]
-        if missing:
-            raise UnreadableError(f"{path} has no column {', '.join(missing)}")
-        return list(reader)

@@ -31,7 +31,7 @@ from duallgd_cli.errors import (
     UnreadableError,
     quote,
 )
-from duallgd_cli.files import open_text, replaced_text
+from duallgd_cli.files import replaced_text, table_rows
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
@@ -270,18 +270,10 @@ def read_folds(path: Path) -> dict[str, str]:
         UnreadableError: A column is missing, or a molecule stands in two folds.
     """
     folds: dict[str, str] = {}
-    with open_text(path, errors="replace") as stream:
-        names = [name.strip().lower() for name in next(stream, "").rstrip("\r\n").split("\t")]
-        if not {"inchikey", "fold"} <= set(names):
-            raise UnreadableError(
-                f"{path} must have columns inchikey and fold; found {quote(names)}"
-            )
-        key_column, fold_column = names.index("inchikey"), names.index("fold")
-        for line in stream:
-            cells = line.rstrip("\r\n").split("\t")
-            key, fold = cells[key_column][:14], cells[fold_column].strip().lower()
-            if fold not in FOLDS or folds.setdefault(key, fold) != fold:
-                raise UnreadableError(f"{path} puts {key} into fold {quote(fold)} and elsewhere")
+    for row in table_rows(path, ("inchikey", "fold"), errors="replace"):
+        key, fold = row["inchikey"][:14], row["fold"].lower()
+        if fold not in FOLDS or folds.setdefault(key, fold) != fold:
+            raise UnreadableError(f"{path} puts {key} into fold {quote(fold)} and elsewhere")
     return folds
 
 

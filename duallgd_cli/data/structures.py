@@ -3,7 +3,6 @@
 Hold-out lists name molecules, by InChIKey first block, that never reach training.
 """
 
-import csv
 import io
 import re
 from collections import Counter
@@ -28,10 +27,9 @@ from duallgd_cli.errors import (
     MissingInputError,
     MoleculeError,
     UnreadableError,
-    clip,
     quote,
 )
-from duallgd_cli.files import DAMAGED, open_text, sha256
+from duallgd_cli.files import DAMAGED, open_text, sha256, table_rows
 
 MAX_HEAVY_ATOMS: Final = 100
 ON_HOLDOUT: Final = "on the hold-out list"
@@ -198,17 +196,21 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
     """
     is_packed = source.suffix in {".gz", ".xz", ".bz2"}
     ending = Path(source.stem if is_packed else source.name).suffix.lower()
+    if ending in {".tsv", ".csv"}:
+        for line, row in enumerate(table_rows(source, ("smiles",), errors="replace"), 2):
+            fold = row.get("fold", "").lower() or "train"
+            about = row.get("name", ""), row.get("feature_id", "")
+            yield StructureRow(row["smiles"], fold, line, *about)
+        return
     with open_text(source, errors="replace") as stream:
         try:
             yield from _rows(stream, source, ending)
-        except (*DAMAGED, csv.Error) as error:
+        except DAMAGED as error:
             raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
 
 
 def _rows(stream: IO[str], source: Path, ending: str) -> Iterator[StructureRow]:
-    if ending in {".tsv", ".csv"}:
-        yield from _table_rows(stream, source, "\t" if ending == ".tsv" else ",")
-    elif ending == ".sdf":
+    if ending == ".sdf":
         yield from _sdf_rows(stream)
     elif ending in {".smi", ".smiles", ".txt"}:
         for line, text in enumerate(stream, 1):
@@ -217,20 +219,6 @@ def _rows(stream: IO[str], source: Path, ending: str) -> Iterator[StructureRow]:
                 yield StructureRow(smiles, "train", line, "".join(name).strip())
     else:
         raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
-
-
-def _table_rows(stream: IO[str], source: Path, delimiter: str) -> Iterator[StructureRow]:
-    reader = csv.DictReader(stream, delimiter=delimiter)
-    names = {(name or "").strip().lower(): name for name in reader.fieldnames or ()}
-    if "smiles" not in names:
-        raise UnreadableError(f"{source} has no column 'smiles'; found {clip(', '.join(names))}")
-    for line, row in enumerate(reader, 2):
-        fold, name, feature_id = (
-            (row.get(names.get(column, ""), "") or "").strip()
-            for column in ("fold", "name", "feature_id")
-        )
-        smiles = row[names["smiles"]] or ""
-        yield StructureRow(smiles, fold.lower() or "train", line, name, feature_id)
 
 
 def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:

@@ -24,8 +24,7 @@ from duallgd_cli.evaluate.calibrate import (
     part_of,
     scored_case,
 )
-from duallgd_cli.evaluate.tables import read_rows
-from duallgd_cli.files import sha256
+from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.predict.finished import FinishedRun, journals_of
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel
@@ -159,7 +158,7 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
 def truths_of(path: Path) -> dict[str, dict[str, str]]:
     """InChIKey and SMILES of every row, "" where there is none, by identifier."""
     truths: dict[str, dict[str, str]] = {}
-    for row in read_rows(path, required=("identifier", "inchikey")):
+    for row in table_rows(path, required=("identifier", "inchikey")):
         name = row["identifier"]
         known = {column: row.get(column, "") for column in ("inchikey", "smiles")}
         if truths.setdefault(name, known) != known:

@@ -11,7 +11,8 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.evaluate.groups import MISSING, GroupLabel, grouped
 from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.molecules import molecule
-from duallgd_cli.evaluate.tables import Truth, read_rows
+from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.files import table_rows
 from duallgd_cli.formulas.known import known_formulas
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
@@ -39,7 +40,7 @@ def predicted_formulas(
         FormulaRequest((str(spectra),), str(output), "csv", max(RANKS), "none", settings)
     )
     found: dict[str, list[str]] = {}
-    for row in read_rows(output, required=("spectrum_id", "formula")):
+    for row in table_rows(output, required=("spectrum_id", "formula")):
         found.setdefault(row["spectrum_id"], []).append(row["formula"])
     return {name: list(dict.fromkeys(filter(None, ranked))) for name, ranked in found.items()}
 

@@ -26,8 +26,8 @@ from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import Truth, read_rows
-from duallgd_cli.files import replaced
+from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.files import replaced, table_rows
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
     queries = list(asked.values())
     best = np.zeros(len(queries))
     for table in tables:
-        rows = read_rows(table, required=("smiles",))
+        rows = table_rows(table, required=("smiles",))
         trained = (row["smiles"] for row in rows if row.get("fold", "train") == "train")
         found = (metric_fingerprint(smiles) for smiles in dict.fromkeys(trained))
         training = [bits for bits in found if bits is not None]

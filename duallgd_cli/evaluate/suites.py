@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, read_rows, write_table
-from duallgd_cli.files import sha256
+from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, write_table
+from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 
@@ -155,7 +155,7 @@ def truth_only(path: Path) -> Suite:
     Raises:
         MissingInputError: There is no such file, said when its rows are read.
     """
-    return Suite(path.name, (path,), lambda: read_rows(path, required=("smiles",)))
+    return Suite(path.name, (path,), lambda: table_rows(path, required=("smiles",)))
 
 
 def published(benchmark: str) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def published(benchmark: str) -> list[dict[str, Any]]:
     ``tanimoto`` (largest) among the first 1 and 10, its ``source``, and what it ``assumes``: what a
     reader must know before comparing.
     """
-    rows = read_rows(Path(__file__).with_name("published.tsv"))
+    rows = table_rows(Path(__file__).with_name("published.tsv"))
     return [
         {
             "method": row["method"],
@@ -206,7 +206,7 @@ def massspecgym(data_dir: Path | None) -> Suite:
     return Suite(
         title=f"MassSpecGym {version}",
         files=(path,),
-        rows=lambda: read_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
+        rows=lambda: table_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
         fold="test",
         published=published("massspecgym"),
         submission=not remarks,
@@ -311,9 +311,9 @@ def nplib1(data_dir: Path | None) -> Suite:
 
 
 def _nplib1_rows(folder: Path) -> Iterator[Row]:
-    split = read_rows(folder / SPLIT, required=("name", "split"))
+    split = table_rows(folder / SPLIT, required=("name", "split"))
     fold = {row["name"]: row["split"] for row in split}
-    for label in read_rows(folder / LABELS, required=("spec", "smiles", "formula")):
+    for label in table_rows(folder / LABELS, required=("spec", "smiles", "formula")):
         name = label["spec"]
         if name not in fold:
             continue
@@ -367,7 +367,7 @@ def _labelled(path: Path, data_dir: Path | None) -> Suite:
             f"benchmark {path} is neither massspecgym nor nplib1, nor a file that exists"
         )
     required = ("smiles", "mzs", "intensities", "precursor_mz")
-    first = next(read_rows(found, required=required), {})
+    first = next(table_rows(found, required=required), {})
     title, test_title = found.name, ""
     remarks: tuple[str, ...] = ()
     # The table of open MassBank spectra marks the molecules that public benchmarks hold out.
@@ -379,7 +379,7 @@ def _labelled(path: Path, data_dir: Path | None) -> Suite:
         title=title,
         test_title=test_title,
         files=(found,),
-        rows=lambda: read_rows(found, required=required),
+        rows=lambda: table_rows(found, required=required),
         remarks=remarks,
     )
 

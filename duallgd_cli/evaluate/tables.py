@@ -1,9 +1,8 @@
 """Tables of the truth and of predictions: anybody's, as long as the few columns are there."""
 
-import csv
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from math import isfinite
@@ -14,10 +13,9 @@ import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError, quote
 from duallgd_cli.evaluate.molecules import molecule
-from duallgd_cli.files import DAMAGED, open_text, write_atomically
+from duallgd_cli.files import table_rows, write_atomically
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
-_LONGEST_CELL: Final = 2**31 - 1
 PEAKS: Final = frozenset({"mzs", "intensities"})
 
 
@@ -57,7 +55,7 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
     """The truth in a table of the MassSpecGym layout: a spectrum a row, an identifier and smiles.
 
     Args:
-        rows: As `read_rows` gives them.
+        rows: As `table_rows` gives them.
         fold: Value of the column ``fold`` to keep; "" keeps all.
         source: What the table is called in messages.
 
@@ -90,35 +88,6 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
         block = described.block or described.smiles
         found[row[name]] = Truth(row[name], row["smiles"], block, row)
     return list(found.values())
-
-
-def read_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-    """Rows of a table with lower-case column names, read as they are asked for.
-
-    Args:
-        path: TSV, or CSV by its name; plain, .gz or .xz.
-        required: Columns that must be there.
-
-    Raises:
-        MissingInputError: There is no such file.
-        UnreadableError: It is no table, or a column is missing.
-    """
-    # A spectrum's peaks are one cell, longer than csv expects of a text.
-    csv.field_size_limit(_LONGEST_CELL)
-    delimiter = "," if ".csv" in path.suffixes else "\t"
-    with open_text(path) as file:
-        try:
-            reader = csv.DictReader(file, delimiter=delimiter, restval="")
-            reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
-            missing = [name for name in required if name not in reader.fieldnames]
-            if missing:
-                raise UnreadableError(
-                    f"{path} has no column {missing[0]}; it has {_few(reader.fieldnames)}"
-                )
-            for row in reader:
-                yield {name: (cell or "").strip() for name, cell in row.items() if name}
-        except (UnicodeDecodeError, csv.Error, OSError, *DAMAGED) as error:
-            raise UnreadableError(f"{path} is no readable table: {error}") from error
 
 
 def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
@@ -162,7 +131,7 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
         UnreadableError: A column is missing, a rank is no number or stands twice for a spectrum.
         UsageError: Two spectra of the table have one identifier.
     """
-    rows = list(read_rows(path, required=("smiles",)))
+    rows = list(table_rows(path, required=("smiles",)))
     name = id_column(rows, str(path))
     by_spectrum: dict[str, list[dict[str, str]]] = {}
     for row in rows:

@@ -19,7 +19,7 @@ from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.evaluate.molecules import elements_in_smiles_order
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import read_rows
+from duallgd_cli.files import table_rows
 from duallgd_cli.predict.generation import LoadedModel, RefusedError
 from duallgd_cli.spectra.types import Hypothesis
 
@@ -115,7 +115,7 @@ def with_elements(inputs: EvaluationInputs, known: Iterable[str]) -> EvaluationI
 
 def tells_true_order(predictions: Path) -> bool:
     """Whether a table of predictions says that they come from the true order."""
-    rows = read_rows(predictions, required=("smiles",))
+    rows = table_rows(predictions, required=("smiles",))
     return any(TRUE_ORDER in row.get("message", "") for row in rows)
 
 

@@ -83,7 +83,7 @@ def test_spectra_are_prepared(duallgd, tmp_path):
     ("arguments", "code", "message"),
     [
         (["structures", "none.smi"], 66, "none.smi does not exist"),
-        (["structures", "table.csv"], 65, "no column 'smiles'; found name"),
+        (["structures", "table.csv"], 65, "no column smiles; it has name"),
         (["structures", "table.csv", "--holdout", "none.txt"], 66, "hold-out list none.txt"),
         (["spectra", "none.tsv"], 66, "none.tsv"),
     ],

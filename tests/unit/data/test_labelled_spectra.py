@@ -11,6 +11,7 @@ from duallgd_cli.data.labelled_spectra import (
     read_labelled_file,
     read_nplib1,
 )
+from duallgd_cli.data.spectra import prepare_record
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 HEADER = (
@@ -147,3 +148,17 @@ def test_a_table_without_its_columns_is_refused(tmp_path):
 
     with pytest.raises(UnreadableError, match="no column spec"):
         list(read_nplib1(folder))
+
+
+def test_rows_cut_short_and_long_cells_of_its_tables_are_no_crash(tmp_path):
+    folder = nplib1(tmp_path / "nplib1")
+    long = f"A1\t[M+H]+\t\t{'x' * 200_000}\n"
+    labels = f"spec\tionization\tsmiles\tnote\n{long}A2\n\nA3\n"
+    (folder / "labels.tsv").write_text(labels, encoding="utf-8")
+    (folder / "split.tsv").write_text("name\tsplit\nA1\ttrain\nA2\n", encoding="utf-8")
+
+    first, *others = read_nplib1(folder)
+
+    refused = prepare_record(first)
+    assert refused.detail.startswith("an empty SMILES is not a molecule")
+    assert [other.reason for other in others] == ["in no fold"] * 2

@@ -170,12 +170,26 @@ def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     assert totals["holdout_removed"] == 1
 
 
-def test_a_molecule_in_two_folds_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("AAA\ttrain\nAAA\ttest\n", "puts AAA into fold 'test' and elsewhere"),
+        ("AAA\n", "puts AAA into fold ''"),
+    ],
+)
+def test_a_molecule_in_two_folds_or_none_is_refused(tmp_path, rows, message):
     path = tmp_path / "folds.tsv"
-    path.write_text("inchikey\tfold\nAAA\ttrain\nAAA\ttest\n", encoding="utf-8")
+    path.write_text(f"inchikey\tfold\n{rows}", encoding="utf-8")
 
-    with pytest.raises(UnreadableError, match="AAA"):
+    with pytest.raises(UnreadableError, match=message):
         read_folds(path)
+
+
+def test_blank_lines_of_a_table_of_folds_say_nothing(tmp_path):
+    path = tmp_path / "folds.tsv"
+    path.write_text("InChIKey\tfold\n\nAAA\tTest\n\n", encoding="utf-8")
+
+    assert read_folds(path) == {"AAA": "test"}
 
 
 MSP = """Name: Made

@@ -54,7 +54,7 @@ TEXTS = {
     "in.tsv": "smiles\tsource\n" + "".join(f"{s}\tx\n" for s in GOOD),
     "in.sdf": sdf(*GOOD),
     "IN.SDF": sdf(*GOOD),
-    "spreadsheet.csv": "\ufeffsmiles,name\n" + "".join(f"{s},x\n" for s in GOOD),
+    "SPREADSHEET.CSV": "\ufeffsmiles,name\n" + "".join(f"{s},x\n" for s in GOOD),
 }
 
 
@@ -152,8 +152,8 @@ def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
     ("name", "text", "message"),
     [
         ("in.mol2", "CCO", r"is not \.tsv, \.csv, \.smi or \.sdf; convert it first"),
-        ("in.csv", "structure,name\nCCO,x\n", "no column 'smiles'; found structure, name"),
-        ("in.csv", "", "no column 'smiles'"),
+        ("in.csv", "structure,name\nCCO,x\n", "no column smiles; it has structure, name"),
+        ("in.csv", "", "no column smiles; it has no columns"),
         ("in.smi", "", "holds no structure that can be used"),
         ("in.smi", "bad\nworse\n", "holds no structure that can be used"),
     ],

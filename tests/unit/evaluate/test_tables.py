@@ -5,7 +5,8 @@ import math
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import choose, read_predictions, read_rows, truths_of
+from duallgd_cli.evaluate.tables import choose, read_predictions, truths_of
+from duallgd_cli.files import table_rows
 
 HEADER = "identifier\tmzs\tintensities\tsmiles\tfold\tadduct\n"
 ROWS = (
@@ -22,7 +23,7 @@ def write(path, text):
 
 
 def read_truth(path, fold=""):
-    return truths_of(read_rows(path, required=("smiles",)), fold, str(path))
+    return truths_of(table_rows(path, required=("smiles",)), fold, str(path))
 
 
 def test_spectra_of_one_molecule_share_its_name_however_it_is_written(tmp_path):

@@ -85,7 +85,7 @@ def test_rows_that_are_no_molecule_are_counted_each_time(tmp_path, caplog):
     [
         ("a.smi", "", UsageError, "holds no molecule that can be an analogue: it is empty"),
         ("a.smi", "xx(\n", UsageError, "1 molecule left out"),
-        ("a.csv", "name\nx\n", UnreadableError, "has no column 'smiles'"),
+        ("a.csv", "name\nx\n", UnreadableError, "has no column smiles"),
         ("a.pdf", "x", UnreadableError, "is not .tsv, .csv, .smi or .sdf"),
         ("a.smi", "C\n" * 4, UsageError, "holds more than 3 molecules"),
     ],
