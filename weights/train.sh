@@ -132,16 +132,18 @@ from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.files import sha256
 
 recipe, runs, start, commit = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
-seconds = [float(line.split("\t")[1]) for line in (runs / "stages.tsv").read_text().splitlines()]
-hours = sum(after + before for before, after in zip(seconds, seconds[1:]) if str(before).startswith("-") and after >= 0) / 3600
-digest = sha256(runs / "measured.tsv")
-made = {"recipe": yaml.safe_load(recipe.read_text()), "start": start, "commit": commit, "table": digest, "core_hours": round(hours, 3)}
+marks = [line.split("\t")[1] for line in (runs / "stages.tsv").read_text().splitlines()]
+hours = sum(float(a) + float(b) for a, b in zip(marks, marks[1:]) if a[0] + b[0] == "-+") / 3600
+said = f"{recipe.name}, from {start or 'nothing'}"
+made = {"recipe": said, "commit": commit, "core_hours": round(hours, 3), "table_sha256": sha256(runs / "measured.tsv")}
+made["made_by"] = yaml.safe_load(recipe.read_text())
 fitted = load(runs / "fitted.safetensors")
-save(runs / "duallgd.safetensors", replace(fitted, record={**fitted.record, "made_by": made}), torch.float16, short_codes=True)
+save(runs / "duallgd.safetensors", replace(fitted, record=fitted.record | made), torch.float16, short_codes=True)
 print(f"{runs / 'duallgd.safetensors'}: {hours:.2f} core-hours")
 PYTHON
 }
 
+{ # read whole before it runs: an edit of this file during a long run would otherwise move it under the shell
 stage measured measured
 stage structures duallgd data structures "$data/structures/structures.tsv.xz" -o "$runs/structures" --holdout "$runs/held-out.keys" $(options structures)
 stage alike alike alike
@@ -164,3 +166,5 @@ stage ranking duallgd calibrate "$runs/templates.safetensors" --run "$runs/draw-
   --truth "$runs/draw-templates-0/truth.tsv" -o "$runs/ranked.safetensors"
 stage confidence confidence
 stage record recorded
+exit
+}

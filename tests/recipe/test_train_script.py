@@ -72,8 +72,9 @@ def test_the_recipe_makes_a_weights_file_stage_by_stage(tables, tmp_path):
     assert "== decoder" not in made.stdout
     assert "==" not in again.stdout
     record = load(runs / "duallgd.safetensors").record
-    assert record["made_by"]["recipe"]["encoder-wide"]["model"]["encoder"]["width"] == 32
-    assert 10 < 3600 * record["made_by"]["core_hours"] < 3600
+    assert record["made_by"]["encoder-wide"]["model"]["encoder"]["width"] == 32
+    assert 10 < 3600 * record["core_hours"] < 3600
+    assert record["recipe"] == "tiny.yaml, from nothing"
     assert record["data"]["data"]["sha256"]
     held_out = {line.strip() for line in (runs / "held-out.keys").read_text().splitlines()}
     assert len(held_out) == 2
