@@ -10,10 +10,12 @@ from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.predict.settings import PredictSettings
 from tests import labelled_table
-from tests.unit.predict.test_walk import Walk
+from tests.unit.predict.test_walk import DEEPEST, Walk
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
-MOST_MODULES, MOST_TYPES, DEEPEST = 75, 106, 22
+# Of the room alone; what a prediction passes is held by its own walk, which this one contains.
+MOST_MODULES, MOST_TYPES = 15, 15
+MOST_ABOVE_PREDICT = 6  # own functions on the stack before and after those of the prediction
 
 
 @pytest.mark.slow
@@ -42,6 +44,8 @@ def test_the_walk_of_one_scored_spectrum_does_not_grow(tmp_path):
         threading.setprofile(None)
 
     assert found["spectra"] == 1
-    assert len(walk.modules) <= MOST_MODULES, sorted(walk.modules)
-    assert len(walk.types) <= MOST_TYPES, sorted(walk.types)
-    assert walk.depth <= DEEPEST
+    modules = {name for name in walk.modules if "/evaluate/" in name}
+    types = {name for name in walk.types if ".evaluate." in name}
+    assert len(modules) <= MOST_MODULES, sorted(modules)
+    assert len(types) <= MOST_TYPES, sorted(types)
+    assert walk.depth <= DEEPEST + MOST_ABOVE_PREDICT
