@@ -47,6 +47,7 @@ _ROWS: Final = {
 }
 _ALIKE: Final = (0.5, 0.7)
 _NO_CLASS: Final = {"functional group", "hydrocarbon", "aromatic pattern", parts.RING_SYSTEM}
+_ALL: Final = (0, 1_000)
 _SIZES: Final = ((0, 18), (19, 26), (27, 100))
 
 
@@ -159,23 +160,25 @@ def rank_of(prediction: Prediction, block: str) -> int | None:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Shares found with what is known, and without of the same molecules, by size."""
+    """Molecules found with what is known, in brackets without, by size."""
     yield "| known | heavy atoms | molecules | first | first ten | any sample | s a spectrum |"
     yield "|---|---|---|---|---|---|---|"
+    without = {row["id"]: row["rank"] for row in rows if row["known"] == "nothing"}
     for name, title in _ROWS.items():
-        for low, high in ((0, 10**6), *_SIZES):
+        for low, high in (_ALL, *_SIZES):
             own = [row for row in rows if row["known"] == name and low <= row["atoms"] <= high]
             if not own:
                 continue
-            ranks = [row["rank"] for row in own]
-            shares = [
-                sum(rank is not None and rank <= most for rank in ranks) / len(ranks)
-                for most in (1, 10, 10**9)
-            ]
-            size = "all" if high == 10**6 else f"{low} to {high}"
+            with_it = [row["rank"] for row in own]
+            free = [without[row["id"]] for row in own]
+            cells = (f"{_found(with_it, n)} ({_found(free, n)})" for n in (1, 10, 10**9))
+            size = "all" if (low, high) == _ALL else f"{low} to {high}"
             seconds = np.mean([row["seconds"] for row in own])
-            cells = " | ".join(f"{share:.1%}" for share in shares)
-            yield f"| {title} | {size} | {len(ranks)} | {cells} | {seconds:.1f} |"
+            yield f"| {title} | {size} | {len(own)} | {' | '.join(cells)} | {seconds:.1f} |"
+
+
+def _found(ranks: Sequence[int | None], most: int) -> int:
+    return sum(rank is not None and rank <= most for rank in ranks)
 
 
 def main(
@@ -188,7 +191,7 @@ def main(
     minutes: Annotated[float, typer.Option(help="Stop after so long.")] = 1e6,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
 ) -> None:
-    """Predict with what is known, and print the shares found."""
+    """Predict with what is known, and print how many are found."""
     until = time.monotonic() + 60 * minutes
     with (folder / "truth.tsv").open(newline="") as stream:
         truth = {row["identifier"]: row for row in csv.DictReader(stream, delimiter="\t")}

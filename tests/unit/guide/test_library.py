@@ -138,6 +138,7 @@ def test_without_matchms_it_says_what_to_install(tmp_path, monkeypatch):
         made(tmp_path, msp())
 
 
+@pytest.mark.slow
 def test_fifty_thousand_spectra_are_searched_in_under_two_seconds():
     n, peaks, rng = 50_000, 60, np.random.default_rng(0)
     precursor = rng.uniform(150, 900, n)
