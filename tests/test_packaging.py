@@ -1,6 +1,7 @@
 """Recipes for other engines and packagers say what the program and pyproject.toml say."""
 
 import ast
+import os
 import re
 import shlex
 import shutil
@@ -220,3 +221,40 @@ def test_every_document_is_in_the_site():
         "index.md",
         "commands.md",
     }
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
+    """What `make docs` does, in a copy; links lead to pages, or to files of the clone."""
+    pytest.importorskip("material", reason="mkdocs-material, of the dev extra, is not installed")
+    left_out = shutil.ignore_patterns("*.safetensors", "*.hashes", "*.jsonl", "*.log")
+    for name in ("docs", "weights", "examples/workflow"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
+    for path in [
+        *ROOT.glob("*.md"),
+        *map(ROOT.joinpath, ("Makefile", "mkdocs.yml", "CITATION.cff")),
+    ]:
+        shutil.copy(path, tmp_path / path.name)
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+
+    subprocess.run(
+        ["make", "docs", "-o", "env", f"BIN={Path(sys.executable).parent}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+    )
+
+    site = tmp_path / "build" / "site"
+    broken = []
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text("utf-8")):
+            target = page.parent / link
+            if "://" in link or link.startswith(("/", "mailto:", "data:")):
+                continue
+            found = target / "index.html" if target.is_dir() else target
+            beside = ROOT / os.path.relpath(target, site)
+            if not found.exists() and not beside.exists():
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert broken == []
+    assert "duallgd predict" in (site / "commands" / "index.html").read_text("utf-8")

@@ -33,8 +33,8 @@ common, output, known, checks, sampling, machine, long, messages = (
 Spectra = Annotated[
     list[str],
     typer.Argument(
-        help="MGF, mzML, mzXML, MSP, SIRIUS .ms or MassSpecGym TSV files, plain or .gz, .xz or "
-        ".bz2, or folders of them; - reads standard input.",
+        help="MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or MassSpecGym TSV files, plain "
+        "or .gz, .xz or .bz2, or folders of them; - reads standard input.",
         show_default=False,
     ),
 ]

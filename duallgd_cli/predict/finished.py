@@ -47,7 +47,7 @@ class FinishedRun:
         """
         self._paths = tuple(paths)
         find = with_arguments(_places, partial=partial)
-        found = list(in_order(find, self._paths, workers, leave_to_parent))
+        found = list(in_order(find, self._paths, workers, leave_to_parent, at_a_time=1))
         contents = [one for one, _, _ in found]
         self.header = _common_header(self._paths, contents)
         self._shards = [journal.header.shard for journal in contents if journal.header]

@@ -279,7 +279,7 @@ def write_all(
         write(summary.watch(run, parts=told), summary.output, output_format, run.header, rows)
     else:
         work = with_arguments(_text, output_format=output_format, rows=rows, parts=told)
-        texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent)
+        texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))

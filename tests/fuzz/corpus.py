@@ -1,6 +1,7 @@
 """Sound input files in every format, made from the example spectra, for the fuzzer to break."""
 
 import gzip
+import json
 
 from examples.make_examples import SPECTRA, Made, ion_mz, mgf, mzml, peaks_of
 
@@ -19,6 +20,10 @@ def sound_files():
         "plain.msp": _msp(),
         "plain.ms": _sirius(),
         "plain.tsv": _table(),
+        "matchms.json": json.dumps(_json(), indent=1),
+        "gnps.json": json.dumps([{**one, "peaks_json": str(one["peaks_json"])} for one in _json()]),
+        "plain.mzlib.json": json.dumps(_mzspeclib_json()),
+        "plain.mzlib.txt": _mzspeclib(),
     }
     content = {name: text.encode() for name, text in files.items()}
     packed = {f"{n}.gz": gzip.compress(content[n], mtime=0) for n in ("plain.mgf", "plain.mzML")}
@@ -74,6 +79,77 @@ def _table():
         cells += [f"{ion_mz(made.precursor):.4f}", made.adduct, "Orbitrap", str(made.energy_ev)]
         lines.append("\t".join(cells))
     return "\n".join([*lines, ""])
+
+
+def _json():
+    """Spectra as matchms writes them."""
+    return [
+        {
+            "title": f"unknown {number}",
+            "precursor_mz": round(ion_mz(made.precursor), 4),
+            "adduct": made.adduct,
+            "ionmode": "positive" if made.adduct.endswith("+") else "negative",
+            "collision_energy": made.energy_ev,
+            "formula": made.formula,
+            "peaks_json": [list(row) for row in _rows(made)],
+        }
+        for number, made in enumerate(_FEW)
+    ]
+
+
+def _terms(made: Made):
+    """Attributes of a spectrum and of its analyte in the PSI-MS vocabulary."""
+    polarity = "MS:1000130|positive scan" if made.adduct[-1] == "+" else "MS:1000129|negative scan"
+    spectrum = [
+        ("MS:1003061", "library spectrum name", "unknown \\ [1]"),
+        ("MS:1000744", "selected ion m/z", f"{ion_mz(made.precursor):.4f}"),
+        ("MS:1000465", "scan polarity", polarity),
+        ("MS:1000045", "collision energy", str(made.energy_ev)),
+        ("UO:0000000", "unit", "UO:0000266|electronvolt"),
+    ]
+    analyte = [
+        ("MS:1000866", "molecular formula", made.formula),
+        ("MS:1002813", "adduct ion formula", made.adduct),
+    ]
+    return spectrum, analyte
+
+
+def _mzspeclib():
+    """A library as the Proteomics Standards Initiative specifies it."""
+    text = ["<mzSpecLib>", "MS:1003186|library format version=1.0"]
+    text += ["<AttributeSet Spectrum=all>", "MS:1000031|instrument model=MS:1001911|Q Exactive"]
+    for number, made in enumerate(_FEW, 1):
+        spectrum, analyte = _terms(made)
+        text += [
+            f"<Spectrum={number}>",
+            *(f"{a}|{name}={value}" for a, name, value in spectrum[:3]),
+        ]
+        text += [f"[1]{a}|{name}={value}" for a, name, value in spectrum[3:]]
+        text += ["<Analyte=1>", *(f"{a}|{name}={value}" for a, name, value in analyte)]
+        text += ["<Peaks>", *(f"{mz:.4f}\t{height:.1f}\t?" for mz, height in _rows(made)), ""]
+    return "\n".join(text)
+
+
+def _mzspeclib_json():
+    def listed(terms):
+        found = [{"accession": a, "name": name, "value": value} for a, name, value in terms]
+        for one in found[3:]:
+            one["cv_param_group"] = "1"
+        return found
+
+    spectra = []
+    for made in _FEW:
+        spectrum, analyte = _terms(made)
+        mzs, heights = zip(*_rows(made), strict=True)
+        spectra.append(
+            {
+                "attributes": listed(spectrum),
+                "analytes": {"1": {"attributes": listed(analyte)}},
+                "mzs": mzs,
+                "intensities": heights,
+            }
+        )
+    return {"format_version": "1.0", "attributes": [{"name": "a", "value": 1}], "spectra": spectra}
 
 
 def _mzxml():

@@ -1,11 +1,20 @@
 """Reading spectra: any supported format, lazily, in order, one outcome for every record."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 from duallgd_cli.errors import Failure, UnreadableError, counted
 from duallgd_cli.files import DAMAGED, describe_damage
-from duallgd_cli.spectra.reading import mgf, msp, sirius, table
+from duallgd_cli.spectra.reading import (
+    mgf,
+    msp,
+    mzspeclib,
+    sirius,
+    spectrum_json,
+    table,
+    usi,
+)
 from duallgd_cli.spectra.reading.opening import FORMATS, Opened, open_input
 from duallgd_cli.spectra.reading.record import Record, Unreadable, build, name_of
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -13,7 +22,13 @@ from duallgd_cli.spectra.types import Source, Spectrum
 __all__ = ["FORMATS", "Unreadable", "read"]
 
 _MOST_WAITING = 1000
-_TEXT = {"mgf": mgf.records, "msp": msp.records, "ms": sirius.records, "tsv": table.records}
+_TEXT = {
+    "mgf": mgf.records,
+    "msp": msp.records,
+    "ms": sirius.records,
+    "tsv": table.records,
+    "mzspeclib": mzspeclib.records,
+}
 
 
 def read(
@@ -21,10 +36,11 @@ def read(
 ) -> Iterator[Spectrum | Unreadable]:
     """Spectra of a file or of standard input (``-``), in the file's order.
 
-    The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms`` or a table in the
-    MassSpecGym layout, plain or packed by gzip, xz or bzip2. Every record gives exactly one item,
-    MS1 blocks (``ms_level`` 1) included, those of mzXML before the MS2 scans that they enclose; a
-    file that breaks off ends with one `Unreadable` that says where.
+    The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms``, mzSpecLib, JSON of
+    matchms or GNPS, or a table in the MassSpecGym layout, plain or packed by gzip, xz or bzip2.
+    Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
+    the MS2 scans that they enclose; a file that breaks off ends with one `Unreadable` that says
+    where.
 
     Args:
         path: File, or ``-``.
@@ -65,6 +81,12 @@ def _records(opened: Opened) -> Iterator[Record]:
     if opened.format in _TEXT:
         yield from _TEXT[opened.format](opened.lines())
         return
+    if opened.format == "json":
+        yield from spectrum_json.records(opened.blocks())
+        return
+    if opened.format == "usi":
+        yield from usi.records(opened.lines(), Path(opened.file).parent, _records_of)
+        return
     from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 
     reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
@@ -74,6 +96,17 @@ def _records(opened: Opened) -> Iterator[Record]:
         opened.damage = describe_damage(error)
     except xml.BROKEN as error:
         opened.damage = f"its XML is broken ({' '.join(str(error).split())})"
+
+
+def _records_of(path: Path) -> Iterator[Record]:
+    """Records of a file that a list of identifiers names."""
+    opened = open_input(str(path))
+    try:
+        if opened.format == "usi":
+            raise UnreadableError(f"{path.name} is itself a list of identifiers")
+        yield from _records(opened)
+    finally:
+        opened.close()
 
 
 def parents_first(items: Iterable[Spectrum | Unreadable]) -> Iterator[Spectrum | Unreadable]:

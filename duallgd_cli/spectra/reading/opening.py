@@ -33,7 +33,7 @@ from duallgd_cli.spectra.reading.record import LONGEST_LINE
 
 logger = logging.getLogger(__name__)
 
-FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms or a MassSpecGym TSV"
+FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
 _HEAD_BYTES: Final = 1 << 16
 _SPOOL_BYTES: Final = 1 << 26
 _ARCHIVES: Final = {b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -41,11 +41,14 @@ _ARCHIVES: Final = {b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip", b"\x28\xb5\x2f\xfd
 _SIGNS: Final = (
     ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
     ("mzxml", re.compile(r"<(?:mzXML|msRun)\b")),
+    ("mzspeclib", re.compile(r"^[ \t]*<[ \t]*mzSpecLib\b", re.IGNORECASE | re.MULTILINE)),
     ("mgf", re.compile(r"^[ \t]*BEGIN[ \t]+IONS[ \t]*$", re.IGNORECASE | re.MULTILINE)),
     ("ms", re.compile(r"^>[ \t]*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
     ("tsv", re.compile(r"\A\s*(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*\t", re.I)),
     ("msp", re.compile(r"^[ \t]*num ?peaks[ \t]*:", re.IGNORECASE | re.MULTILINE)),
     ("msp", re.compile(r"^[ \t]*name[ \t]*:", re.IGNORECASE | re.MULTILINE)),
+    ("usi", re.compile(r"\A\s*(?:usi\s+)?mzspec:", re.IGNORECASE)),
+    ("json", re.compile(r"\A\s*[\[{]")),
 )
 # Raw data of instruments, and what turns them into mzML.
 _CONVERTERS: Final = {
@@ -122,7 +125,7 @@ class Opened:
 
     Attributes:
         file: As the user named it, ``-`` for standard input.
-        format: mgf, msp, ms, tsv, mzml or mzxml.
+        format: mgf, msp, ms, tsv, mzspeclib, json, usi, mzml or mzxml.
         stream: Decompressed bytes, seekable.
         encoding: Of the text.
         raw: The bytes as stored, the same object as `stream` where nothing is compressed.
@@ -148,6 +151,17 @@ class Opened:
                 yield line.rstrip("\r\n")
                 while len(line) > LONGEST_LINE and not line.endswith("\n"):
                     line = read_line()
+        except DAMAGED as error:
+            self.damage = describe_damage(error)
+        finally:
+            if not self.stream.closed:
+                text.detach()
+
+    def blocks(self) -> Iterator[str]:
+        """Text in pieces, for formats without lines; ends and damage as for `lines`."""
+        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors="duallgd.latin1")
+        try:
+            yield from iter(partial(text.read, _HEAD_BYTES), "")
         except DAMAGED as error:
             self.damage = describe_damage(error)
         finally:

@@ -1,0 +1,168 @@
+"""JSON as matchms and GNPS write it (a list of spectra), and as mzSpecLib does.
+
+The text is cut into its spectra before any is parsed, so that a broken one costs no other and a
+library larger than memory can be read.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.spectra.reading.mzspeclib import fields_of
+from duallgd_cli.spectra.reading.record import (
+    LONGEST_LINE,
+    MOST_PEAKS,
+    TOO_LARGE,
+    Record,
+    unreadable_record,
+)
+
+_TOKEN: Final = re.compile(r'["\\{}\[\]]')
+_PEAKS: Final = ("peaks_json", "peaks")
+_TORN: Final = "the file ends within it"
+_LONGEST_VALUE: Final = 10_000  # characters of a field; longer ones are comments
+_LONGEST_KEY: Final = 100
+_DEEPEST: Final = 1000
+
+
+def records(blocks: Iterable[str]) -> Iterator[Record]:
+    """Spectra of JSON text in order: those of a list, or of the list ``spectra`` of an object.
+
+    Args:
+        blocks: Of the text, of any length.
+    """
+    for text, trouble in _objects(blocks):
+        yield unreadable_record({}, trouble) if trouble else _record(text)
+
+
+class _Cutter:
+    """Where the objects of the list of spectra begin and end."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []  # brackets
+        self._string: str | None = None  # what earlier blocks hold of a string that is open
+        self._began = 0  # where that goes on in this block
+        self._escaped = -1  # place of a character that means itself
+        self._key = self._list = ""  # latest string of the outermost object; key of its list
+
+    def ends(self, block: str) -> Iterator[tuple[int, bool]]:
+        """Place of each bracket that begins (True) or that ends an object of the list."""
+        for match in _TOKEN.finditer(block):
+            at, token = match.start(), match[0]
+            if self._string is not None:
+                self._in_string(block, at, token)
+            elif token == '"':
+                self._string, self._began = "", at + 1
+            elif token in "{[":
+                if token == "{" and self._in_list():
+                    yield at, True
+                self._list = self._key if self.open == ["{"] else self._list
+                self.open.append(token)
+            elif token in "}]" and self.open:
+                self.open.pop()
+                if token == "}" and self._in_list():
+                    yield at + 1, False
+
+    def pause(self, block: str) -> None:
+        """Take note of what goes on in the next block."""
+        if self._string is not None:
+            self._string = (self._string + block[self._began :])[-_LONGEST_KEY:]
+        self._began, self._escaped = 0, 0 if self._escaped == len(block) else -1
+
+    def _in_list(self) -> bool:
+        return self.open == ["["] or (self.open == ["{", "["] and self._list == "spectra")
+
+    def _in_string(self, block: str, at: int, token: str) -> None:
+        if at == self._escaped:
+            return
+        if token == "\\":
+            self._escaped = at + 1
+        elif token == '"' and self._string is not None:
+            if len(self.open) == 1:
+                self._key = (self._string + block[self._began : at])[-_LONGEST_KEY:]
+            self._string = None
+
+
+def _objects(blocks: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Text of each spectrum, or why there is none."""
+    cutter = _Cutter()
+    parts: list[str] | None = None
+    size = 0
+    for block in blocks:
+        start = 0
+        for at, begins in cutter.ends(block):
+            if begins:
+                parts, start, size = [], at, 0
+            elif parts is not None:
+                text = "".join([*parts, block[start:at]])
+                yield (text, "") if size + at - start <= LONGEST_LINE else ("", TOO_LARGE)
+                parts = None
+        cutter.pause(block)
+        if len(cutter.open) > _DEEPEST:
+            yield "", "its lists are nested too deeply; restore the file"
+            return
+        if parts is not None:
+            size += len(block) - start
+            parts = [*parts, block[start:]] if size <= LONGEST_LINE else []
+    if parts is not None:
+        yield "", TOO_LARGE if size > LONGEST_LINE else _TORN
+
+
+def _record(text: str) -> Record:
+    try:
+        values = json.loads(text)
+        pairs, fields = _peaks(values), _fields(values)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        said = " ".join(str(error).split())[:100]
+        return unreadable_record({}, f"it is no spectrum in JSON ({said})")
+    if pairs is None:
+        return unreadable_record(fields, TOO_LARGE)
+    return Record(fields, pairs[:, 0], pairs[:, 1])
+
+
+def _peaks(values: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """m/z and intensity, (P, 2); None of too many."""
+    if "mzs" in values:
+        columns = [values["mzs"], values["intensities"]]
+        if max(map(len, columns)) > MOST_PEAKS:
+            return None
+        mz, intensity = (np.array(column, np.float64).reshape(-1) for column in columns)
+        if mz.size != intensity.size:
+            raise ValueError(f"{mz.size} m/z values and {intensity.size} intensities")
+        return np.stack([mz, intensity], 1)
+    name = next((key for key in _PEAKS if key in values), "")
+    if not name:
+        raise KeyError("no peaks_json, peaks or mzs")
+    rows = values[name]
+    rows = json.loads(rows) if isinstance(rows, str) else rows
+    if len(rows) > MOST_PEAKS:
+        return None
+    return np.array([row[:2] for row in rows], np.float64).reshape(-1, 2)
+
+
+def _fields(values: Mapping[str, Any]) -> dict[str, str]:
+    if "attributes" in values:
+        analytes = values.get("analytes") or {}
+        others = analytes.values() if isinstance(analytes, Mapping) else analytes
+        listed = [*values["attributes"]]
+        for one in others:
+            listed += one.get("attributes", ())
+        return fields_of(
+            (
+                str(one.get("name", "")),
+                str(one.get("value", "")),
+                str(one.get("cv_param_group", "")),
+            )
+            for one in listed
+        )
+    return {
+        key.lower(): str(value)
+        for key, value in values.items()
+        if key not in _PEAKS
+        and isinstance(value, str | float | int)
+        and len(str(value)) <= _LONGEST_VALUE
+    }
