@@ -116,6 +116,16 @@ def test_idle_threads_sleep_unless_the_user_decides(monkeypatch):
     assert environment["GOMP_SPINCOUNT"] == "99"
 
 
+def test_kernels_of_few_shapes_are_kept_unless_the_user_decides(monkeypatch):
+    environment = {"LRU_CACHE_CAPACITY": "7"}
+    monkeypatch.setattr(os, "environ", environment)
+
+    runtime.prepare_environment()
+
+    assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
+    assert environment["LRU_CACHE_CAPACITY"] == "7"
+
+
 def test_weights_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("DUALLGD_WEIGHTS", "/models/a.safetensors")
     assert runtime.weights_from_environment() == "/models/a.safetensors"
