@@ -242,15 +242,18 @@ def versions() -> dict[str, str]:
 def leave_to_parent() -> None:
     """Leave Ctrl-C to the process that started this one, and end when that ends, killed included.
 
-    For processes of `multiprocessing`: nobody else is left to take what they make.
+    For processes of `multiprocessing`: nobody else is left to take what they make. A process that
+    has no such parent stays as it is.
     """
     import multiprocessing
 
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
     def end() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
+        parent.join()
+        os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end, daemon=True).start()

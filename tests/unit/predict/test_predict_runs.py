@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,15 @@ def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, mon
     predict(request(spectra, again), stub_model())
     assert path.read_bytes() == again.read_bytes()
     assert not list(tmp_path.glob(".*.part"))
+
+
+def test_ctrl_c_still_reaches_whoever_ran_a_prediction(spectra, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
+    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
+
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_unexpected_error_is_raised_and_what_was_computed_is_kept(spectra, tmp_path):
