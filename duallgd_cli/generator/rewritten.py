@@ -12,6 +12,7 @@ heads of D channels, R random features of a head, K fingerprint bits.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -393,9 +394,9 @@ class Rewritten:
         )
         repeated = context.expand(samples).condition
         given = _Given(samples, context, repeated, memory, graph, _ends(graph, samples))
-        return lambda bond_class, t: self._logits(bond_class, t, given)
+        return partial(self._logits, given)
 
-    def _logits(self, bond_class: Tensor, t: int, given: _Given) -> Tensor:
+    def _logits(self, given: _Given, bond_class: Tensor, t: int) -> Tensor:
         known, context, graph = given.repeated, given.context, given.graph
         seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
         start, stop = self.settings.fade_from, self.settings.fade_to
