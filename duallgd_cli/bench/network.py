@@ -18,8 +18,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS, N_HEAVY
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.jumps import alpha_bar
-from duallgd_cli.diffusion.transition import draw_classes
+from duallgd_cli.diffusion.process import alpha_bar, draw_classes
 from duallgd_cli.generator.network import ModelGenerator, chunk_size
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.denoiser import Condition, Denoiser, keep_bits

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from duallgd_cli import __version__
-from duallgd_cli.model.linear import linear
+from duallgd_cli.model.tensors import linear
 from duallgd_cli.runtime import Runtime, available_cores, device_name
 
 MIB: Final = 1 << 20

@@ -2,9 +2,10 @@
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from multiprocessing import get_context
 from threading import Event, Semaphore
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -12,17 +13,12 @@ _AHEAD: Final = 4  # chunks under way for each process
 _AT_A_TIME: Final = 500  # items that a process takes at once
 
 
-def nothing() -> None:
-    """What a process does first by default."""
-
-
 def in_order(
     work: Callable[[T], R],
     items: Iterable[T],
     workers: int,
-    begin: Callable[..., None] = nothing,
-    own: tuple[Any, ...] = (),
-    at_a_time: int = 0,
+    begin: Callable[[], None] | None = None,
+    at_a_time: int = _AT_A_TIME,
 ) -> Iterator[R]:
     """What work on each item gives, in their order.
 
@@ -33,26 +29,27 @@ def in_order(
         items: What there is to do.
         workers: Processes; with one, the work is done here.
         begin: What each process does first.
-        own: What that is given.
-        at_a_time: Items that a process takes at once; 0 for many, which suits small ones.
+        at_a_time: Items that a process takes at once.
     """
     if workers <= 1:
-        begin(*own)
-        yield from map(work, items)
-        return
-    size = at_a_time or _AT_A_TIME
+        if begin is not None:
+            begin()
+        return map(work, items)
+    return _shared(work, items, workers, begin, at_a_time)
+
+
+def _shared(
+    work: Callable[[T], R],
+    items: Iterable[T],
+    workers: int,
+    begin: Callable[[], None] | None,
+    size: int,
+) -> Iterator[R]:
     room, ended = Semaphore(_AHEAD * size * workers), Event()  # what is done must not pile up
-
-    def admitted() -> Iterator[T]:
-        for item in items:
-            room.acquire()
-            if ended.is_set():
-                return
-            yield item
-
-    with get_context("spawn").Pool(workers, _begin, (begin, own)) as processes:
+    admitted = takewhile(lambda _: room.acquire() and not ended.is_set(), items)
+    with get_context("spawn").Pool(workers, _begin, (begin,)) as processes:
         try:
-            for done in processes.imap(work, admitted(), size):
+            for done in processes.imap(work, admitted, size):
                 room.release()
                 yield done
         finally:
@@ -60,6 +57,7 @@ def in_order(
             room.release()
 
 
-def _begin(begin: Callable[..., None], own: tuple[Any, ...]) -> None:
+def _begin(begin: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    begin(*own)
+    if begin is not None:
+        begin()

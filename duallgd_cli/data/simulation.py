@@ -11,6 +11,7 @@ K peaks.
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Final
@@ -265,8 +266,8 @@ def prepare_simulated(
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
     spectra: list[dict[str, Any]] = []
     # As bytes: torch's own way to other processes needs shared memory, and this is done once.
-    own = (structures, pickle.dumps(simulator), selection.seed)
-    for drawn in in_order(_draw, rows.tolist(), workers, _begin_drawing, own):
+    begin = partial(_begin_drawing, structures, pickle.dumps(simulator), selection.seed)
+    for drawn in in_order(_draw, rows.tolist(), workers, begin):
         spectra.append(drawn)
         advance(1)
     arrays = take(molecules.arrays(), rows) | spectrum_arrays(spectra, np.arange(len(rows)))

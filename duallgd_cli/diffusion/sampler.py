@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from duallgd_cli.diffusion.jumps import JumpPlan
-from duallgd_cli.diffusion.transition import corrupt, draw_classes, skipped_posterior
+from duallgd_cli.diffusion.process import JumpPlan, corrupt, draw_classes, skipped_posterior
 
 _WORD: Final = (1 << 64) - 1
 _STEP: Final = 0x9E3779B97F4A7C15

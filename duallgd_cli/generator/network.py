@@ -27,7 +27,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.jumps import alpha_bar, parse_schedule
+from duallgd_cli.diffusion.process import alpha_bar, draw_classes, parse_schedule
 from duallgd_cli.diffusion.sampler import (
     Denoise,
     LastJump,
@@ -36,7 +36,6 @@ from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     draw_in_chunks,
 )
-from duallgd_cli.diffusion.transition import draw_classes
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.cores import in_templates, likely_places

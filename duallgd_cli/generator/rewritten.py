@@ -35,8 +35,7 @@ from duallgd_cli.model.layers import (
     PairAttention,
 )
 from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms, line_graph
-from duallgd_cli.model.linear import linear
-from duallgd_cli.model.tensors import constants
+from duallgd_cli.model.tensors import constants, linear
 from duallgd_cli.runtime import Runtime
 
 # exp(x) = exp2(x log2 e), and exp2 is the faster.

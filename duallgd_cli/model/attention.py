@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from duallgd_cli.model.linear import linear
+from duallgd_cli.model.tensors import linear
 
 # Keeps the weights of one query finite in float32 and bfloat16, whatever the states.
 LARGEST_EXPONENT: Final = 60.0

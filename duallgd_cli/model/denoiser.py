@@ -23,9 +23,8 @@ from duallgd_cli.model.graph_features import (
 )
 from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
-from duallgd_cli.model.linear import Linear
 from duallgd_cli.model.settings import DenoiserSettings
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import Linear, map_tensors
 
 # Bits less likely than this say nothing that the formula does not.
 MIN_PROBABILITY: Final = 0.02

@@ -20,8 +20,8 @@ from duallgd_cli.model.line_graph import (
     pair_mask,
     to_square,
 )
-from duallgd_cli.model.linear import Linear, cast_once, linear
 from duallgd_cli.model.settings import DenoiserSettings
+from duallgd_cli.model.tensors import Linear, cast_once, linear
 
 
 @dataclass(frozen=True, eq=False)

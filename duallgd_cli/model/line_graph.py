@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from duallgd_cli.model.attention import same_head
-from duallgd_cli.model.linear import Linear, linear
+from duallgd_cli.model.tensors import Linear, linear
 
 
 @dataclass(frozen=True, eq=False)

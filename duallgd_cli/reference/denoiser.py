@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot, pad, relu
 
 from duallgd_cli.model.line_graph import LineGraph, line_graph
-from duallgd_cli.model.linear import Linear
+from duallgd_cli.model.tensors import Linear
 from duallgd_cli.reference.layers import (
     AtomLayer,
     PairLayer,

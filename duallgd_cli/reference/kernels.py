@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, pad, scaled_dot_product_attention
 
-from duallgd_cli.model.linear import linear
+from duallgd_cli.model.tensors import linear
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 
 _LARGEST_EXPONENT: Final = 20.0

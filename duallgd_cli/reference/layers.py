@@ -23,7 +23,7 @@ from duallgd_cli.model.line_graph import (
     incident_pairs,
     pair_mask,
 )
-from duallgd_cli.model.linear import Linear, linear
+from duallgd_cli.model.tensors import Linear, linear
 from duallgd_cli.reference.kernels import kernel_of
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 

@@ -16,8 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.diffusion.jumps import alpha_bar
-from duallgd_cli.diffusion.transition import corrupt
+from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.model.duallgd import DualLGD

@@ -17,8 +17,7 @@ from torch.nn import functional
 from duallgd_cli.model.denoiser import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
-from duallgd_cli.model.linear import Linear
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import Linear, map_tensors
 
 
 @dataclass(frozen=True, eq=False)

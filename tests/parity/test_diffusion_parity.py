@@ -5,8 +5,13 @@ import torch
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
-from duallgd_cli.diffusion.jumps import alpha_bar, evenly_spaced, strided
-from duallgd_cli.diffusion.transition import skipped_posterior, transition_matrix
+from duallgd_cli.diffusion.process import (
+    alpha_bar,
+    evenly_spaced,
+    skipped_posterior,
+    strided,
+    transition_matrix,
+)
 
 pytestmark = pytest.mark.parity
 

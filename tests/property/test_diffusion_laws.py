@@ -9,21 +9,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.jumps import (
+from duallgd_cli.diffusion.process import (
     JumpPlan,
     alpha_bar,
+    corrupt,
+    draw_classes,
     evenly_spaced,
     parse_schedule,
     quadratic,
-    strided,
-)
-from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
-from duallgd_cli.diffusion.transition import (
-    corrupt,
-    draw_classes,
     skipped_posterior,
+    strided,
     transition_matrix,
 )
+from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
 from duallgd_cli.errors import ConfigError
 
 N_CLASSES = 5

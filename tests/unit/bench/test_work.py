@@ -4,7 +4,7 @@ from torch import nn
 
 from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, measure_ceilings
 from duallgd_cli.model.attention import softmax_attention
-from duallgd_cli.model.linear import Linear
+from duallgd_cli.model.tensors import Linear
 
 
 @pytest.mark.parametrize("kind", [nn.Linear, Linear])

@@ -1,6 +1,7 @@
 """Processes that share work: what they do first, and the order of what they give."""
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -19,7 +20,7 @@ def told(number):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_chunks_come_back_in_order_from_processes_that_leave_ctrl_c_to_the_parent(workers):
-    found = list(in_order(told, iter([1, 2, 3]), workers, begin, ("own",)))
+    found = list(in_order(told, iter([1, 2, 3]), workers, partial(begin, "own")))
 
     assert found == [(number, ("own", workers > 1)) for number in (1, 2, 3)]
 

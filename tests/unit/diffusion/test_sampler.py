@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from duallgd_cli.diffusion.jumps import JumpPlan, alpha_bar, evenly_spaced
+from duallgd_cli.diffusion.process import JumpPlan, alpha_bar, evenly_spaced
 from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])

@@ -9,7 +9,7 @@ from duallgd_cli.model.attention import (
     projection,
     softmax_attention,
 )
-from duallgd_cli.model.linear import linear
+from duallgd_cli.model.tensors import linear
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 

@@ -7,7 +7,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from duallgd_cli.model import layers
 from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.linear import cast_once
+from duallgd_cli.model.tensors import cast_once
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from duallgd_cli.data.batches import BondGraph, MoleculeCollator
-from duallgd_cli.diffusion.jumps import alpha_bar
+from duallgd_cli.diffusion.process import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.train.decoder import (

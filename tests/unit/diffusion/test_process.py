@@ -1,6 +1,6 @@
 import pytest
 
-from duallgd_cli.diffusion.jumps import JumpPlan, evenly_spaced, parse_schedule, quadratic
+from duallgd_cli.diffusion.process import JumpPlan, evenly_spaced, parse_schedule, quadratic
 from duallgd_cli.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from duallgd_cli.model import linear as module
-from duallgd_cli.model.linear import Linear, linear
+from duallgd_cli.model import tensors as module
+from duallgd_cli.model.tensors import Linear, linear
 
 
 def made(*shape, width=24):
