@@ -24,7 +24,6 @@ from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import (
     FormulaError,
     MoleculeError,
-    UnreadableError,
     UsageError,
     counted,
 )
@@ -33,8 +32,7 @@ from duallgd_cli.guide.kept import kept, lines_of, text_of
 from duallgd_cli.spectra.reading import Unreadable, read
 from duallgd_cli.spectra.reading.fields import canonical, is_missing
 from duallgd_cli.spectra.reading.fields import name_of as name_in
-from duallgd_cli.spectra.reading.record import Record, build
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.types import Spectrum
 
 if TYPE_CHECKING:
     import matchms
@@ -265,7 +263,7 @@ def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) ->
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
     rows: list[tuple[str, Spectrum, str]] = []
-    for item in islice(_spectra(path), _MOST_SPECTRA + 1):
+    for item in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
         smiles = "" if isinstance(item, Unreadable) else _structure(item)
         why = _fault(item, smiles)
         if why or isinstance(item, Unreadable):
@@ -292,28 +290,6 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         if peaks
         else np.zeros(0, np.float32),
     }
-
-
-def _spectra(path: Path) -> Iterator[Spectrum | Unreadable]:
-    """Spectra of a file with their structures.
-
-    Raises:
-        UnreadableError: It is no library.
-    """
-    if path.suffix.lower() != ".json":
-        yield from read(str(path), keep_structures=True)
-        return
-    from matchms.importing import load_from_json
-
-    try:
-        found = load_from_json(str(path), metadata_harmonization=False)
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise UnreadableError(f"{path} is no library that matchms reads: {why}") from None
-    for index, one in enumerate(found):
-        fields = {str(key).lower(): str(value) for key, value in one.metadata.items()}
-        record = Record(fields, one.peaks.mz, one.peaks.intensities)
-        yield build(record, Source(str(path), index), keep_structures=True)
 
 
 def _structure(spectrum: Spectrum) -> str:

@@ -24,6 +24,7 @@ _NAMES: Final = {
     "adduct ion": "adduct",
     "adduct ion formula": "adduct",
     "molecular formula": "formula",
+    "smiles formula": "smiles",  # dropped where structures are not asked for
     "instrument model": "instrument",
     "retention time": "rt",
     "scan start time": "rt",

@@ -91,7 +91,7 @@ def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
             assert f"1 spectrum left out ({said}" in caplog.text.replace("its structure is ", "")
 
 
-def test_json_and_mgf_are_read_alike(tmp_path):
+def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
     mgf = (
         f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"
         + "".join(f"{mz} {i}\n" for mz, i in PEAKS)
@@ -101,8 +101,14 @@ def test_json_and_mgf_are_read_alike(tmp_path):
         {"precursor_mz": 195.0877, "smiles": CAFFEINE, "compound_name": "caffeine",
          "peaks_json": [list(map(float, peak)) for peak in PEAKS]}
     ]  # fmt: skip
+    mzspeclib = (
+        "<mzSpecLib 1.0>\n<Spectrum=1>\nMS:1003061|library spectrum name=caffeine\n"
+        f"MS:1000744|selected ion m/z=195.0877\n<Analyte=1>\nMS:1000868|SMILES formula={CAFFEINE}\n"
+        "<Peaks>\n" + "".join(f"{mz}\t{i}\n" for mz, i in PEAKS)
+    )
 
-    for name, text in (("a.mgf", mgf), ("a.json", json.dumps(plain))):
+    written = {"a.mgf": mgf, "a.json": json.dumps(plain), "a.mzspeclib": mzspeclib}
+    for name, text in written.items():
         (match,) = made(tmp_path, text, name).search([measured()])
         assert (match.smiles, round(match.score, 4)) == (CAFFEINE, 1)
 
@@ -112,7 +118,7 @@ def test_json_and_mgf_are_read_alike(tmp_path):
     [
         ("a.msp", msp(SMILES=None), UsageError, "holds no spectrum with a structure: 1 spectrum"),
         ("a.msp", msp() * 4, UsageError, "holds more than 3 spectra"),
-        ("a.json", "[{", UnreadableError, "is no library that matchms reads"),
+        ("a.json", "[{", UsageError, "holds no spectrum with a structure: 1 spectrum"),
         ("a.txt", "hello", UnreadableError, "a.txt"),
     ],
 )
