@@ -1,0 +1,16 @@
+"""The rewritten network beside the modules, as the study compares them."""
+
+import pytest
+import torch
+from rewritten import compare
+
+from duallgd_cli.checkpoint.resolve import resolve_weights
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_the_shipped_weights_say_the_same_either_way():
+    found = compare(8, "float32", resolve_weights(None), pairs=1)
+
+    assert found.difference < 1e-4
+    assert found.ratio > 0
