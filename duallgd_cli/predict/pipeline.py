@@ -278,8 +278,7 @@ def _settled(
     (outcome,) = case.outcomes
     guide = settings.guide if known is None else known.guide
     try:
-        generated, matrix, results = drawing.result()
-        rounds = [(generated, matrix, results())]
+        rounds = [_waited_for(drawing.result())]
         message = _complete(rounds, again, settings) if guide is not None else ""
         with stages.stage(stages.ASSEMBLE):
             generated, assembled, matrix = join(rounds)
@@ -330,14 +329,22 @@ def _complete(
         if valid >= wanted or more <= 0:
             break
         try:
-            generated, matrix, results = again(more, drawn)
-            rounds.append((generated, matrix, results()))
+            rounds.append(_waited_for(again(more, drawn)))
         except OutOfTimeError:
             break
     if len(rounds) == 1 and valid >= wanted:
         return ""
     few = "; --max-draws limits them" if valid < wanted else ""
     return f"{valid} of {drawn} samples are as asked for{few}"
+
+
+def _waited_for(
+    drawn: _Drawn,
+) -> tuple[Generated, NDArray[np.int64], list[AssemblyResult]]:
+    """What was drawn, with its molecules."""
+    generated, matrix, results = drawn
+    with stages.stage(stages.ASSEMBLE):
+        return generated, matrix, results()
 
 
 def _left(until: float | None) -> float | None:

@@ -1,8 +1,11 @@
 """The one loop: what each hypothesis of each feature gives, in order."""
 
+import time
+
 import pytest
 
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
@@ -37,6 +40,28 @@ def test_every_hypothesis_has_its_result_in_order(features, draws_aside):
 
     assert found == sorted(set(found))
     assert {number for number, _ in found} == {0, 1, 2}
+
+
+def test_waiting_for_molecules_belongs_to_their_assembly(features, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    assemble = Workers.assemble
+
+    def slowly(*given):
+        results = assemble(*given)
+
+        def waited():
+            now[0] += 1.0
+            return results()
+
+        return waited
+
+    monkeypatch.setattr(Workers, "assemble", slowly)
+
+    with stages.watched() as seconds:
+        cases = list(drawn(features))
+
+    assert seconds[stages.ASSEMBLE] == sum(bool(case.outcomes[0].structures) for case in cases) > 0
 
 
 def test_what_is_held_already_is_not_drawn_again(features):
