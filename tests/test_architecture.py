@@ -26,7 +26,7 @@ BOUNDS = {
     "checkpoint": (575, 5),
     "bench": (1_654, 8),
     "evaluate": (4_804, 20),
-    "cli": (3_001, 20),  # predict --library, --guide, --max-draws
+    "cli": (3_017, 20),  # predict --library, --guide, --max-draws, --preset
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

@@ -164,6 +164,7 @@ def predict(
             "forbid, analogue; several values with | between them.",
         ),
     ] = None,
+    preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,
@@ -210,7 +211,7 @@ def predict(
         from duallgd_cli.formulas.ranking import MOST_PPM
         from duallgd_cli.predict import api
         from duallgd_cli.predict.run import predict as predict_files
-        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, preset_of
         from duallgd_cli.spectra.inputs import count_spectra
         from duallgd_cli.spectra.reading.opening import spectrum_files
 
@@ -241,7 +242,9 @@ def predict(
             "annotation.qtof_ppm": ppm,
             **options.sampling_of(context),
         }
-        settings = options.settings_of(PredictSettings, config, given, set_ or [])
+        settings = options.settings_of(
+            PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
+        )
         runtime = Runtime.resolve(device, precision, threads=threads)
         request = PredictRequest(
             inputs=spectrum_files(spectra),

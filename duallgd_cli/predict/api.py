@@ -30,7 +30,7 @@ from duallgd_cli.predict.pictures import Html, html
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
-from duallgd_cli.predict.settings import PredictSettings, knowledge_of
+from duallgd_cli.predict.settings import PredictSettings, knowledge_of, preset_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.inputs import Inputs
@@ -95,7 +95,7 @@ def predict_spectra(
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
         workers: Processes that assemble molecules; does not change the result.
-        changes: Settings by name, such as ``samples=20``, and ``guide``.
+        changes: Settings by name, such as ``samples=20``; ``guide`` and ``preset``.
 
     Returns:
         One prediction for every MS2 spectrum.
@@ -132,7 +132,8 @@ def predictions(
         rescore: Adds a score of your own to all candidates of a feature, before the best are
             chosen: see `ranking.rescored`.
         changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``; and ``guide``,
-            files that say what is known: ``guide=GuideFiles(analogues=("mine.smi",))``.
+            files that say what is known: ``guide=GuideFiles(analogues=("mine.smi",))``; and
+            ``preset``: ``fast``, ``default`` or ``thorough``, over the settings and below changes.
 
     Returns:
         One prediction for every MS2 spectrum, computed as they are asked for.
@@ -145,6 +146,7 @@ def predictions(
     guide = others.pop("guide", None)
     if not isinstance(guide, GuideFiles | None):
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
+    others = {**preset_of(others.pop("preset", None)), **others}
     chosen = _changed(settings or PredictSettings(), others)
     knowledge = knowledge_of(chosen, guide)
     ranking = for_run(model.ranking, chosen, guide)

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
+# Samples and steps of each molecule, by one word.
+PRESETS: Final = {
+    "fast": SamplingSettings(samples=30, steps=6),
+    "default": SamplingSettings(),
+    "thorough": SamplingSettings(samples=300, steps=20),
+}
 _MOST_FORMULAS: Final = 20
 # Each is a process of about 150 MB.
 _MOST_WORKERS: Final = 256
@@ -85,6 +91,19 @@ class PredictSettings:
         from duallgd_cli.chem.guide import Guide  # rdkit loads only where molecules are made
 
         return Guide(self.sampling.core, self.require, self.forbid)
+
+
+def preset_of(name: object) -> dict[str, int]:
+    """Settings of sampling that a preset stands for, by name; {} for None.
+
+    Raises:
+        UsageError: There is no such preset.
+    """
+    if name is None:
+        return {}
+    if not isinstance(name, str) or name not in PRESETS:
+        raise UsageError(f"preset must be one of {', '.join(PRESETS)}, not {quote(name)}")
+    return {"samples": PRESETS[name].samples, "steps": PRESETS[name].steps}
 
 
 @dataclass(frozen=True, slots=True)

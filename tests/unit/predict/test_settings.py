@@ -2,8 +2,16 @@ from pathlib import Path
 
 import pytest
 
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, UsageError
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, journal_beside
+from duallgd_cli.predict.settings import (
+    PRESETS,
+    PredictRequest,
+    PredictSettings,
+    Shard,
+    journal_beside,
+    preset_of,
+)
 
 
 def test_shards_are_written_from_one():
@@ -54,3 +62,15 @@ def test_settings_out_of_range_are_refused():
         PredictSettings(top_k=0)
     with pytest.raises(UsageError, match="workers must be at least 1"):
         PredictRequest(("a",), "-", workers=0)
+
+
+def test_a_preset_stands_for_samples_and_steps():
+    assert [tuple(preset_of(name).values()) for name in PRESETS] == [(30, 6), (100, 10), (300, 20)]
+    assert SamplingSettings(**preset_of("default")) == SamplingSettings()
+    assert preset_of(None) == {}
+
+
+@pytest.mark.parametrize("name", ["Fast", "", 3])
+def test_an_unknown_preset_is_refused_with_the_known_ones(name):
+    with pytest.raises(UsageError, match="preset must be one of fast, default, thorough, not"):
+        preset_of(name)

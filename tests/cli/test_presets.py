@@ -1,0 +1,70 @@
+"""`--preset` of `duallgd predict`: one word for samples and steps; everything else wins over it."""
+
+import json
+
+import pytest
+
+from duallgd_cli import predict_spectra
+from duallgd_cli.errors import UsageError
+from tests.made_spectra import ASPIRIN, block, mgf
+from tests.stub_model import stub_model
+
+
+@pytest.mark.parametrize(
+    ("options", "samples", "steps"),
+    [
+        ((), 100, 10),
+        (("--preset", "default"), 100, 10),
+        (("--preset", "fast"), 30, 6),
+        (("--preset", "thorough"), 300, 20),
+        (("--preset", "fast", "--samples", "7"), 7, 6),
+        (("--preset", "thorough", "--steps", "3", "--set", "sampling.samples=5"), 5, 3),
+        (("--preset", "fast", "--config", "settings.yaml"), 30, 9),
+    ],
+)
+def test_what_is_said_of_samples_and_steps_wins_over_the_preset(
+    duallgd, tmp_path, options, samples, steps
+):
+    (tmp_path / "settings.yaml").write_text("sampling: {steps: 9}\n")
+    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    done = duallgd("predict", spectra, "-o", "out.csv", *options)
+
+    assert done.code == 0, done.err
+    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+    sampling = record["settings"]["sampling"]
+    assert (sampling["samples"], sampling["steps"]) == (samples, steps)
+    assert "preset" not in json.dumps(record)
+
+
+def test_a_run_is_resumed_by_the_numbers_that_a_preset_stands_for(duallgd, tmp_path):
+    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    duallgd("predict", spectra, "-o", "out.csv", "--preset", "fast")
+
+    other = duallgd("predict", spectra, "-o", "out.csv", "--resume")
+    same = duallgd(
+        "predict", spectra, "-o", "out.csv", "--resume", "--samples", "30", "--steps", "6"
+    )
+
+    assert other.code == 2
+    assert "sampling.samples" in other.err
+    assert same.code == 0, same.err
+
+
+def test_an_unknown_preset_is_one_sentence(duallgd, spectra):
+    done = duallgd("predict", spectra, "-o", "out.csv", "--preset", "quick")
+
+    assert done.code == 2
+    assert "preset must be one of fast, default, thorough, not 'quick'" in done.err
+
+
+def test_presets_from_python(tmp_path):
+    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    (fast,) = predict_spectra(stub_model(), spectra, preset="fast")
+    (own,) = predict_spectra(stub_model(), spectra, preset="fast", samples=4)
+
+    drawn = [one.hypotheses[0].tallies.sampled for one in (fast, own)]
+    assert drawn == [30, 4]
+    with pytest.raises(UsageError, match="preset must be one of"):
+        predict_spectra(stub_model(), spectra, preset="quick")
