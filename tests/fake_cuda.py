@@ -35,6 +35,11 @@ class Operations(TorchDispatchMode):
         self.counts = Counter()
         self.moved = []
 
+    @property
+    def kernels(self):
+        """How many calls have work for the device: neither views nor questions about a tensor."""
+        return sum(n for op, n in self.counts.items() if op.namespace == "aten" and not op.is_view)
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func.namespace == "aten":  # within inference mode composite ones arrive whole
