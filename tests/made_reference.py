@@ -9,7 +9,6 @@ from duallgd_cli.reference.settings import (
     ReferenceEncoderSettings,
     ReferenceSettings,
 )
-from duallgd_cli.reference.tensor_names import theirs_of
 from duallgd_cli.reference.weights_file import ReferenceDualLGD
 
 EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
@@ -100,24 +99,24 @@ def stirred_network():
     return model
 
 
-def theirs(part, module):
-    """A part's tensors by the authors' names; the random features are in no file of theirs."""
-    own = {f"{part}.{n}": t for n, t in module.state_dict().items() if "kernel" not in n}
-    found = {name: own[ours] for ours, name in theirs_of(own).items()}
-    return {name.removeprefix("decoder.").removeprefix("encoder."): t for name, t in found.items()}
+def theirs(module, prefix=""):
+    """A part's tensors in their files, which do not hold the random features."""
+    state = module.state_dict().items()
+    return {prefix + name: tensor for name, tensor in state if "random_features" not in name}
 
 
 def fine_tuned_file(network):
     """The authors' fine-tuned file as Python values."""
-    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    state |= {f"decoder.{name}": t for name, t in theirs("denoiser", network.denoiser).items()}
-    state |= {f"encoder.{name}": t for name, t in theirs("encoder", network.encoder).items()}
-    state |= theirs("projection", network.projection)
     return {
         "epoch": 49,
         "global_step": 1000,
         "pytorch-lightning_version": "2.0.4",
-        "state_dict": state,
+        "state_dict": {
+            "noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1),
+            **theirs(network.denoiser, "decoder."),
+            **theirs(network.encoder, "encoder."),
+            **theirs(network.projection, "merge_function."),
+        },
         "hyper_parameters": hyper_parameters(),
         "callbacks": {"ModelCheckpoint": {"best": torch.tensor(1.0)}},
     }
@@ -126,13 +125,13 @@ def fine_tuned_file(network):
 def decoder_file(network):
     """The authors' pre-trained decoder as Python values."""
     state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    state |= {f"model.{name}": t for name, t in theirs("denoiser", network.denoiser).items()}
+    state |= theirs(network.denoiser, "model.")
     return {**fine_tuned_file(network), "state_dict": state}
 
 
 def encoder_file(network):
     """The authors' pre-trained encoder as Python values."""
-    return theirs("encoder", network.encoder)
+    return theirs(network.encoder)
 
 
 def converted(folder, content, name="authors"):

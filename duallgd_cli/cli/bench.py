@@ -24,7 +24,7 @@ EPILOG: Final = """
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
 the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time that
 nothing can beat on this machine. An interrupted run goes on with the same command. A plain path to
-compare with, and the authors' network: `python examples/studies/plain_path.py`.
+compare with: `python examples/studies/plain_path.py`.
 """
 PREDICT_EPILOG: Final = """
 **Examples**
@@ -102,8 +102,8 @@ def bench(
 
     if (paths, preset) != ("fast", "duallgd"):
         raise UsageError(
-            "the plain path and the authors' network are measured by 'python "
-            "examples/studies/plain_path.py', which takes --paths and --preset"
+            "the plain path is measured by 'python examples/studies/plain_path.py', which takes "
+            "--paths; there is no other preset than duallgd"
         )
     if plot:
         drawing.require_matplotlib()

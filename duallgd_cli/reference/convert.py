@@ -6,6 +6,8 @@ statistics, which arrive as inert records. What the files leave out, the random 
 stream, is drawn from a recorded seed.
 """
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +16,15 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from duallgd_cli.errors import WeightsError, clip, quote
+from duallgd_cli.checkpoint.format import require_same_shapes, shapes_of
+from duallgd_cli.config import parse
+from duallgd_cli.errors import WeightsError, quote
 from duallgd_cli.files import sha256
 from duallgd_cli.reference.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
-from duallgd_cli.reference.kernels import draw_projection
-from duallgd_cli.reference.settings import ReferenceSettings
-from duallgd_cli.reference.tensor_names import (
-    denoiser_settings,
-    encoder_settings,
-    ours_of,
-    theirs_of,
+from duallgd_cli.reference.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
 )
 from duallgd_cli.reference.unpickle import InertRecord, read
 from duallgd_cli.reference.weights_file import PARTS, ReferenceCheckpoint, ReferenceDualLGD
@@ -31,13 +32,34 @@ from duallgd_cli.reference.weights_file import PARTS, ReferenceCheckpoint, Refer
 DEFAULT_SEED: Final = 20260701
 _RELEASED: Final = ReferenceSettings()
 _BETAS: Final = "noise_schedule.betas"
-# How names begin in the files of parts, and in that of the whole system.
-_PREFIXES: Final = {"model.": "decoder.", "spectra_encoder.": "encoder.spectra_encoder."}
+# How names begin in the authors' files, of the whole system and of parts, and here.
+_PREFIXES: Final = {
+    "decoder.": "denoiser.",
+    "model.": "denoiser.",
+    "spectra_encoder.": "encoder.spectra_encoder.",
+    "merge_function.": "projection.",
+}
 # A second name that compiled copies of the decoder get; the tensors are the same.
 _COMPILED: Final = "_compiled_decoder._orig_mod."
 # The random features of a layer, which their files do not hold.
-_FEATURES: Final = "decoder.dual_layers.{}.attn.feature_map.random_features"
-_LISTED: Final = 12
+_FEATURES: Final = "denoiser.dual_layers.{}.attn.feature_map.random_features"
+# Sizes that tensors show: name in the settings -> a linear map, and which side of its weight: that
+# which it maps to (rows) or from (columns).
+_ROWS, _COLUMNS = 0, 1
+_DENOISER_SIZES: Final = {
+    "atom_inputs": ("mlp_in_X.0", _COLUMNS),
+    "condition_width": ("mlp_out_y.2", _ROWS),
+    "atom_width": ("mlp_in_X.2", _ROWS),
+    "edge_width": ("mlp_in_E.2", _ROWS),
+    "global_width": ("mlp_in_y.2", _ROWS),
+    "atom_hidden": ("mlp_in_X.2", _COLUMNS),
+    "edge_hidden": ("mlp_in_E.2", _COLUMNS),
+    "global_hidden": ("mlp_in_y.2", _COLUMNS),
+    "atom_feed": ("primal_layers.0.linX1", _ROWS),
+    "edge_feed": ("primal_layers.0.linE1", _ROWS),
+    "global_feed": ("primal_layers.0.lin_y1", _ROWS),
+}
+_PAIR_FEED: Final = "dual_layers.0.ffn.net.0"  # absent without a bond stream
 # The authors' switches: name -> their value -> what it means for our settings. A switch that is
 # absent has the released value, which is the first.
 _SWITCHES: Final[dict[str, dict[object, dict[str, str]]]] = {
@@ -85,9 +107,8 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
             network is one that is not built here.
     """
     content = read(source)
-    state = _tensors(content.get("state_dict", content))
-    betas = state.pop(_BETAS, None)
-    tensors = {ours: state[theirs] for theirs, ours in ours_of(state).items() if ours is not None}
+    tensors = _tensors(content.get("state_dict", content))
+    betas = tensors.pop(_BETAS, None)
     parts = [part for part in PARTS if _of_part(tensors, part)]
     if not parts:
         raise WeightsError("the checkpoint holds neither a decoder nor an encoder")
@@ -95,7 +116,7 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
     switches: dict[str, object] = {}
     if "denoiser" in parts:
         settings, switches = _of_denoiser(content, _of_part(tensors, "denoiser"))
-        state = _drawn(settings, seed, switches) | state
+        tensors = _drawn(settings, seed, switches) | tensors
     if "encoder" in parts:
         own = encoder_settings(_of_part(tensors, "encoder"))
         settings = replace(settings, encoder=own)
@@ -113,32 +134,33 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
         "global_step": content.get("global_step"),
     }
     known = {name: value for name, value in record.items() if value is not None}
-    network = ReferenceDualLGD(settings, parts)
-    return ReferenceCheckpoint(settings, _fitted(network.state_dict(), state), known)
+    require_same_shapes(shapes_of(lambda: ReferenceDualLGD(settings, parts)), tensors)
+    return ReferenceCheckpoint(settings, tensors, known)
 
 
 def _tensors(state: object) -> dict[str, Tensor]:
-    """Tensors of a file, by the names that they have in the file of a whole system."""
+    """Tensors of a file, by the names that they have here."""
     if not isinstance(state, Mapping) or not state:
         raise WeightsError("the checkpoint has no state_dict with weights")
     # An encoder's file may hold Lightning's version beside its tensors.
     values = {n: v for n, v in state.items() if not str(n).startswith("pytorch-lightning_version")}
     strange = [str(name) for name, value in values.items() if not isinstance(value, Tensor)]
     if strange:
-        raise WeightsError(f"the checkpoint holds values that are no tensors: {_listed(strange)}")
+        raise WeightsError(f"the checkpoint holds values that are no tensors: {quote(strange[:3])}")
     tensors: dict[str, Tensor] = {}
     for given, tensor in values.items():
         name = str(given)
-        begins = next((start for start in _PREFIXES if name.startswith(start)), "")
-        name = _PREFIXES.get(begins, "") + name.removeprefix(begins)
         original = values.get(f"decoder.{name.removeprefix(_COMPILED)}")
-        if original is None or not (name.startswith(_COMPILED) and original.equal(tensor)):
-            tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
+        if name.startswith(_COMPILED) and original is not None and original.equal(tensor):
+            continue
+        begins = next((start for start in _PREFIXES if name.startswith(start)), "")
+        own = _PREFIXES.get(begins, "") + name.removeprefix(begins)
+        tensors[own] = tensor.float() if tensor.is_floating_point() else tensor
     return tensors
 
 
 def _of_part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Tensors of one part by their names in it."""
+    """Tensors of one part, by their names in it."""
     prefix = f"{part}."
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
@@ -150,7 +172,7 @@ def _of_denoiser(
 
     Args:
         content: Top level of the file.
-        tensors: Those of the denoiser, by our names.
+        tensors: Those of the denoiser.
 
     Raises:
         WeightsError: Settings or statistics are missing, or of a form that is not supported.
@@ -231,29 +253,68 @@ def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
     return variant
 
 
-def _fitted(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under our names, if those given under the authors' are exactly the network's own."""
-    theirs = {name: str(their) for name, their in theirs_of(own).items()}
-    missing = sorted(their for their in theirs.values() if their not in given)
-    unused = sorted(given.keys() - set(theirs.values()))
-    shapes = [
-        f"{theirs[name]} {tuple(given[theirs[name]].shape)} for {tuple(tensor.shape)}"
-        for name, tensor in own.items()
-        if theirs[name] in given and given[theirs[name]].shape != tensor.shape
-    ]
-    if missing or unused or shapes:
+def denoiser_settings(
+    tensors: Mapping[str, Tensor], heads: int, n_features: int, variant: Mapping[str, Any]
+) -> ReferenceDenoiserSettings:
+    """Settings of the denoiser that fits some tensors.
+
+    Args:
+        tensors: Of one denoiser.
+        heads: Attention heads, which no shape shows.
+        n_features: Random features of a head, which no shape shows.
+        variant: As from `variant_of`.
+
+    Raises:
+        WeightsError: A tensor that every denoiser has is missing.
+    """
+    sizes = {name: _size(tensors, f"{m}.weight", of) for name, (m, of) in _DENOISER_SIZES.items()}
+    inputs = _size(tensors, "mlp_in_y.0.weight", _COLUMNS)
+    sizes |= {
+        "layers": _count(tensors, r"primal_layers\.(\d+)\."),
+        "global_inputs": inputs - sizes["condition_width"],
+        "heads": heads,
+        "n_features": n_features,
+    }
+    if f"{_PAIR_FEED}.weight" in tensors:
+        sizes["pair_feed"] = _size(tensors, f"{_PAIR_FEED}.weight")
+    return parse(ReferenceDenoiserSettings, {**sizes, **variant})
+
+
+def encoder_settings(tensors: Mapping[str, Tensor]) -> ReferenceEncoderSettings:
+    """Settings of the spectrum encoder that fits some tensors.
+
+    Raises:
+        WeightsError: A tensor that every encoder has is missing.
+    """
+    peaks, grow = "spectra_encoder.0.", "spectra_encoder.2."
+    later = _count(tensors, rf"{re.escape(grow)}predict_bricks\.(\d+)\.")
+    steps = [f"{grow}initial_predict", *(f"{grow}predict_bricks.{n}" for n in range(later))]
+    return ReferenceEncoderSettings(
+        layers=_count(tensors, rf"{re.escape(peaks)}peak_attn_layers\.(\d+)\."),
+        width=_size(tensors, f"{peaks}intermediate_layer.layers.0.weight"),
+        heads=_size(tensors, f"{peaks}peak_attn_layers.0.self_attn.bias_u"),
+        fragment_bits=_size(tensors, "spectra_encoder.1.0.weight"),
+        fingerprint_sizes=tuple(_size(tensors, f"{step}.0.weight") for step in steps),
+    )
+
+
+def _size(tensors: Mapping[str, Tensor], name: str, side: int = _ROWS) -> int:
+    if name not in tensors or tensors[name].dim() != 2:
         raise WeightsError(
-            f"the checkpoint does not fit: {len(missing)} tensors missing ({_listed(missing)}), "
-            f"{len(unused)} unused ({_listed(unused)}), "
-            f"{len(shapes)} of another shape ({_listed(shapes)})"
+            f"the weights hold no matrix {name}; they are not those of such a network"
         )
-    return {name: given[theirs[name]] for name in own}
+    return tensors[name].shape[side]
+
+
+def _count(tensors: Mapping[str, Tensor], pattern: str) -> int:
+    numbers = (re.match(pattern, name) for name in tensors)
+    return 1 + max((int(match[1]) for match in numbers if match), default=-1)
 
 
 def _drawn(
     settings: ReferenceSettings, seed: int, switches: Mapping[str, object]
 ) -> dict[str, Tensor]:
-    """Random features of every layer that has some, by the authors' names."""
+    """Random features of every layer that has some."""
     sizes = settings.denoiser
     if sizes.kernel not in ("positive", "waves") or sizes.streams == "atoms":
         return {}
@@ -266,9 +327,31 @@ def _drawn(
     return drawn
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(clip, names[:_LISTED]))
-    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown
+def draw_projection(
+    n_features: int, width: int, generator: torch.Generator, *, orthogonal: bool = True
+) -> Tensor:
+    """Random rows at the reference's scale: orthogonal blocks, the whole divided once more.
+
+    Reference: its rows have norm 1/4 (for 128 features of width 8) instead of about sqrt(width),
+    which makes the kernel nearly independent of the query. Weights trained with it need it.
+
+    Args:
+        n_features: R.
+        width: D.
+        generator: Source of randomness; record its seed beside the weights.
+        orthogonal: Without it the rows are plain Gaussian ones, which the authors call "iid".
+
+    Returns:
+        float32 (R, D).
+    """
+    if not orthogonal:
+        return torch.randn(n_features, width, generator=generator)
+    whole, rest = divmod(n_features, width)
+    blocks = []
+    for _ in range(whole + (rest > 0)):
+        direction, _ = torch.linalg.qr(torch.randn(width, width, generator=generator))
+        blocks.append(direction.T)
+    return torch.cat(blocks)[:n_features] / math.sqrt(whole + rest / width)
 
 
 def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
 """The reference's spectrum encoder (MIST): peaks as sub-formulas to a fingerprint that grows.
 
-Padding is masked with -inf, so a spectrum's result does not depend on its batch. Letters:
-B spectra, K tokens (peaks, then one token for the whole), H heads, D channels of a head, C channels
-of a token.
+Modules have the authors' names, so that their tensors fit as they are. Padding is masked with -inf,
+so a spectrum's result does not depend on its batch. Letters: B spectra, K tokens (peaks, then one
+token for the whole), H heads, D channels of a head, C channels of a token, F fingerprint bits.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot, relu
+from torch.nn.functional import linear, one_hot, relu
 
 from duallgd_cli.model.tensors import map_tensors
-from duallgd_cli.reference.layers import PostNorm
+from duallgd_cli.reference.denoiser import post_norm
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
 
 N_ELEMENTS: Final = 18
@@ -60,12 +60,12 @@ class CountEmbedding(nn.Module):
         count = torch.arange(N_COUNTS).unsqueeze(1)
         waves = 1 - torch.cos(2 * math.pi * count * frequency)
         # Reference: a parameter that is never trained, counted among the others.
-        self.table = nn.Parameter(waves, requires_grad=False)
-        self.beyond = nn.Parameter(torch.zeros(1, N_WAVES))
+        self.int_to_feat_matrix = nn.Parameter(waves, requires_grad=False)
+        self._extra_embeddings = nn.Parameter(torch.zeros(1, N_WAVES))  # of larger counts
 
     def forward(self, counts: Tensor) -> Tensor:
         """(..., N_ELEMENTS) to (..., N_ELEMENTS * N_WAVES)."""
-        known = torch.cat([self.table, self.beyond])
+        known = torch.cat([self.int_to_feat_matrix, self._extra_embeddings])
         return known[counts.long().clamp(0, N_COUNTS)].flatten(-2)
 
 
@@ -74,13 +74,13 @@ class TwoLayers(nn.Module):
 
     def __init__(self, inputs: int, width: int, dropout: float) -> None:
         super().__init__()
-        self.inner = nn.Linear(inputs, width)
-        self.outer = nn.Linear(width, width)
+        self.input_layer = nn.Linear(inputs, width)
+        self.layers = nn.ModuleList([nn.Linear(width, width)])
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., width)."""
-        return relu(self.dropout(self.outer(relu(self.dropout(self.inner(x))))))
+        return relu(self.dropout(self.layers[0](relu(self.dropout(self.input_layer(x))))))
 
 
 class DifferenceAttention(nn.Module):
@@ -88,10 +88,12 @@ class DifferenceAttention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.content_bias = nn.Parameter(torch.zeros(heads, width // heads))
-        self.difference_bias = nn.Parameter(torch.zeros(heads, width // heads))
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.out_proj = nn.Linear(width, width)
+        self.bias_u = nn.Parameter(torch.zeros(heads, width // heads))
+        self.bias_v = nn.Parameter(torch.zeros(heads, width // heads))
+        nn.init.xavier_uniform_(self.in_proj_weight)
 
     def forward(self, tokens: Tensor, differences: Tensor, mask: Tensor) -> Tensor:
         """Change of the tokens, (B, K, C).
@@ -101,16 +103,17 @@ class DifferenceAttention(nn.Module):
             differences: (B, K, K, C).
             mask: Real tokens, bool (B, K).
         """
-        heads, width = self.content_bias.shape
-        query, key, value = self.qkv(tokens).unflatten(-1, (3, heads, width)).unbind(2)
+        heads, width = self.bias_u.shape
+        projected = linear(tokens, self.in_proj_weight, self.in_proj_bias)
+        query, key, value = projected.unflatten(-1, (3, heads, width)).unbind(2)
         query = query * width**-0.5
-        content = torch.einsum("bihd,bjhd->bhij", query + self.content_bias, key)
+        content = torch.einsum("bihd,bjhd->bhij", query + self.bias_u, key)
         # One row of differences meets all heads of one query: (B, K, H, D) with (B, K, K, H, D).
         split = differences.unflatten(-1, (heads, width))
-        change = torch.einsum("bihd,bijhd->bhij", query + self.difference_bias, split)
+        change = torch.einsum("bihd,bijhd->bhij", query + self.bias_v, split)
         score = (content + change).masked_fill(~mask[:, None, None, :], -torch.inf)
         mixed = torch.einsum("bhij,bjhd->bihd", torch.softmax(score, -1), value)
-        return self.out(mixed.flatten(2))
+        return self.out_proj(mixed.flatten(2))
 
 
 class TokenLayer(nn.Module):
@@ -119,25 +122,81 @@ class TokenLayer(nn.Module):
     def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
         width = settings.width
-        self.attention = DifferenceAttention(width, settings.heads)
-        self.peaks = PostNorm(width, 4 * width, settings.dropout)
+        self.self_attn = DifferenceAttention(width, settings.heads)
+        self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, differences: Tensor, mask: Tensor) -> Tensor:
         """New tokens, (B, K, C)."""
-        return self.peaks(tokens, self.attention(tokens, differences, mask))
+        change = self.self_attn(tokens, differences, mask)
+        parts = (self.linear1, self.linear2, self.norm1, self.norm2)
+        return post_norm(tokens, change, parts, self.dropout)
 
 
-class Growth(nn.Module):
-    """Doubles a predicted fingerprint; a gate that sees the spectrum can only lower it."""
+class PeakTransformer(nn.Module):
+    """Annotated spectra to the state of the token that stands for the whole.
 
-    def __init__(self, width: int, bits: int) -> None:
+    Args:
+        settings: Sizes.
+    """
+
+    def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
-        self.predict = nn.Linear(bits // 2, bits)
-        self.gate = nn.Linear(width, bits)
+        width, drop = settings.width, settings.dropout
+        self.form_embedder_mod = CountEmbedding()
+        # Reference: its weights hold an embedding of instruments, which no result depends on.
+        self.instrument_embedder = nn.Parameter(torch.zeros(N_INSTRUMENTS, N_INSTRUMENTS))
+        self.intermediate_layer = TwoLayers(_PEAK_INPUTS, width, drop)
+        self.pairwise_featurizer = TwoLayers(_WAVES_OF_FORMULA, width, drop)
+        self.peak_attn_layers = nn.ModuleList(TokenLayer(settings) for _ in range(settings.layers))
 
-    def forward(self, probability: Tensor, summary: Tensor) -> Tensor:
-        """(B, bits) from (B, bits / 2) and the spectrum's summary (B, C)."""
-        return torch.sigmoid(self.gate(summary)) * torch.sigmoid(self.predict(probability))
+    def forward(self, peaks: FormulaPeaks) -> Tensor:
+        """(B, C)."""
+        last = (peaks.n_tokens - 1).view(-1, 1, 1)
+        index = torch.arange(peaks.counts.shape[1], device=last.device)
+        mask = index < peaks.n_tokens.unsqueeze(1)
+        tokens = self.intermediate_layer(self._peak_features(peaks, last))
+        apart = (peaks.counts.unsqueeze(2) - peaks.counts.unsqueeze(1)).abs()
+        differences = self.pairwise_featurizer(self.form_embedder_mod(apart))
+        for layer in self.peak_attn_layers:
+            tokens = layer(tokens, differences, mask)
+        return tokens.gather(1, last.expand(-1, -1, tokens.shape[2])).squeeze(1)
+
+    def _peak_features(self, peaks: FormulaPeaks, last: Tensor) -> Tensor:
+        parent = peaks.counts.gather(1, last.expand(-1, -1, N_ELEMENTS))
+        loss = (parent - peaks.counts).abs()
+        intensity = peaks.intensity.unsqueeze(2)
+        features = [
+            self.form_embedder_mod(peaks.counts),
+            self.form_embedder_mod(loss),
+            one_hot(peaks.token_type, N_TOKEN_TYPES),
+            one_hot(peaks.adduct, N_ADDUCTS),
+            intensity,
+            # Reference: the released models were trained with instruments left out.
+            intensity.new_zeros(*intensity.shape[:2], N_INSTRUMENTS),
+        ]
+        return torch.cat(features, 2)
+
+
+class GrowingFingerprint(nn.Module):
+    """Doubles a predicted fingerprint again and again; gates that see the spectrum lower it."""
+
+    def __init__(self, settings: ReferenceEncoderSettings) -> None:
+        super().__init__()
+        width, (first, *later) = settings.width, settings.fingerprint_sizes
+        self.initial_predict = nn.Sequential(nn.Linear(width, first), nn.Sigmoid())
+        self.predict_bricks, self.gate_bricks = (
+            nn.ModuleList(nn.Sequential(nn.Linear(n, bits), nn.Sigmoid()) for n, bits in sizes)
+            for sizes in ([(bits // 2, bits) for bits in later], [(width, bits) for bits in later])
+        )
+
+    def forward(self, summary: Tensor) -> Tensor:
+        """Probability of each bit, (B, F), from the spectrum's summary (B, C)."""
+        probability = self.initial_predict(summary)
+        for predict, gate in zip(self.predict_bricks, self.gate_bricks, strict=True):
+            probability = gate(summary) * predict(probability)
+        return probability
 
 
 class ReferenceEncoder(nn.Module):
@@ -149,52 +208,13 @@ class ReferenceEncoder(nn.Module):
 
     def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
-        self.settings = settings
-        width, drop = settings.width, settings.dropout
-        self.counts = CountEmbedding()
-        # Reference: its weights hold an embedding of instruments and a head for fragments, which
-        # no result depends on.
-        self.instrument = nn.Parameter(torch.zeros(N_INSTRUMENTS, N_INSTRUMENTS))
-        self.fragments = nn.Linear(width, settings.fragment_bits)
-        self.peaks_in = TwoLayers(_PEAK_INPUTS, width, drop)
-        self.differences_in = TwoLayers(_WAVES_OF_FORMULA, width, drop)
-        self.layers = nn.ModuleList(TokenLayer(settings) for _ in range(settings.layers))
-        self.first = nn.Linear(width, settings.fingerprint_sizes[0])
-        later = settings.fingerprint_sizes[1:]
-        self.growth = nn.ModuleList(Growth(width, bits) for bits in later)
+        # Reference: its weights hold a head for fragments, which no result depends on.
+        fragments = nn.Sequential(nn.Linear(settings.width, settings.fragment_bits))
+        self.spectra_encoder = nn.ModuleList(
+            [PeakTransformer(settings), fragments, GrowingFingerprint(settings)]
+        )
 
     def forward(self, peaks: FormulaPeaks) -> Tensor:
         """Probability of each fingerprint bit, (B, F)."""
-        summary = self.summary(peaks)
-        probability = torch.sigmoid(self.first(summary))
-        for stage in self.growth:
-            probability = stage(probability, summary)
-        return probability
-
-    def summary(self, peaks: FormulaPeaks) -> Tensor:
-        """State of the token that stands for the whole, (B, C)."""
-        last = (peaks.n_tokens - 1).view(-1, 1, 1)
-        index = torch.arange(peaks.counts.shape[1], device=last.device)
-        mask = index < peaks.n_tokens.unsqueeze(1)
-        tokens = self.peaks_in(self._peak_features(peaks, last))
-        apart = (peaks.counts.unsqueeze(2) - peaks.counts.unsqueeze(1)).abs()
-        differences = self.differences_in(self.counts(apart))
-        for layer in self.layers:
-            tokens = layer(tokens, differences, mask)
-        whole: Tensor = tokens.gather(1, last.expand(-1, -1, tokens.shape[2])).squeeze(1)
-        return whole
-
-    def _peak_features(self, peaks: FormulaPeaks, last: Tensor) -> Tensor:
-        parent = peaks.counts.gather(1, last.expand(-1, -1, N_ELEMENTS))
-        loss = (parent - peaks.counts).abs()
-        intensity = peaks.intensity.unsqueeze(2)
-        features = [
-            self.counts(peaks.counts),
-            self.counts(loss),
-            one_hot(peaks.token_type, N_TOKEN_TYPES),
-            one_hot(peaks.adduct, N_ADDUCTS),
-            intensity,
-            # Reference: the released models were trained with instruments left out.
-            intensity.new_zeros(*intensity.shape[:2], N_INSTRUMENTS),
-        ]
-        return torch.cat(features, 2)
+        transformer, _, grow = self.spectra_encoder
+        return grow(transformer(peaks))

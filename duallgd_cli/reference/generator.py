@@ -39,7 +39,7 @@ from duallgd_cli.reference.weights_file import ReferenceDualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
-BYTES_PER_PAIR: Final = 16_384
+BYTES_PER_PAIR: Final = 24_576
 # Reference: candidates are ranked by how often they were drawn. The likelihood's weight is too
 # small to do more than order those drawn equally often, which the authors leave to chance.
 BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)

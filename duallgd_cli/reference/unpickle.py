@@ -1,35 +1,23 @@
 """Reading the authors' checkpoints, which are pickles, without running anything that is in them.
 
-A pickle names the functions that rebuild it. Here tensors and a few plain containers are rebuilt by
-our own code, every other class becomes an `InertRecord` of its contents, and a file that names
-anything able to act on the machine is refused. Nothing is ever imported by name.
+A pickle names the functions that rebuild it. PyTorch reads the archive; of what the pickle names,
+tensors and a few plain containers are rebuilt, every other class becomes an `InertRecord` of its
+contents, and a file that names anything able to act on the machine is refused. Nothing is ever
+imported by name.
 """
 
 import pickle
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
-from duallgd_cli.errors import WeightsError, clip, quote
+from duallgd_cli.errors import WeightsError, clip
 
-_STORAGES: Final = {
-    "FloatStorage": torch.float32,
-    "DoubleStorage": torch.float64,
-    "HalfStorage": torch.float16,
-    "BFloat16Storage": torch.bfloat16,
-    "LongStorage": torch.int64,
-    "IntStorage": torch.int32,
-    "ShortStorage": torch.int16,
-    "CharStorage": torch.int8,
-    "ByteStorage": torch.uint8,
-    "BoolStorage": torch.bool,
-}
 # Modules of which a checkpoint has no use but harm.
 _REFUSED: Final = frozenset(
     [
@@ -39,8 +27,8 @@ _REFUSED: Final = frozenset(
         *("signal", "smtplib", "socket", "subprocess", "sys", "timeit", "urllib", "webbrowser"),
     ]
 )
-# Plain types, and names that stay inert although they are built in.
-_PLAIN: Final[dict[str, type]] = {"set": set, "frozenset": frozenset, "dict": dict, "list": list}
+_BUILTINS: Final = ("builtins", "__builtin__")
+# Names that stay inert although they are built in.
 _INERT_BUILTINS: Final = frozenset(
     [
         *("object", "getattr", "tuple", "int", "float", "bool", "str", "bytes", "bytearray"),
@@ -120,9 +108,17 @@ def read(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise WeightsError(f"checkpoint {path} does not exist; give a .ckpt or .pt file")
+    reader = SimpleNamespace(Unpickler=_Unpickler, __name__=__name__)
     try:
         with zipfile.ZipFile(path) as archive:
-            content = _Archive(archive).content()
+            parts = archive.infolist()
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+            raise WeightsError("is a compressed archive, which torch.save never writes")
+        if sum(part.filename.endswith(".pkl") for part in parts) != 1:
+            raise WeightsError("does not hold the one pickle that torch.save writes")
+        content = torch.load(  # noqa: TID251 - by our own unpickler
+            path, map_location="cpu", pickle_module=reader, weights_only=False
+        )
     except WeightsError as error:
         raise WeightsError(f"checkpoint {path} {error}") from None
     except Exception as error:  # noqa: BLE001 - a damaged pickle can fail in any way
@@ -135,36 +131,6 @@ def read(path: Path) -> dict[str, Any]:
             f"checkpoint {path} holds a {type(content).__name__}, expected a mapping"
         )
     return content
-
-
-class _Archive:
-    """The parts of a zip file that torch.save writes: one pickle, and one file for each storage."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if len(pickles) != 1:
-            raise WeightsError(f"holds {len(pickles)} pickles where torch.save writes 1")
-        self._root = pickles[0].removesuffix("data.pkl")
-        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise WeightsError("is a compressed archive, which torch.save never writes")
-        order = f"{self._root}byteorder"
-        if order in archive.namelist() and archive.read(order).strip() != b"little":
-            raise WeightsError("was written on a big-endian machine, which is not supported")
-        self._storages: dict[str, Tensor] = {}
-
-    def content(self) -> object:
-        """The unpickled top level."""
-        return _Unpickler(BytesIO(self._archive.read(f"{self._root}data.pkl")), self.storage).load()
-
-    def storage(self, key: str, dtype: torch.dtype) -> Tensor:
-        """A storage as a flat tensor; every storage is read once."""
-        if key not in self._storages:
-            raw = bytearray(self._archive.read(f"{self._root}data/{key}"))
-            self._storages[key] = (
-                torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
-            )
-        return self._storages[key].view(dtype)
 
 
 class _Builder:
@@ -183,61 +149,30 @@ class _Builder:
         return self._function(*arguments)
 
 
+# What tensors and plain values are rebuilt by.
+_BUILDERS: Final[dict[str, object]] = {
+    "collections.OrderedDict": OrderedDict,
+    "torch.Size": _Builder(lambda size=(): tuple(size)),
+    "torch.device": _Builder(lambda *_: "cpu"),
+    "torch._utils._rebuild_tensor_v2": _Builder(torch._utils._rebuild_tensor_v2),
+    "torch._utils._rebuild_parameter": _Builder(lambda data, *_: data),
+    "_codecs.encode": _Builder(lambda text, *_: text.encode("latin1")),
+    **{f"{root}.{one.__name__}": one for root in _BUILTINS for one in (set, frozenset, dict, list)},
+    **{str(one): one for one in vars(torch).values() if isinstance(one, torch.dtype)},
+}
+
+
 class _Unpickler(pickle.Unpickler):
     """Rebuilds what is allowed, keeps records of the rest, refuses what could do harm."""
 
-    def __init__(self, stream: BytesIO, storage: Callable[[str, torch.dtype], Tensor]) -> None:
-        super().__init__(stream)
-        self._storage = storage
-        self._classes: dict[str, type[InertRecord]] = {}
-
     def find_class(self, module: str, name: str) -> object:
         """What a name in the pickle stands for."""
-        known = _known(module, name)
-        if known is not None:
-            return known
-        root = module.partition(".")[0]
-        dangerous = root in _REFUSED or (
-            root in ("builtins", "__builtin__") and name not in _INERT_BUILTINS
-        )
-        if dangerous:
+        full, root = f"{module}.{name}", module.partition(".")[0]
+        if full in _BUILDERS:
+            return _BUILDERS[full]
+        if root in _REFUSED or (root in _BUILTINS and name not in _INERT_BUILTINS):
             raise WeightsError(
                 f"names {clip(module)}.{clip(name)}, which no weights need; it was refused and "
                 "nothing in it was run"
             )
-        full = f"{module}.{name}"
-        return self._classes.setdefault(
-            full, type("InertRecord", (InertRecord,), {"class_name": full})
-        )
-
-    def persistent_load(self, reference: Any) -> Tensor:  # noqa: ANN401 - whatever the file says
-        """A storage of the archive, as a flat tensor."""
-        _, dtype, key, *_ = reference
-        if not isinstance(dtype, torch.dtype):
-            raise WeightsError(f"holds a storage of unknown type {quote(dtype)}")
-        return self._storage(str(key), dtype)
-
-
-def _known(module: str, name: str) -> object:
-    """Our own stand-in for a name that is allowed; None for any other."""
-    if module in ("torch", "torch.storage") and name in _STORAGES:
-        return _STORAGES[name]
-    if module in ("builtins", "__builtin__") and name in _PLAIN:
-        return _PLAIN[name]
-    if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-        return getattr(torch, name)
-    return _BUILDERS.get((module, name))
-
-
-def _tensor(storage: Tensor, offset: int, size: Any, stride: Any, *_: object) -> Tensor:  # noqa: ANN401
-    return storage.as_strided(tuple(size), tuple(stride), offset).clone()
-
-
-_BUILDERS: Final[dict[tuple[str, str], object]] = {
-    ("collections", "OrderedDict"): OrderedDict,
-    ("torch", "Size"): _Builder(lambda size=(): tuple(size)),
-    ("torch", "device"): _Builder(lambda *_: "cpu"),
-    ("torch._utils", "_rebuild_tensor_v2"): _Builder(_tensor),
-    ("torch._utils", "_rebuild_parameter"): _Builder(lambda data, *_: data),
-    ("_codecs", "encode"): _Builder(lambda text, *_: text.encode("latin1")),
-}
+        return type("InertRecord", (InertRecord,), {"class_name": full})

@@ -6,7 +6,6 @@ its parameters by the authors' parts, too, beside what the paper says: it counts
 """
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +27,10 @@ from duallgd_cli.checkpoint.format import (
 )
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
-from duallgd_cli.reference.tensor_names import theirs_of
 
 PARTS: Final = ("denoiser", "encoder", "projection")
 # Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
@@ -168,15 +167,12 @@ def count_by_module(
     released = settings in (None, ReferenceDenoiserSettings())
     with torch.device("meta"):  # shapes alone: no memory, no time
         network = ReferenceDenoiser(settings or ReferenceDenoiserSettings())
-    sizes = {f"denoiser.{name}": part.numel() for name, part in network.named_parameters()}
-    by_module: Counter[str] = Counter()
-    for name, theirs in theirs_of(sizes).items():
-        by_module[str(theirs).split(".")[1]] += sizes[name]
+    by_module = parameter_counts(network, depth=1)
     rows: dict[str, tuple[int, float | None]] = {}
     for name, (modules, paper) in _ROWS.items():
-        if count := sum(by_module[module] for module in modules):
+        if count := sum(by_module.get(module, 0) for module in modules):
             rows[name] = (count, paper if released else None)
-    return rows | {"all": (sum(sizes.values()), _PAPER_TOTAL if released else None)}
+    return rows | {"all": (sum(by_module.values()), _PAPER_TOTAL if released else None)}
 
 
 def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:

@@ -47,9 +47,9 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.denoiser import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.line_graph import LineGraph, PairsFromAtoms
+from duallgd_cli.model.line_graph import PairsFromAtoms, line_graph
 from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.denoiser import ReferenceDenoiser
+from duallgd_cli.reference.denoiser import ReferenceDenoiser, StreamAttention
 from duallgd_cli.reference.features import atoms_of
 from duallgd_cli.reference.generator import bound
 from duallgd_cli.reference.settings import ReferenceSettings
@@ -170,9 +170,9 @@ def _hash(name: bytes) -> bytes:
 
 
 class EndAttention(nn.Module):
-    """Stands in for a `PairsFromAtoms` and keeps the weights it used; the output is the same."""
+    """Stands in for the attention of pairs to their atoms and keeps its weights; same output."""
 
-    def __init__(self, inner: PairsFromAtoms) -> None:
+    def __init__(self, inner: PairsFromAtoms | StreamAttention) -> None:
         super().__init__()
         self.inner = inner
         self.first: Tensor | None = None
@@ -184,10 +184,23 @@ class EndAttention(nn.Module):
         except AttributeError:
             return getattr(super().__getattr__("inner"), name)
 
-    def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
-        """As `PairsFromAtoms`; the lower atom's weights, (D, M, H), lie in `first`."""
-        self.first = self.inner.first_weight(pairs, atoms, graph)
-        return self.inner(pairs, atoms, graph)  # type: ignore[no-any-return]
+    def forward(self, pairs: Tensor, atoms: Tensor, seen: Any) -> Tensor:  # noqa: ANN401
+        """As the inner one; the lower atom's weights, (D, M, H), lie in `first`."""
+        if isinstance(self.inner, PairsFromAtoms):
+            self.first = self.inner.first_weight(pairs, atoms, seen)
+        elif seen.shape[1] > 1:  # a row for each pair, else none is hidden from any
+            self.first = _first_weight(self.inner, pairs, atoms)
+        return self.inner(pairs, atoms, seen)  # type: ignore[no-any-return]
+
+
+def _first_weight(part: StreamAttention, pairs: Tensor, atoms: Tensor) -> Tensor:
+    """What `PairsFromAtoms.first_weight` gives, of the authors' network."""
+    line = line_graph(atoms.shape[1], atoms.device)
+    query, key = (
+        x.unflatten(-1, (part.heads, -1)) for x in (part.q_proj(pairs), part.k_proj(atoms))
+    )
+    apart = key[:, line.first] - key[:, line.second]
+    return torch.sigmoid((query * apart).sum(-1) * query.shape[-1] ** -0.5)
 
 
 @contextmanager
@@ -199,11 +212,13 @@ def watched(network: nn.Module) -> Iterator[list[EndAttention]]:
     Raises:
         UsageError: The network has no such attention (some of the paper's ablations).
     """
+    theirs = [part for part in network.modules() if isinstance(part, ReferenceDenoiser)]
+    told = {child for part in theirs for child in getattr(part, "d_from_p", ())}
     found = [
         (parent, name, child)
         for parent in network.modules()
         for name, child in parent.named_children()
-        if isinstance(child, PairsFromAtoms)
+        if isinstance(child, PairsFromAtoms) or child in told
     ]
     if not found:
         raise UsageError("in this network pairs do not attend to their two atoms")

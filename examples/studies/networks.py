@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import torch
+from plain import attend
 from torch import Tensor, nn
 
 from duallgd_cli.chem.elements import HEAVY
@@ -24,7 +25,6 @@ from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
 from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.features import AtomsOfGraphs, with_features
-from duallgd_cli.reference.layers import attend_all
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 
 _RELEASED: Final = ReferenceSettings()
@@ -132,9 +132,9 @@ class NoIncidenceMaskLayer(DualStreamLayer):
         del graph
         normed = self.cross_norm_pairs(pairs)
         query = self.cross_norm_atoms(atoms)
-        atoms = atoms + attend_all(self.atoms_from_pairs, query, normed, masks.pairs)
-        source = self.cross_norm_atoms(atoms)
-        return atoms, pairs + attend_all(self.pairs_from_atoms, normed, source, masks.atoms)
+        atoms = atoms + attend(self.atoms_from_pairs, query, normed, masks.pairs.unsqueeze(1))
+        source, seen = self.cross_norm_atoms(atoms), masks.atoms.unsqueeze(1)
+        return atoms, pairs + attend(self.pairs_from_atoms, normed, source, seen)
 
 
 class PairsAloneLayer(DualStreamLayer):

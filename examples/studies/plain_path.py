@@ -1,13 +1,12 @@
 """What the shipped path is worth: time and memory beside a plain path that computes the same.
 
     python examples/studies/plain_path.py --atoms 10..100 -o scaling
-    python examples/studies/plain_path.py --preset reference --atoms 30 --samples 100 --no-sweeps
 
 The plain path has dense masks, scores and features written out, and the condition computed at every
-step (`plain.py`; `plain_reference.py` for the authors' network). Both must give the same numbers;
-where they differ the study ends with an error, since figures of a path that computes something else
-mean nothing. It measures as 'duallgd bench' does and writes the same files, with a row for either
-path and columns that compare them. examples/benchmarks/scaling.md holds such a table.
+step (`plain.py`). Both must give the same numbers; where they differ the study ends with an error,
+since figures of a path that computes something else mean nothing. It measures as 'duallgd bench'
+does and writes the same files, with a row for either path and columns that compare them.
+examples/benchmarks/scaling.md holds such a table.
 """
 
 from collections.abc import Sequence
@@ -17,11 +16,9 @@ from typing import Annotated, Any, Final
 
 import command
 import numpy as np
-import reference_network
 import typer
 from numpy.typing import NDArray
 from plain import PlainDenoiser
-from plain_reference import PlainReferenceDenoiser
 
 from duallgd_cli.bench import growth, measure, network, plot, scaling
 from duallgd_cli.cli import bench, options
@@ -30,15 +27,8 @@ from duallgd_cli.errors import DuallgdError
 from duallgd_cli.runtime import Runtime
 
 PATHS: Final = ("plain", "fast")
-PRESETS: Final = ("duallgd", "reference")
 # Largest difference of the paths' numbers, as a share of the largest of them (but at least of one).
-# Random weights of the reference amplify rounding: both paths are as far from float64 as apart.
-_TOLERANCE: Final = {
-    ("duallgd", "float32"): 1e-4,
-    ("reference", "float32"): 5e-4,
-    ("duallgd", "bfloat16"): 4e-2,
-    ("reference", "bfloat16"): 1e-1,
-}
+_TOLERANCE: Final = {"float32": 1e-4, "bfloat16": 4e-2}
 # Bond classes are draws: a number on the edge between two may fall either way and change others.
 _TOLERANCE_OF_DRAWS: Final = {"float32": 0.01, "bfloat16": 1.0}
 
@@ -73,9 +63,6 @@ class BothPaths:
 
 def network_of(subject: measure.Subject, kernel: str) -> BothPaths:
     """What is measured; see `duallgd_cli.bench.network.network_of`."""
-    if subject.preset == "reference":
-        theirs = reference_network.network_of(subject, kernel)
-        return BothPaths(theirs, replace(theirs, rebuilt=PlainReferenceDenoiser))
     ours = network.network_of(subject, kernel)
     return BothPaths(ours, replace(ours, rebuilt=PlainDenoiser))
 
@@ -90,14 +77,10 @@ def plain_path(
     paths: Annotated[
         str, typer.Option(help="plain, fast or both; only both are compared.")
     ] = "plain,fast",
-    preset: Annotated[
-        str, typer.Option(help="duallgd, or reference for the authors' network.")
-    ] = "duallgd",
     weights: Annotated[
         str | None,
         typer.Option(
-            help="Weights file or name, or random. By default those that come with duallgd; for "
-            "the reference random ones."
+            help="Weights file or name, or random. By default those that come with duallgd."
         ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
@@ -120,12 +103,10 @@ def plain_path(
     draw: Annotated[bool, typer.Option("--plot", help="Draw four panels.")] = False,
 ) -> None:
     """Time and memory of the shipped path beside a plain one that computes the same."""
-    (preset,) = scaling.parse_choices("preset", preset, PRESETS)
     if draw:
         plot.require_matplotlib()
     subject = measure.Subject(
-        preset,
-        weights,
+        weights=weights,
         seed=seed,
         repeats=repeats,
         limit_s=limit,
@@ -169,7 +150,7 @@ def apart(
     if row["part"] == "loop":
         return float((plain != fast).mean()), _TOLERANCE_OF_DRAWS[row["precision"]]
     largest = max(1.0, float(np.abs(plain).max()))
-    allowed = _TOLERANCE[row["preset"], row["precision"]] * largest
+    allowed = _TOLERANCE[row["precision"]] * largest
     return float(np.abs(plain - fast).max()), allowed
 
 

@@ -21,7 +21,7 @@ from tests.made_reference import theirs
 def encoder_file(tmp_path):
     settings = ReferenceEncoderSettings(width=8, heads=2, fragment_bits=4, fingerprint_sizes=(4, 8))
     path = tmp_path / "encoder.pt"
-    torch.save(theirs("encoder", ReferenceEncoder(settings)), path)
+    torch.save(theirs(ReferenceEncoder(settings)), path)
     return path
 
 

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 
 from duallgd_cli.model.line_graph import line_graph, to_square
-from duallgd_cli.reference.convert import variant_of
+from duallgd_cli.reference.convert import denoiser_settings, variant_of
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
-from duallgd_cli.reference.tensor_names import denoiser_settings, ours_of, theirs_of
 
 
 def recipe(names_and_shapes, seed):
@@ -36,36 +35,19 @@ def denoiser(weights, projections, overrides):
     """A denoiser from the authors' tensors; what its variant does not have is left out.
 
     Returns:
-        The network, and the authors' names of the tensors that it took.
+        The network, and the names of the tensors that it took.
     """
-    tensors = renamed(weights, "denoiser")
-    tensors.pop(None, None)
     n_features, width = projections[0].shape
-    heads = tensors["edges_in.classes.outer.weight"].shape[0] // width
-    settings = denoiser_settings(tensors, heads, n_features, variant_of(overrides))
+    heads = weights["mlp_in_E.2.weight"].shape[0] // width
+    settings = denoiser_settings(weights, heads, n_features, variant_of(overrides))
     model = ReferenceDenoiser(settings)
-    for number, projection in enumerate(projections):
-        tensors[f"layers.{number}.pairs.attention.kernel.projection"] = projection
-    own = model.state_dict()
-    model.load_state_dict({name: tensors[name] for name in own})
-    taken = [name for name in own if not name.endswith("projection")]
-    return model.eval(), set(their_names(taken, "denoiser").values())
-
-
-def renamed(weights, part):
-    """The authors' tensors of one part by our names in it; what its table lacks under None."""
-    prefix = {"denoiser": "decoder.", "encoder": "encoder."}[part]
-    found = ours_of(prefix + name for name in weights)
-    return {
-        ours and ours.removeprefix(f"{part}."): weights[theirs.removeprefix(prefix)]
-        for theirs, ours in found.items()
+    drawn = {
+        f"dual_layers.{layer}.attn.feature_map.random_features": projection
+        for layer, projection in enumerate(projections)
     }
-
-
-def their_names(names, part):
-    """The authors' names of tensors of one part."""
-    found = theirs_of(f"{part}.{name}" for name in names)
-    return {o.removeprefix(f"{part}."): t and t.partition(".")[2] for o, t in found.items()}
+    own = model.state_dict().keys()
+    model.load_state_dict({name: (weights | drawn)[name] for name in own})
+    return model.eval(), own - drawn.keys()
 
 
 def graphs(X, E, y, mask, condition_width):

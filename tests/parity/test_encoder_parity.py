@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from duallgd_cli.reference.convert import encoder_settings
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
-from duallgd_cli.reference.tensor_names import encoder_settings
-from tests.parity.networks import checksums, recipe, renamed, their_names
+from tests.parity.networks import checksums, recipe
 
 pytestmark = pytest.mark.parity
 
@@ -38,10 +38,8 @@ def peaks(stored, name):
 
 def encoder(weights):
     """An encoder of the size that the authors' tensors have."""
-    tensors = renamed(weights, "encoder")
-    assert None not in tensors
-    model = ReferenceEncoder(encoder_settings(tensors))
-    model.load_state_dict(tensors)
+    model = ReferenceEncoder(encoder_settings(weights))
+    model.load_state_dict(weights)
     return model.eval()
 
 
@@ -54,7 +52,9 @@ def narrow(parity):
 def test_narrow_fingerprints_are_the_reference_s(stored, spectra, narrow):
     assert spectra
     for name, single in spectra.items():
-        assert_close(narrow.summary(single), stored[f"narrow/{name}_h0"], atol=1e-5, rtol=0)
+        assert_close(
+            narrow.spectra_encoder[0](single), stored[f"narrow/{name}_h0"], atol=1e-5, rtol=0
+        )
         assert_close(narrow(single), stored[f"narrow/{name}_fp"], atol=1e-5, rtol=0)
 
 
@@ -68,7 +68,9 @@ def test_full_fingerprints_are_the_reference_s(parity, stored, spectra):
 
         for single, seen in spectra.items():
             assert_close(model(seen), stored[f"{name}/{single}_fp"], atol=1e-3, rtol=0)
-            assert_close(model.summary(seen), stored[f"{name}/{single}_h0"], atol=1e-3, rtol=0)
+            assert_close(
+                model.spectra_encoder[0](seen), stored[f"{name}/{single}_h0"], atol=1e-3, rtol=0
+            )
 
 
 def sizes(stored, name):
@@ -85,9 +87,9 @@ def sizes(stored, name):
 def released_weights(sums, settings, seed):
     """The recipe's weights, each checked against its stored sums."""
     own = ReferenceEncoder(settings).state_dict()
-    theirs = their_names(own, "encoder")
-    weights = recipe({theirs[name]: tuple(t.shape) for name, t in own.items()}, seed)
-    weights[theirs["counts.table"]] = own["counts.table"]
+    weights = recipe({name: tuple(t.shape) for name, t in own.items()}, seed)
+    table = "spectra_encoder.0.form_embedder_mod.int_to_feat_matrix"
+    weights[table] = own[table]
     assert weights.keys() == sums.keys()
     for name, tensor in weights.items():
         assert checksums(tensor) == pytest.approx(sums[name], rel=1e-6, abs=1e-4), name

@@ -122,7 +122,6 @@ def test_untrained_networks_follow_from_their_seed_alone(studied):
         ({"synchronisation": "atoms"}, [0], "do not attend to their two atoms"),
         ({"synchronisation": "none"}, [0], "do not attend to their two atoms"),
         ({"synchronisation": "unmasked"}, [0], "layer 1 of this network no pair attends to its"),
-        ({"readout": "edges"}, [1], "layer 2 of this network no pair attends to its"),
     ],
 )
 def test_ablations_without_this_attention_are_refused(variant, layers, message):

@@ -9,23 +9,14 @@ import pytest
 import torch
 from plain import PlainDenoiser
 from plain_path import BothPaths, ParityError
-from plain_reference import PlainReferenceDenoiser, relaxed_hops
-from reference_network import ReferenceNetwork, at_random
 
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.measure import Cell, Subject
 from duallgd_cli.bench.network import MeasuredNetwork
-from duallgd_cli.reference.denoiser import hops
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 
 CPU = Runtime(torch.device("cpu"), None, compile=False, threads=1)
-SMALL = ReferenceDenoiserSettings(
-    layers=2, condition_width=40, atom_width=24, edge_width=16, global_width=20, atom_hidden=12,
-    edge_hidden=12, global_hidden=16, atom_feed=12, edge_feed=12, global_feed=12, pair_feed=12,
-    heads=4, n_features=20,
-)  # fmt: skip
 ABOUT = {"weights": "small", "parameters": 1, "val_top1": None}
 
 
@@ -35,18 +26,10 @@ def ours(kernel):
     return BothPaths(fast, replace(fast, rebuilt=PlainDenoiser))
 
 
-def theirs(kernel):
-    name = {"favor": "positive", "softmax": "softmax"}[kernel]
-    settings = ReferenceSettings(denoiser=replace(SMALL, kernel=name))
-    fast = ReferenceNetwork(at_random(settings, 3), settings, ABOUT)
-    return BothPaths(fast, replace(fast, rebuilt=PlainReferenceDenoiser))
-
-
 @pytest.mark.parametrize("kernel", ["softmax", "favor"])
 @pytest.mark.parametrize("part", ["attention", "forward", "loop"])
-@pytest.mark.parametrize("network_of", [ours, theirs])
-def test_both_paths_give_the_same_numbers(network_of, part, kernel):
-    network = network_of(kernel)
+def test_both_paths_give_the_same_numbers(part, kernel):
+    network = ours(kernel)
     cell = Cell(Subject(), part, kernel, "plain", 9, samples=2, steps=3 if part == "loop" else 1)
 
     with torch.inference_mode():
@@ -57,36 +40,15 @@ def test_both_paths_give_the_same_numbers(network_of, part, kernel):
     assert slow.float().std() > 0
 
 
-@pytest.mark.parametrize(
-    ("network_of", "kind"), [(ours, PlainDenoiser), (theirs, PlainReferenceDenoiser)]
-)
-def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone(network_of, kind):
-    fast = network_of("favor").fast.model
-    fast = getattr(fast, "denoiser", fast)
+def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone():
+    fast = ours("favor").fast.model.denoiser
     kinds = [type(module) for module in fast.modules()]
 
-    rebuilt = kind(fast)
+    rebuilt = PlainDenoiser(fast)
 
     own = {id(parameter) for parameter in fast.parameters()}
     assert own == {id(parameter) for parameter in rebuilt.parameters()}
     assert kinds == [type(module) for module in fast.modules()]
-
-
-def test_relaxed_distances_are_those_of_powers():
-    generator = torch.Generator().manual_seed(2)
-    adjacency = torch.rand(3, 14, 14, generator=generator).triu(1) > 0.9
-    adjacency = adjacency | adjacency.transpose(1, 2)
-
-    assert torch.equal(relaxed_hops(adjacency).long(), hops(adjacency.float()))
-
-
-def test_random_weights_depend_on_the_seed_and_not_on_the_kernel():
-    first, again, other = (theirs(kernel).fast.model for kernel in ("favor", "favor", "softmax"))
-
-    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
-        assert torch.equal(a, b)
-        assert torch.equal(a, c)
-        assert a.abs().max() > 0
 
 
 @pytest.fixture
@@ -133,8 +95,7 @@ def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch
 
 
 def test_a_result_that_is_no_number_agrees_with_nothing():
-    row = {"part": "forward", "kernel": "favor", "atoms": 7, "preset": "duallgd"}
-    row |= {"precision": "float32"}
+    row = {"part": "forward", "kernel": "favor", "atoms": 7, "precision": "float32"}
     numbers = np.arange(3, dtype=np.float32)
     for result, sound in ((numbers, True), (numbers + 0.01, False), (numbers * np.nan, False)):
         difference, allowed = plain_path.apart(row, numbers, result)

@@ -11,7 +11,6 @@ from torch.testing import assert_close
 
 from duallgd_cli.errors import ConfigError
 from duallgd_cli.model.line_graph import line_graph, to_square
-from duallgd_cli.reference import kernels, layers
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
 from duallgd_cli.reference.encoder import CountEmbedding, FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.features import cycles, laplacian
@@ -53,7 +52,7 @@ def network(settings, seed=0):
     torch.manual_seed(seed)
     model = ReferenceDenoiser(settings).eval()
     for name, buffer in model.named_buffers():
-        if name.endswith("projection"):
+        if name.endswith("random_features"):
             buffer.normal_(std=0.5)
     return model
 
@@ -97,21 +96,6 @@ def test_padding_and_its_contents_change_nothing(name):
         assert_close(model(widened(alone, 8, filling))[:, inside], expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-@torch.no_grad()
-def test_small_chunks_give_the_same_logits(name, monkeypatch):
-    # In double precision, as weights of both signs leave few digits of a single one.
-    model, seen = network(VARIANTS[name]).double(), graphs(7, batch=3)
-    parts = ("atoms", "condition", "whole")
-    seen = replace(seen, **{part: getattr(seen, part).double() for part in parts})
-    expected = model(seen)
-
-    for chunk in (1, 50, 400):
-        monkeypatch.setattr(kernels, "_CHUNK_CPU", chunk)
-        monkeypatch.setattr(layers, "_CHUNK_CPU", chunk)
-        assert_close(model(seen), expected, atol=1e-5, rtol=1e-5)
-
-
 @torch.no_grad()
 def test_the_diagonal_is_seen():
     model, seen = network(SMALL), graphs(6)
@@ -135,28 +119,6 @@ def test_the_order_of_the_atoms_is_seen_as_in_the_released_network():
     assert not torch.allclose(got, turned(model(seen)), atol=1e-4)
 
 
-def test_what_no_logit_depends_on_is_not_computed():
-    model = network(SMALL)
-
-    model(graphs(5)).sum().backward()
-
-    idle = {name for name, p in model.named_parameters() if p.grad is None}
-    expected = ("global_readout.", "layers.1.fuse.", "layers.1.pairs.to_global.")
-    assert all(any(name.startswith(prefix) for name in idle) for prefix in expected)
-    # A key's bias adds the same to all scores of a query.
-    assert [name for name in idle if name.startswith("layers.0.")] == [
-        "layers.0.synchronise.atoms.key.bias"
-    ]
-    assert not any(".edges." in name for name in set(dict(model.named_parameters())) - idle - FIRST)
-
-
-FIRST = {
-    f"layers.0.atoms.edges.{part}.{tensor}"
-    for part in ("up", "down", "norm_mixed", "norm_fed")
-    for tensor in ("weight", "bias")
-}
-
-
 @torch.no_grad()
 def test_a_network_that_sampled_can_still_be_trained():
     model, seen = network(SMALL), graphs(9)
@@ -166,7 +128,7 @@ def test_a_network_that_sampled_can_still_be_trained():
     with torch.enable_grad():
         model(seen).sum().backward()
 
-    assert model.atoms_in.inner.weight.grad is not None
+    assert model.mlp_in_X[0].weight.grad is not None
 
 
 @given(st.integers(0, 500))
@@ -240,7 +202,7 @@ def test_a_spectrum_s_fingerprint_does_not_depend_on_its_batch():
 @torch.no_grad()
 def test_counts_of_255_and_more_share_one_embedding():
     embed = CountEmbedding()
-    embed.beyond.fill_(0.25)
+    embed._extra_embeddings.fill_(0.25)
 
     got = embed(torch.tensor([[254.0] + [255.0] + [400.0] + [0.0] * 15]))
 
