@@ -25,8 +25,10 @@ BOUNDS = {
     "diffusion": (545, 3),
     "checkpoint": (575, 5),
     "bench": (1_654, 8),
-    "evaluate": (4_804, 20),
-    "cli": (3_017, 20),  # predict --library, --guide, --max-draws, --preset
+    "evaluate": (4_297, 19),
+    "report": (1_106, 6),
+    "writers": (882, 4),
+    "cli": (2_957, 20),  # predict --library, --guide, --max-draws, --preset
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

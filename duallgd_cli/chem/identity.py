@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdinchi
-from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import MoleculeError, quote
@@ -125,21 +124,6 @@ def tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
     shared = np.intersect1d(a, b, assume_unique=True).size
     union = a.size + b.size - shared
     return shared / union if union else 1.0
-
-
-def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
-    """The tautomer that RDKit prefers, or the molecule itself where it finds none.
-
-    Raises:
-        MoleculeError: Its tautomers cannot be enumerated.
-    """
-    with rdBase.BlockLogs():
-        try:
-            return rdMolStandardize.TautomerEnumerator().Canonicalize(mol)
-        except (RuntimeError, ValueError) as error:
-            raise MoleculeError(
-                f"the tautomers of {canonical_smiles(mol)} cannot be enumerated: {error}"
-            ) from error
 
 
 @cache

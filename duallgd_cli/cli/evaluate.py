@@ -22,12 +22,9 @@ EPILOG = """
 
 - `duallgd evaluate --benchmark massbank.tsv --fold test --spectra-per-molecule 1 --samples 100`
 
-- `duallgd evaluate --benchmark massbank.tsv --fold val --limit 50 --sweep steps=1,2,5,10,20,50`
+- `for n in 1 5 20; do duallgd evaluate --benchmark massbank.tsv --steps $n -o steps-$n; done`
 
 - `duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)
-
-- `duallgd evaluate --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors --preset
-reference --atom-order truth` (the authors' weights by the authors' rules)
 
 With --shard 2/8 a run predicts its part. When all are done, the same command with --resume instead
 of --shard joins and scores them.
@@ -40,7 +37,7 @@ _what, _scoring, _leakage = (
 _WORTH_TELLING: Final = 50
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "sweep", "formula", "formulas", "rival", "decompose", "resume", "shard",
+    "config", "set_", "formula", "formulas", "rival", "decompose", "resume", "shard",
 )  # fmt: skip
 
 
@@ -89,28 +86,6 @@ def evaluate(
     mces_cache: Annotated[
         Path | None, _scoring(help="File of solved pairs; by default ~/.cache/duallgd/mces.sqlite.")
     ] = None,
-    reference: Annotated[
-        bool,
-        _scoring(
-            "--reference",
-            help="Add columns by the rules of the authors' code: whole InChI, canonical tautomers, "
-            "its own MCES ceiling.",
-        ),
-    ] = False,
-    preset: Annotated[
-        str,
-        _scoring(
-            help="duallgd, or reference: the authors' choice of molecules (their elements alone), "
-            "with the columns of --reference; needs their converted weights."
-        ),
-    ] = "duallgd",
-    atom_order: Annotated[
-        str,
-        _scoring(
-            help="formula, or truth: the authors' network is told the true order of the atoms, as "
-            "they test it. That gives part of the answer away, and every output says so."
-        ),
-    ] = "formula",
     seed: Annotated[int, _scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
     rivals: Annotated[
         bool, _scoring(help="Score random graphs and the nearest training analogues too.")
@@ -130,13 +105,6 @@ def evaluate(
             help="Also decode from the true fingerprints, to see where accuracy is lost.",
         ),
     ] = False,
-    sweep: Annotated[
-        str | None,
-        _scoring(
-            metavar="NAME=VALUES",
-            help="Evaluate several values of one setting: steps=1,2,5 or samples=10,100.",
-        ),
-    ] = None,
     formula: Annotated[
         str | None,
         _what(
@@ -229,8 +197,6 @@ def evaluate(
     given = {"seed": seed, "formula": formula, **options.sampling_of(context)}
     if predictions is not None:
         refused = options.given_of(context, _FOR_A_PREDICTION)
-        if atom_order != "formula":
-            refused = "--atom-order"
         if refused is not None:
             raise UsageError(
                 f"{refused} is for a prediction, and --predictions scores a finished one; "
@@ -243,7 +209,6 @@ def evaluate(
         "mces_cache": mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
         "top_k": parsing.parse_ranks(top_k),
         "rival": parsing.parse_rivals(rival or ()),
-        "sweep": parsing.parse_sweep(sweep) if sweep is not None else None,
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),

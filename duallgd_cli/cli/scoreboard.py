@@ -7,9 +7,7 @@ from rich.table import Table
 
 from duallgd_cli.cli.display import results_console, table
 
-_PERCENT: Final = frozenset(
-    {"accuracy", "formula_accuracy", "reference_accuracy", "oracle_accuracy"}
-)
+_PERCENT: Final = frozenset({"accuracy", "formula_accuracy", "oracle_accuracy"})
 _COUNTS: Final = frozenset({"candidates", "valid", "formula_exact", "distinct"})
 _SHORT: Final = {
     "accuracy": "acc",
@@ -48,8 +46,6 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
     shares = found["decomposition"].items()
     rows = ([name, _with_interval("accuracy", share)] for name, share in shares)
     yield table("Where accuracy is lost", ["share of spectra with the right molecule", ""], rows)
-    if "sweep" in found:
-        yield _sweep(found["sweep"])
     if found["groups"]:
         title = "Groups of spectra, means over spectra"
         yield _groups(found["groups"], found["spectra"], title)
@@ -79,10 +75,6 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
         sentences.append(
             f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
             f"{found['scoring']['mces_limit_s']:g} s and count as the worst they may be."
-        )
-    if "reference_columns" in found["scoring"]:
-        sentences.append(
-            f"Rows that begin with reference: {found['scoring']['reference_columns']}."
         )
     shares = found["candidates"]
     sentences.append(
@@ -120,23 +112,6 @@ def _rivals(found: Mapping[str, Any]) -> Table:
     for column in shown.columns[2:]:
         column.no_wrap = False  # names of rivals may be long
     return shown
-
-
-def _sweep(sweep: Mapping[str, Any]) -> Table:
-    names = list(sweep["rows"][0]["metrics"])
-    heads = [sweep["setting"], "s/spectrum", "speed-up", "front", *names]
-    rows = (
-        [
-            str(row["value"]),
-            f"{row['seconds_per_spectrum']:.3f}",
-            f"{row['speed_up']:.1f}",
-            # Speed is weighed against similarity, the least noisy.
-            "*" if any(name.startswith("tanimoto") for name in row["on_front"]) else "",
-            *(_number(name, row["metrics"][name]["mean"]) for name in names),
-        ]
-        for row in sweep["rows"]
-    )
-    return table(f"Sweep over {sweep['setting']}", heads, rows)
 
 
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:

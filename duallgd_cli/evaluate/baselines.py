@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 RANDOM: Final = "random formula-exact graphs"
 ANALOGUE: Final = "nearest training analogue"
-_OUTPUT: Final = "rival_{name}.csv"
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
 
 _ATTEMPTS: Final = 20
@@ -73,34 +72,22 @@ class RandomGraphs:
         )
 
 
-def random_predictions(
-    request: PredictRequest, folder: Path, ranking: RankingModel
-) -> dict[str, Predicted]:
-    """Random formula-exact connected graphs for the same spectra, through the same pipeline.
-
-    Args:
-        request: The prediction they are compared with; same input, samples and seed.
-        folder: Where their predictions are kept.
-        ranking: Ranks them as it ranks ours.
-    """
-    model = LoadedModel(
-        generator=RandomGraphs(), ranking=ranking, name="random graphs", sha256="random-graphs-1"
-    )
-    return model_predictions(request, folder, "random", model)
+def random_graphs(ranking: RankingModel) -> LoadedModel:
+    """What draws random formula-exact connected graphs; `ranking` ranks them as it ranks ours."""
+    return LoadedModel(RandomGraphs(), ranking, name="random graphs", sha256="random-graphs-1")
 
 
 def model_predictions(
-    request: PredictRequest, folder: Path, name: str, model: LoadedModel
+    request: PredictRequest, name: str, model: LoadedModel
 ) -> dict[str, Predicted]:
-    """Predictions of other weights for the same spectra; ranked as those weights were fitted to.
+    """Predictions of another model for the same spectra, through the same pipeline.
 
     Args:
         request: The prediction they are compared with; same input, settings and seed.
-        folder: Where their predictions are kept.
-        name: Of the rival.
+        name: Of the file beside it that keeps them, without its ending.
         model: Predicts.
     """
-    output = folder / _OUTPUT.format(name=_NOT_IN_FILE_NAMES.sub("_", name))
+    output = Path(request.output).with_name(f"{_NOT_IN_FILE_NAMES.sub('_', name)}.csv")
     predict(replace(request, output=str(output)), model)
     return read_predictions(output)
 

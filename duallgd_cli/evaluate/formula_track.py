@@ -84,11 +84,7 @@ def formula_accuracy(
         )
         for k in RANKS
     }
-    scores = Scores(
-        tuple(truth.spectrum_id for truth in truths),
-        tuple(truth.molecule for truth in truths),
-        columns,
-    )
+    scores = Scores(tuple(truths), columns)
     kinds: dict[str, list[GroupLabel]] = {
         "all": [(0.0, "all")] * len(truths),
         "mass": [_mass_group(formula) for formula in true],

@@ -61,7 +61,6 @@ def describe(smiles: str) -> dict[str, int]:
 
 def strata(
     scores: Scores,
-    truths: Sequence[Truth],
     metrics: Sequence[str],
     notes: Mapping[str, Mapping[str, float]],
     *,
@@ -71,7 +70,6 @@ def strata(
 
     Args:
         scores: Of the spectra.
-        truths: The same spectra in the same order.
         metrics: Columns to report.
         notes: Further numbers by spectrum: ``explained_peaks`` and ``nearest_training`` (Tanimoto
             similarity to the nearest training molecule, also grouped within each part); a spectrum
@@ -83,7 +81,7 @@ def strata(
         many ``molecules`` it holds, and the ``estimates`` of the metrics over its spectra.
     """
     kinds: dict[str, list[GroupLabel]] = {}
-    for truth in truths:
+    for truth in scores.truths:
         for by, label in _labels(truth, notes).items():
             kinds.setdefault(by, []).append(label)
     found = [
@@ -92,7 +90,7 @@ def strata(
         if {label for _, label in labels} != {MISSING}
         for group in grouped(by, labels, scores, metrics, seed)
     ]
-    for part, keep in parts(truths).items() if notes.get("nearest_training") else ():
+    for part, keep in parts(scores.truths).items() if notes.get("nearest_training") else ():
         labels = [kinds["nearest_training"][row] for row in np.flatnonzero(keep)]
         by = f"nearest_training_{part}"
         found += grouped(by, labels, scores.subset(keep), metrics, seed)
@@ -113,10 +111,10 @@ def parts(truths: Sequence[Truth]) -> dict[str, NDArray[np.bool_]]:
     }
 
 
-def part_records(scores: Scores, truths: Sequence[Truth], *, seed: int = 0) -> list[dict[str, Any]]:
+def part_records(scores: Scores, *, seed: int = 0) -> list[dict[str, Any]]:
     """Means and intervals of every column, part by part; arguments as `strata`."""
     found = []
-    for name, keep in parts(truths).items():
+    for name, keep in parts(scores.truths).items():
         inside = scores.subset(keep)
         found.append(
             {

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Final
@@ -108,11 +108,12 @@ def check_leakage(
     inputs: EvaluationInputs,
     lists: Mapping[str, TrainingHashes | None],
     settings: EvaluateSettings,
-) -> EvaluationInputs:
+) -> None:
     """Look for test molecules among those that weights were trained on, exactly and nearly.
 
     Args:
-        inputs: With the spectra of the test molecules.
+        inputs: With the spectra of the test molecules; remarks and similarities are added, and what
+            is to be left out is taken away.
         lists: Training molecules of each model, by what it is called in sentences; None where no
             list came with it.
         settings: What to do where there are some, and tables for similarities.
@@ -142,24 +143,23 @@ def check_leakage(
                 "Choose other weights or another fold, give --drop-leaked to leave them out, or "
                 "--allow-leakage to have it stamped on the result"
             )
-    kept, left_out = truths, tuple[str, ...]()
     if seen and settings.drop_leaked:
-        kept = tuple(truth for truth in truths if truth.molecule not in seen)
-        left_out = tuple(sorted(seen))
+        inputs.truths = [truth for truth in truths if truth.molecule not in seen]
+        inputs.left_out = sorted(seen)
         remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
         remarks.append(
-            f"LEFT OUT: {len(left_out)} molecules that were trained on, with "
-            f"{len(truths) - len(kept)} spectra: {', '.join(left_out)}."
+            f"LEFT OUT: {len(seen)} molecules that were trained on, with "
+            f"{len(truths) - len(inputs.truths)} spectra: {', '.join(inputs.left_out)}."
         )
-    if not kept:
+    if not inputs.truths:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")
-    nearest = similarities(kept, settings.train_data) if settings.train_data else {}
-    if nearest:
-        remarks.append(_near(kept, nearest, settings.train_data))
+    if settings.train_data:
+        nearest = similarities(inputs.truths, settings.train_data)
+        inputs.notes["nearest_training"] = nearest
+        remarks.append(_near(inputs.truths, nearest, settings.train_data))
     for sentence in remarks:
         logger.info("%s", sentence)
-    checked = replace(inputs, truths=kept, left_out=left_out, notes={"nearest_training": nearest})
-    return checked.noted(*remarks)
+    inputs.remark(*remarks)
 
 
 def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:

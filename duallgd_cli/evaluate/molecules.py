@@ -1,6 +1,5 @@
 """Molecules as the metrics see them: identity, fingerprint and formula of a SMILES."""
 
-import logging
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -11,8 +10,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError
-
-_log = logging.getLogger(__name__)
 
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
@@ -65,23 +62,6 @@ def molecule(smiles: str) -> Molecule | None:
     )
 
 
-@lru_cache(maxsize=100_000)
-def canonical_tautomer(smiles: str) -> Molecule | None:
-    """Describe the canonical tautomer of a SMILES, the form the reference compares.
-
-    A molecule whose tautomers cannot be enumerated stands for itself; None if it is no molecule.
-    """
-    try:
-        mol = identity.parse_smiles(smiles)
-    except MoleculeError:
-        return None
-    try:
-        mol = identity.canonical_tautomer(mol)
-    except MoleculeError as error:
-        _log.info("%s", error)
-    return molecule(identity.canonical_smiles(mol))
-
-
 def metric_fingerprint(smiles: str) -> NDArray[np.uint16] | None:
     """Set bits of the metric's fingerprint, ascending, uint16 (n_on,); None if it is no molecule.
 
@@ -91,13 +71,3 @@ def metric_fingerprint(smiles: str) -> NDArray[np.uint16] | None:
         return identity.fingerprint(identity.parse_smiles(smiles), METRIC_BITS)
     except MoleculeError:
         return None
-
-
-def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
-    """Element of each heavy atom, in the order of the canonical SMILES without stereochemistry.
-
-    Raises:
-        MoleculeError: The text is not a SMILES.
-    """
-    canonical = identity.canonical_smiles(identity.parse_smiles(smiles))
-    return tuple(atom.GetSymbol() for atom in identity.parse_smiles(canonical).GetAtoms())

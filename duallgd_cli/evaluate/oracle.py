@@ -5,8 +5,6 @@ It knows the answer, so its candidates are a bound and never a result.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final
 
 import numpy as np
 import torch
@@ -16,14 +14,10 @@ from torch import Tensor
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions
+from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.spectra.types import AnnotatedSpectrum
-
-OUTPUT: Final = "true_fingerprint.csv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +49,12 @@ def decoder_of(model: LoadedModel) -> ModelGenerator:
     return model.generator
 
 
-def true_fingerprint_predictions(
-    request: PredictRequest, folder: Path, truths: Sequence[Truth], model: LoadedModel
-) -> dict[str, Predicted]:
-    """Predictions for the same spectra from their true fingerprints.
+def true_fingerprints(model: LoadedModel, truths: Sequence[Truth]) -> LoadedModel:
+    """The decoder of a model, which is given the true fingerprints.
 
     Args:
-        request: The prediction they are compared with; same input, samples and seed.
-        folder: Where they are kept.
-        truths: What the spectra are.
         model: Whose decoder is asked.
+        truths: What the spectra are.
 
     Raises:
         UsageError: The model has no encoder that could be replaced.
@@ -74,13 +64,10 @@ def true_fingerprint_predictions(
         truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
         for truth in truths
     }
-    knowing = replace(
+    return replace(
         model,
         generator=TrueFingerprints(
             own.model, own.runtime, own.reranker, own.templates, own.rewritten, bits=bits
         ),
         name=f"{model.name} with true fingerprints",
     )
-    output = folder / OUTPUT
-    predict(replace(request, output=str(output)), knowing)
-    return read_predictions(output)

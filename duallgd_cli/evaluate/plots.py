@@ -57,7 +57,6 @@ def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
         "rivals": lambda: _groups("rivals", _as_groups(found, methods)),
         "decomposition": lambda: _decomposition(found["decomposition"]),
         "calibration": lambda: _calibration(found["calibration"]),
-        "sweep": lambda: _sweep(found["sweep"]),
     }
     return drawings | {name: draw for name, draw in kinds.items() if found.get(name)}
 
@@ -234,38 +233,3 @@ def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axis.set_ylabel("observed share")
         axis.set_title(f"expected error {table['expected_error']:.3f}")
     return figure
-
-
-def _sweep(sweep: Mapping[str, Any]) -> "Figure":
-    """Speed-up, quality, and one against the other, over the values of the swept setting."""
-    rows, setting = sweep["rows"], sweep["setting"]
-    values = [row["value"] for row in rows]
-    figure = _figure(3, f"speed and quality over {setting}")
-    speed, quality, front = (figure.add_subplot(1, 3, place) for place in (1, 2, 3))
-    speed.plot(values, [row["speed_up"] for row in rows])
-    speed.set_ylabel("speed-up")
-    names = [name for name in rows[0]["metrics"] if name.startswith(("accuracy", "tanimoto"))]
-    for name in names:
-        quality.plot(values, [row["metrics"][name]["mean"] for row in rows], label=name)
-    quality.legend(fontsize=7)
-    quality.set_ylabel("accuracy, Tanimoto")
-    for axis in (speed, quality):
-        axis.set_xscale("log")
-        axis.set_xlabel(setting)
-    speed.set_yscale("log")
-    quality.set_ylim(bottom=0)
-    _front(front, rows, next(name for name in names if name.startswith("tanimoto")))
-    return figure
-
-
-def _front(axis: "Axes", rows: Sequence[Mapping[str, Any]], name: str) -> None:
-    """Quality against speed-up; filled points are those that no faster value equals."""
-    for row in rows:
-        speed_up, quality = row["speed_up"], row["metrics"][name]["mean"]
-        face = "C1" if name in row["on_front"] else "white"
-        axis.plot([speed_up], [quality], "s", color="C1", markerfacecolor=face)
-        axis.annotate(f" {row['value']:g}", (speed_up, quality), fontsize=7)
-    axis.set_xscale("log")
-    axis.set_ylim(bottom=0)
-    axis.set_xlabel("speed-up")
-    axis.set_ylabel(name)

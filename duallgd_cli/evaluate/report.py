@@ -3,10 +3,11 @@
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,20 +15,17 @@ import yaml
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.assess import Assessment, assess, compare, decompose
+from duallgd_cli.evaluate.assess import calibration, compare, decompose, ranked_of
 from duallgd_cli.evaluate.formula_track import formula_accuracy
+from duallgd_cli.evaluate.groups import part_records, strata
+from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import read_predictions, write_table
-from duallgd_cli.evaluate.true_order import TRUE_ORDER, tells_true_order
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
-REFERENCE_RULES: Final = (
-    "by the rules of the authors' code: match of the whole InChI among distinct valid InChIs, "
-    "Tanimoto and MCES of canonical tautomers, MCES at most twice the bonds of the truth"
-)
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule, Newcombe for differences; other means, and all that is `independent`: bootstrap, "
@@ -45,10 +43,12 @@ _CARD_HEAD: Final = """\
 # results.json beside this file has those clustered by molecule, which are wider.
 # Fill in: paper_url, code_url, parquet_url.
 """
+# Numbers by spectrum that the table of spectra holds beside the scores.
+_NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
 _WAYS: Final = ("per_spectrum", "per_molecule", "independent")
 
-Rows = Iterator[Sequence[object]]
+Rows = Iterable[Sequence[object]]
 
 
 def report(
@@ -68,39 +68,36 @@ def report(
         MissingInputError: A table does not exist.
         UnreadableError: A table cannot be read.
     """
-    if tells_true_order(inputs.predictions):
-        inputs = inputs.noted(TRUE_ORDER)
     folder, truths = settings.folder, inputs.truths
     make_folder(folder)
-    assessment = assess(
-        truths,
-        read_predictions(inputs.predictions),
-        settings,
-        inputs.notes,
-        lambda done: advance(done, len(truths)),
-    )
-    found = _results(settings, inputs, assessment)
-    for name, rows in _tables(assessment, found).items():
+    predicted = read_predictions(inputs.predictions)
+    ranked = ranked_of(truths, predicted)
+    scores = score(truths, ranked, settings, lambda done: advance(done, len(truths)))
+    stated = [one.confidence[0] if one.confidence else nan for one in ranked]
+    known: dict[str, list[Any]] = {
+        "status": [one.status for one in ranked],
+        "confidence": [value if isfinite(value) else None for value in stated],
+        **{
+            name: [inputs.notes.get(name, {}).get(truth.spectrum_id) for truth in truths]
+            for name in _NOTES
+        },
+    }
+    found = {
+        **_provenance(settings, inputs, scores),
+        "spectra": len(scores),
+        "molecules": len(set(scores.molecule)),
+        "statuses": dict(Counter(known["status"]).most_common()),
+        "predicted_but_not_in_truth": len(predicted.keys() - {t.spectrum_id for t in truths}),
+        **_numbers(settings, inputs, scores, known),
+    }
+    for name, rows in {"per_spectrum.tsv": _per_spectrum(scores, known), **_tables(found)}.items():
         write_table(folder / name, rows, inputs.track)
-    write_results(folder, found)
-    if inputs.suite.submission and found["data"]["fold"] == "test":
-        write_model_card(folder, found)
-    return found
-
-
-def write_results(folder: Path, found: Mapping[str, Any]) -> None:
-    """Write results.json and draw the plots.
-
-    Args:
-        folder: Exists.
-        found: What `report` made of it, possibly with more added.
-
-    Raises:
-        UsageError: A file cannot be written.
-    """
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(folder / RESULTS, [text + "\n"])
     write_plots(folder, found)
+    if inputs.suite.submission and found["data"]["fold"] == "test":
+        write_model_card(folder, found)
+    return found
 
 
 def make_folder(path: Path) -> None:
@@ -120,23 +117,12 @@ def finite(value: object) -> Any:  # noqa: ANN401
     return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
-def _results(
-    settings: EvaluateSettings, inputs: EvaluationInputs, assessment: Assessment
+def _provenance(
+    settings: EvaluateSettings, inputs: EvaluationInputs, scores: Scores
 ) -> dict[str, Any]:
-    """All numbers of an assessment and where they come from, as plain values for JSON."""
-    suite = inputs.suite
-    fold = settings.fold or suite.fold
-    oracle = None
-    if inputs.oracle is not None:
-        plain = replace(settings, reference=False, preset="duallgd", mces=False)
-        oracle = assess(assessment.truths, inputs.oracle, plain).scores
-    formulas = {}
-    if inputs.formulas is not None:
-        seed = settings.prediction.seed
-        groups = formula_accuracy(assessment.truths, inputs.formulas, seed)
-        formulas["formula_accuracy"] = groups
-    numbers, names = dict(assessment.numbers), sorted(assessment.scores.spectrum_id)
-    calibration = numbers.pop("calibration")
+    """What decides the numbers, as plain values for JSON."""
+    suite, fold = inputs.suite, settings.fold or inputs.suite.fold
+    names = sorted(truth.spectrum_id for truth in scores.truths)
     return {
         "format": _FORMAT,
         "duallgd": __version__,
@@ -159,7 +145,6 @@ def _results(
             **inputs.record,
         },
         "scoring": {
-            **({"reference_columns": REFERENCE_RULES} if settings.by_reference else {}),
             "top_k": list(settings.top_k),
             "match": "first block of the InChIKey",
             "tanimoto": "Morgan radius 2, 2048 bits",
@@ -168,16 +153,45 @@ def _results(
             "seed": settings.prediction.seed,
             "interval": INTERVAL,
         },
-        **numbers,
+    }
+
+
+def _numbers(
+    settings: EvaluateSettings,
+    inputs: EvaluationInputs,
+    scores: Scores,
+    known: Mapping[str, Sequence[Any]],
+) -> dict[str, Any]:
+    """What was computed, as plain values for JSON."""
+    seed, truths = settings.prediction.seed, inputs.truths
+    total = float(scores.columns["candidates"].sum())
+    kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
+    shown = [f"{kind}@{k}" for k in settings.top_k for kind in kinds]
+    oracle = inputs.oracle and score(
+        truths, ranked_of(truths, inputs.oracle), replace(settings, mces=False)
+    )
+    formulas = {}
+    if inputs.formulas is not None:
+        formulas["formula_accuracy"] = formula_accuracy(truths, inputs.formulas, seed)
+    return {
+        "mces_work": dict(scores.mces_work),
+        "candidates": {"total": total}
+        | {
+            f"{name}_share": float(scores.columns[name].sum()) / max(total, 1.0)
+            for name in ("valid", "formula_exact", "distinct")
+        },
+        "metrics": scores.summary(seed),
+        "parts": part_records(scores, seed=seed),
+        "groups": strata(scores, shown, inputs.notes, seed=seed),
         **formulas,
-        "published": list(suite.published),
-        "calibration": calibration,
+        "published": list(inputs.suite.published),
+        "calibration": calibration(scores, known),
         "rivals": {
-            name: compare(assessment, predicted, settings)
-            for name, predicted in inputs.rivals.items()
+            name: compare(scores, score(truths, ranked_of(truths, theirs), settings), seed)
+            for name, theirs in inputs.rivals.items()
         },
         "decomposition": {
-            name: asdict(share) for name, share in decompose(assessment, oracle).items()
+            name: asdict(share) for name, share in decompose(scores, oracle or None).items()
         },
     }
 
@@ -192,32 +206,37 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _tables(assessment: Assessment, found: Mapping[str, Any]) -> dict[str, Rows]:
-    shares = found["decomposition"]
+def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
+    """Tables of the numbers, by the name of their file; a mean stands with its interval."""
     tables: dict[str, Rows] = {
-        "per_spectrum.tsv": _per_spectrum(assessment),
         "metrics.tsv": _metrics(found),
         "groups.tsv": _groups(found["groups"]),
-        "calibration.tsv": _calibration(found["calibration"]),
+        "calibration.tsv": [
+            ["of", "cases", "stated", "observed", "observed_low", "observed_high"],
+            *(
+                [name, part["count"], part["stated"], *part["observed"].values()]
+                for name, table in found["calibration"].items()
+                for part in table["bins"]
+            ),
+        ],
         "rivals.tsv": _rivals(found),
         # A row a step from the perfect bond matrix to the first candidate.
-        "decomposition.tsv": chain(
-            [["step", "share_right", "low", "high"]],
-            ([step, *(share[end] for end in _ENDS)] for step, share in shares.items()),
-        ),
+        "decomposition.tsv": [
+            ["step", "share_right", "low", "high"],
+            *([step, *share.values()] for step, share in found["decomposition"].items()),
+        ],
     }
     if "formula_accuracy" in found:
         tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
     return tables
 
 
-def _per_spectrum(assessment: Assessment) -> Rows:
+def _per_spectrum(scores: Scores, known: Mapping[str, Sequence[Any]]) -> Rows:
     """One row a spectrum: its scores, and what else is known of it."""
-    scores, notes = assessment.scores, assessment.notes
-    yield ["spectrum_id", "molecule", "smiles", *scores.columns, *notes]
-    for row, truth in enumerate(assessment.truths):
+    yield ["spectrum_id", "molecule", "smiles", *scores.columns, *known]
+    for row, truth in enumerate(scores.truths):
         values = [float(column[row]) for column in scores.columns.values()]
-        cells = ["" if column[row] is None else column[row] for column in notes.values()]
+        cells = ["" if column[row] is None else column[row] for column in known.values()]
         yield [truth.spectrum_id, truth.molecule, truth.smiles, *values, *cells]
 
 
@@ -250,15 +269,6 @@ def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:
     for group in groups:
         values = [group["estimates"][name][end] for name in names for end in _ENDS]
         yield [group["by"], group["label"], group["spectra"], group["molecules"], *values]
-
-
-def _calibration(tables: Mapping[str, Any]) -> Rows:
-    """One row a bin of stated probability."""
-    yield ["of", "cases", "stated", "observed", "observed_low", "observed_high"]
-    for name, table in tables.items():
-        for part in table["bins"]:
-            observed = [part["observed"][end] for end in _ENDS]
-            yield [name, part["count"], part["stated"], *observed]
 
 
 def write_model_card(directory: Path, found: Mapping[str, Any]) -> Path:

@@ -8,12 +8,11 @@ are predicted.
 """
 
 import json
-import shutil
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
@@ -22,23 +21,21 @@ from duallgd_cli.evaluate.baselines import (
     RANDOM,
     analogue_predictions,
     model_predictions,
-    random_predictions,
+    random_graphs,
 )
 from duallgd_cli.evaluate.formula_track import predicted_formulas, tried_formulas
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
-from duallgd_cli.evaluate.report import make_folder, report, write_results
+from duallgd_cli.evaluate.report import make_folder, report
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import (
     EvaluationInputs,
-    Suite,
     find,
     truth_only,
     write_truth,
     write_unlabelled,
 )
-from duallgd_cli.evaluate.tables import Predicted, choose, truths_of, write_table
-from duallgd_cli.evaluate.true_order import RELEASED_ELEMENTS, by_authors_rules, with_elements
-from duallgd_cli.files import sha256
+from duallgd_cli.evaluate.tables import choose, truths_of
+from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.predict import api
 from duallgd_cli.predict.finished import FinishedRun
 from duallgd_cli.predict.finished import read as read_journals
@@ -57,29 +54,23 @@ SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
 FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
-SWEEP: Final = "sweep.tsv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
+TRUE_ORDER: Final = (
+    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
+    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
+    "known of an unlabelled spectrum."
+)
 _NOT_CHECKED: Final = (
     "Overlap with training molecules was not checked: no journal beside the predictions says which "
     "weights made them; give --train-hashes, or --weights."
 )
 
-Advance = Callable[[int, int], None]
-
-
-class Models(NamedTuple):
-    """What predicts: the weights, others to compare them with by name, and assembling processes."""
-
-    ours: LoadedModel
-    rivals: Mapping[str, LoadedModel]
-    workers: int
-
 
 def evaluate(
     settings: EvaluateSettings,
     progress: Progress | None = None,
-    advance: Advance = lambda done, total: None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any] | None:
     """Score a table of predictions, or predict a benchmark and score that; write the report.
 
@@ -98,32 +89,36 @@ def evaluate(
         UnreadableError: A table cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
+    inputs = inputs_of(settings)
+    if settings.predictions is not None:
+        _look_at_finished(settings, inputs)
+    elif not predict_inputs(settings, inputs, progress):
+        return None
+    return report(settings, inputs, advance)
+
+
+def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
+    """The spectra to score, as the benchmark or the table of the truth says what they are.
+
+    Raises:
+        UsageError: The request is impossible, or its tables do not belong together.
+        MissingInputError: A file does not exist.
+        UnreadableError: A table cannot be read.
+    """
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    suite = _suite(settings)
+    if settings.benchmark is not None and settings.truth is None:
+        suite = find(settings.benchmark, settings.data_dir)
+    elif settings.truth is not None and settings.benchmark is None:
+        suite = truth_only(settings.truth)
+    else:
+        raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
     found = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
-    inputs = EvaluationInputs(
+    return EvaluationInputs(
         suite=suite,
-        truths=tuple(choose(found, settings.spectra_per_molecule, settings.limit)),
+        truths=choose(found, settings.spectra_per_molecule, settings.limit),
         predictions=settings.predictions or settings.folder / PREDICTIONS,
     )
-    if settings.predictions is not None:
-        return report(settings, _finished(settings, inputs), advance)
-    lists = training_lists(settings)
-    runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
-    models = Models(
-        ours=api.load(settings.weights, runtime=runtime),
-        rivals={name: api.load(path, runtime=runtime) for name, path in settings.rival.items()},
-        workers=runtime.default_workers if settings.workers is None else settings.workers,
-    )
-    for model in (models.ours, *models.rivals.values()):
-        if model.known:
-            lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
-    inputs = check_leakage(inputs, lists, settings)
-    if settings.sweep is None:
-        return _benchmark(settings, inputs, models, progress, advance)
-    alone = models._replace(rivals={})
-    return _swept(settings, lambda one: _benchmark(one, inputs, alone, progress, advance))
 
 
 def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
@@ -150,16 +145,7 @@ def _beside(weights: str | None, digest: str = "") -> Path | None:
     return path if path.is_file() and (not digest or sha256(found) == digest) else None
 
 
-def _suite(settings: EvaluateSettings) -> Suite:
-    """What knows the truth: a benchmark by its name, or a table that says what spectra are."""
-    if settings.benchmark is not None and settings.truth is None:
-        return find(settings.benchmark, settings.data_dir)
-    if settings.truth is not None and settings.benchmark is None:
-        return truth_only(settings.truth)
-    raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
-
-
-def _finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> EvaluationInputs:
+def _look_at_finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
     """A table of predictions; of our own the journal beside it says more than the table."""
     try:
         run = read_journals([inputs.predictions])  # in shards or not
@@ -172,56 +158,88 @@ def _finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> Evaluatio
         name, digest = (str(run.header.model.get(key)) for key in ("name", "sha256"))
         found = _beside(name, digest) or _beside(None, digest)
         lists[_OURS] = None if found is None else TrainingHashes.read(found)
-    inputs = check_leakage(inputs if lists else inputs.noted(_NOT_CHECKED), lists, settings)
+    else:
+        inputs.remark(_NOT_CHECKED)
+    check_leakage(inputs, lists, settings)
     if run is not None:
-        inputs = _with_journal(inputs, run)
-    return with_elements(inputs, RELEASED_ELEMENTS) if settings.preset == "reference" else inputs
+        _take_journal(inputs, run)
+    rows = table_rows(inputs.predictions, required=("smiles",))
+    if any(TRUE_ORDER in row.get("message", "") for row in rows):
+        inputs.remark(TRUE_ORDER)
 
 
-def _benchmark(
+def predict_inputs(
     settings: EvaluateSettings,
     inputs: EvaluationInputs,
-    models: Models,
-    progress: Progress | None,
-    advance: Advance,
-) -> dict[str, Any] | None:
-    """Predict and score a benchmark; None for a shard."""
+    progress: Progress | None = None,
+    model: LoadedModel | None = None,
+) -> bool:
+    """Predict the spectra, and what they are compared with; False for a shard.
+
+    Args:
+        settings: What to do.
+        inputs: What is found out is added.
+        progress: Told how the prediction goes.
+        model: Predicts; None for that of the settings.
+
+    Raises:
+        UsageError: The weights have seen test molecules, or the request is impossible.
+        InterruptedRunError: Ctrl-C; what was finished is kept.
+    """
+    lists = training_lists(settings)
+    runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
+    model = model or api.load(settings.weights, runtime=runtime)
+    others = {name: api.load(path, runtime=runtime) for name, path in settings.rival.items()}
+    for one in (model, *others.values()):
+        if one.known:
+            lists[f"the analogues in {one.name}"] = TrainingHashes.of(one.known)
+    check_leakage(inputs, lists, settings)
     if settings.decompose:
         from duallgd_cli.evaluate.oracle import decoder_of  # torch loads only here
 
-        decoder_of(models.ours)  # refused before anything is predicted
-    model, inputs = by_authors_rules(settings, models.ours, inputs)
+        decoder_of(model)  # refused before anything is predicted
     folder, with_formula = settings.folder, settings.gives_formulas
     make_folder(folder)
     rows = inputs.suite.rows()
     write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
     write_truth(inputs.truths, folder / TRUTH)
-    request = _request(settings, models.workers)
+    workers = runtime.default_workers if settings.workers is None else settings.workers
+    request = _request(settings, workers)
     run = _predicted(request, model, progress)
     if run is None:
-        return None
-    track = "formula known" if with_formula else "formula predicted"
-    inputs = replace(inputs, predictions=folder / PREDICTIONS, track=track)
-    inputs = _with_journal(inputs, run)
+        return False
+    inputs.track = "formula known" if with_formula else "formula predicted"
+    _take_journal(inputs, run)
+    inputs.record["weights"]["record"] = dict(model.record)
     if settings.formulas is not None:
-        inputs = replace(inputs, formulas=tried_formulas(list(predictions_of(run))))
+        inputs.formulas = tried_formulas(list(predictions_of(run)))
     elif not with_formula:
         search = settings.prediction.formula_search
-        ranked = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
-        inputs = replace(inputs, formulas=ranked)
-    record = {
-        **inputs.record,
-        "weights": {"name": model.name, "sha256": model.sha256, "record": dict(model.record)},
-        "preset": settings.preset,
-        "atom_order": settings.atom_order,
-    }
-    rivals = _rivals(settings, inputs, request, models._replace(ours=model))
-    oracle = None
-    if settings.decompose:
-        from duallgd_cli.evaluate.oracle import true_fingerprint_predictions
+        inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
+    _predict_others(settings, inputs, request, {"": model, **others})
+    return True
 
-        oracle = true_fingerprint_predictions(request, folder, inputs.truths, model)
-    return report(settings, replace(inputs, record=record, rivals=rivals, oracle=oracle), advance)
+
+def _predict_others(
+    settings: EvaluateSettings,
+    inputs: EvaluationInputs,
+    request: PredictRequest,
+    models: Mapping[str, LoadedModel],
+) -> None:
+    """What the predictions are compared with; ours is the model without a name."""
+    for name, rival in models.items():
+        if name:
+            inputs.rivals[name] = model_predictions(request, f"rival_{name}", rival)
+    if settings.rivals:
+        random = random_graphs(models[""].ranking)
+        inputs.rivals[RANDOM] = model_predictions(request, "rival_random", random)
+        found = analogue_predictions(inputs.suite, inputs.truths, max(settings.top_k))
+        inputs.rivals |= {ANALOGUE: found} if found else {}
+    if settings.decompose:
+        from duallgd_cli.evaluate.oracle import true_fingerprints
+
+        knowing = true_fingerprints(models[""], inputs.truths)
+        inputs.oracle = model_predictions(request, "true_fingerprint", knowing)
 
 
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
@@ -268,34 +286,19 @@ def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel)
         )
 
 
-def _rivals(
-    settings: EvaluateSettings, inputs: EvaluationInputs, request: PredictRequest, models: Models
-) -> dict[str, Mapping[str, Predicted]]:
-    rivals: dict[str, Mapping[str, Predicted]] = {
-        name: model_predictions(request, settings.folder, name, rival)
-        for name, rival in models.rivals.items()
-    }
-    if settings.rivals:
-        rivals[RANDOM] = random_predictions(request, settings.folder, models.ours.ranking)
-        n_candidates = max(settings.top_k)
-        analogues = analogue_predictions(inputs.suite, inputs.truths, n_candidates)
-        if analogues:
-            rivals[ANALOGUE] = analogues
-    return rivals
-
-
-def _with_journal(inputs: EvaluationInputs, run: FinishedRun) -> EvaluationInputs:
+def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> None:
     """What a finished run says, beyond the structures, about itself and every spectrum."""
     found = list(predictions_of(run))
     seconds = _run_seconds(inputs.predictions)
-    record = {
+    if remark := run.header.model.get("remark"):
+        inputs.remark(str(remark))
+    inputs.record = {
         "settings": dict(run.header.settings),
         "weights": {name: run.header.model.get(name) for name in ("name", "sha256")},
         "samples": _samples(found),
         "run_seconds_per_spectrum": None if seconds is None else seconds / max(len(found), 1),
     }
-    notes = {
-        **inputs.notes,
+    inputs.notes |= {
         "explained_peaks": {
             one.spectrum_id: float(one.hypotheses[0].n_explained) for one in found if one.formula
         },
@@ -304,7 +307,6 @@ def _with_journal(inputs: EvaluationInputs, run: FinishedRun) -> EvaluationInput
         },
         "seconds": {one.spectrum_id: one.seconds for one in found},
     }
-    return replace(inputs, record=record, notes=notes)
 
 
 def _run_seconds(output: Path) -> float | None:
@@ -337,99 +339,3 @@ def _samples(found: Sequence[Prediction]) -> dict[str, float]:
         "seconds_per_spectrum": statistics.fmean(seconds) if seconds else 0.0,
         "median_seconds_per_spectrum": statistics.median(seconds) if seconds else 0.0,
     }
-
-
-def _swept(
-    settings: EvaluateSettings, evaluate_one: Callable[[EvaluateSettings], dict[str, Any] | None]
-) -> dict[str, Any]:
-    """Evaluate every value in a folder of its own; report the last with all values compared.
-
-    Returns:
-        What results.json of the sweep holds.
-    """
-    assert settings.sweep is not None
-    make_folder(settings.folder)
-    setting, values = settings.sweep
-    runs = []
-    for value in values:
-        one = _with_value(settings, setting, value)
-        found = evaluate_one(one)
-        assert found is not None  # no shard
-        runs.append(found)
-    # Those that a report writes; the spectra and their truth lie in the folder of each value.
-    for path in one.folder.glob("*.tsv"):
-        if path.name not in (SPECTRA, TRUTH):
-            shutil.copyfile(path, settings.folder / path.name)
-    rows = _compared(values, runs)
-    write_table(settings.folder / SWEEP, _table_rows(rows), runs[-1]["track"])
-    found = {**runs[-1], "sweep": {"setting": setting, "rows": rows}}
-    write_results(settings.folder, found)
-    return found
-
-
-def _with_value(settings: EvaluateSettings, setting: str, value: int) -> EvaluateSettings:
-    """The settings of one value of a sweep: a folder of its own, and no rivals."""
-    before = settings.prediction.sampling
-    sampling = (
-        replace(before, steps=value) if setting == "steps" else replace(before, samples=value)
-    )
-    return replace(
-        settings,
-        out=settings.folder / f"{setting}-{value}",
-        prediction=replace(settings.prediction, sampling=sampling),
-        rivals=False,
-        decompose=False,
-    )
-
-
-def _compared(values: Sequence[int], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Speed-up, in seconds a spectrum relative to the slowest value, and quality of every value."""
-    predictions = [run["prediction"] for run in runs]
-    # Of the clock where every run went through at one go; else the mean of the spectra's own
-    # times, which overlap where one is assembled while the next is drawn.
-    seconds = [prediction["run_seconds_per_spectrum"] for prediction in predictions]
-    if None in seconds:
-        seconds = [prediction["samples"]["seconds_per_spectrum"] for prediction in predictions]
-    rows: list[dict[str, Any]] = [
-        {
-            "value": value,
-            "seconds_per_spectrum": taken,
-            "speed_up": max(seconds) / taken if taken > 0 else 1.0,
-            "metrics": {
-                name: ways["per_spectrum"] for name, ways in run["metrics"].items() if "@" in name
-            },
-        }
-        for value, taken, run in zip(values, seconds, runs, strict=True)
-    ]
-    fronts = {name: front(rows, name) for name in rows[0]["metrics"]}
-    return [
-        {**row, "on_front": [name for name, on in fronts.items() if row["value"] in on]}
-        for row in rows
-    ]
-
-
-def front(rows: Sequence[Mapping[str, Any]], name: str) -> list[int]:
-    """Values on the Pareto front of speed and one metric: no faster value is as good.
-
-    Args:
-        rows: With ``value``, ``speed_up`` and the means of ``metrics``.
-        name: Of the metric; distances are better the smaller they are.
-    """
-    sign = -1.0 if "mces" in name else 1.0
-    best, values = float("-inf"), []
-    for row in sorted(rows, key=lambda row: -row["speed_up"]):
-        quality = sign * row["metrics"][name]["mean"]
-        if quality > best:
-            best = quality
-            values.append(row["value"])
-    return values
-
-
-def _table_rows(rows: Sequence[Mapping[str, Any]]) -> Iterable[list[object]]:
-    names = list(rows[0]["metrics"])
-    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
-    yield ["value", "seconds_per_spectrum", "speed_up", "on_front", *ends]
-    for row in rows:
-        values = [row["metrics"][name][end] for name in names for end in ("mean", "low", "high")]
-        cells = [row["value"], row["seconds_per_spectrum"], row["speed_up"]]
-        yield [*cells, ",".join(row["on_front"]), *values]

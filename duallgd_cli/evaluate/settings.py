@@ -8,12 +8,7 @@ from typing import Final
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
 
-_CHOICES: Final = {
-    "preset": ("duallgd", "reference"),
-    "atom_order": ("formula", "truth"),
-    "spectra_per_molecule": ("1", "all"),
-}
-_SWEPT: Final = ("steps", "samples")
+_PER_MOLECULE: Final = ("1", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +28,9 @@ class EvaluateSettings:
         mces: Compute MCES distances: the slow part.
         mces_limit: Time limit of one pair, s.
         mces_cache: File of solved pairs, or None.
-        reference: Add the columns by the rules of the authors' code.
-        preset: ``reference`` for the authors' choice of molecules, with their weights.
-        atom_order: ``formula``, or ``truth``, which only the authors' network reads.
         rivals: Score random graphs and the nearest training analogues too.
         rival: Other weights to score beside, by name.
         decompose: Predict from the true fingerprints too, to see where accuracy is lost.
-        sweep: ``steps`` or ``samples`` with its values, ascending, or None.
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
         train_hashes: List of the weights' training molecules; None takes the one beside them.
@@ -67,13 +58,9 @@ class EvaluateSettings:
     mces: bool = True
     mces_limit: float = 30.0
     mces_cache: Path | None = None
-    reference: bool = False
-    preset: str = "duallgd"
-    atom_order: str = "formula"
     rivals: bool = True
     rival: Mapping[str, str] = field(default_factory=dict)
     decompose: bool = False
-    sweep: tuple[str, tuple[int, ...]] | None = None
     formulas: Path | None = None
     prediction: PredictSettings = field(default_factory=PredictSettings)
     train_hashes: Path | None = None
@@ -89,37 +76,19 @@ class EvaluateSettings:
     shard: Shard = field(default_factory=Shard)
 
     def __post_init__(self) -> None:
-        for name, known in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in known:
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {' or '.join(known)}, not {quote(value)}")
+        if self.spectra_per_molecule not in _PER_MOLECULE:
+            raise UsageError(
+                f"--spectra-per-molecule is 1 or all, not {quote(self.spectra_per_molecule)}"
+            )
         if self.allow_leakage and self.drop_leaked:
             raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
-        if self.sweep is not None and self.shard.count > 1:
-            raise UsageError("--sweep and --shard exclude each other; shard each value by itself")
         if self.prediction.formula not in (None, PREDICT):
             raise UsageError(f"--formula is {PREDICT}, not {quote(self.prediction.formula)}")
-        if self.tells_order and not self.gives_formulas:
-            raise UsageError(
-                "--atom-order truth and predicted formulas exclude each other: the true order is "
-                "that of the true formula's atoms"
-            )
 
     @property
     def gives_formulas(self) -> bool:
         """Whether the true formulas are given: the track."""
         return self.formulas is None and self.prediction.formula is None
-
-    @property
-    def tells_order(self) -> bool:
-        """Whether the authors' network is told the true order of the atoms."""
-        return self.atom_order == "truth"
-
-    @property
-    def by_reference(self) -> bool:
-        """Whether the columns by the authors' rules are computed."""
-        return self.reference or self.preset == "reference"
 
     @property
     def folder(self) -> Path:
@@ -134,10 +103,10 @@ def parse_ranks(text: str) -> tuple[int, ...]:
     Raises:
         UsageError: It is not a list of whole numbers from 1.
     """
-    ranks = _numbers(text)
-    if ranks is None:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise UsageError(f"--top-k {quote(text)} is not a list of whole numbers such as 1,10")
-    return ranks
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def parse_rivals(texts: Sequence[str]) -> dict[str, str]:
@@ -153,24 +122,3 @@ def parse_rivals(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--rival {quote(text)} is not a new name with weights, NAME=WEIGHTS")
         found[name] = path
     return found
-
-
-def parse_sweep(text: str) -> tuple[str, tuple[int, ...]]:
-    """Read ``steps=1,2,5``.
-
-    Raises:
-        UsageError: The text is not of that form.
-    """
-    setting, _, listed = text.partition("=")
-    values = _numbers(listed)
-    if setting.strip() not in _SWEPT or values is None:
-        raise UsageError(f"--sweep {quote(text)} is not like steps=1,2,5 or samples=10,100")
-    return setting.strip(), values
-
-
-def _numbers(text: str) -> tuple[int, ...] | None:
-    """Distinct whole numbers from 1, ascending; None if the text is no list of them."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        return None
-    return tuple(sorted({int(part) for part in parts}))

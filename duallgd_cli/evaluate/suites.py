@@ -11,7 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -98,9 +98,9 @@ class Suite:
         return f"{self.title}, fold {fold or 'all'}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class EvaluationInputs:
-    """What is scored, and what is known of it.
+    """What is scored, and what is found out about it on the way to the report.
 
     Attributes:
         suite: Knows the truth.
@@ -117,20 +117,20 @@ class EvaluationInputs:
     """
 
     suite: Suite
-    truths: tuple[Truth, ...]
+    truths: Sequence[Truth]
     predictions: Path
-    remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    remarks: list[str] = field(default_factory=list)
+    left_out: Sequence[str] = ()
     track: str = "not stated"
-    record: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    rivals: Mapping[str, Mapping[str, Predicted]] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    rivals: dict[str, Mapping[str, Predicted]] = field(default_factory=dict)
     oracle: Mapping[str, Predicted] | None = None
     formulas: Mapping[str, Sequence[str]] | None = None
 
-    def noted(self, *sentences: str) -> "EvaluationInputs":
-        """The same, with these among the remarks once."""
-        return replace(self, remarks=tuple(dict.fromkeys((*self.remarks, *sentences))))
+    def remark(self, *sentences: str) -> None:
+        """Add sentences for the report, each once."""
+        self.remarks = list(dict.fromkeys((*self.remarks, *sentences)))
 
 
 def find(benchmark: str, data_dir: Path | None) -> Suite:

@@ -263,22 +263,6 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, s
     assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
 
 
-def test_a_sweep_compares_values_of_one_setting(duallgd, tmp_path):
-    done = duallgd(
-        *(*TEST, "-o", "r"),
-        *("--spectra-per-molecule", "1", "--sweep", "samples=2,6"),
-    )
-
-    rows = results(tmp_path / "r")["sweep"]["rows"]
-    assert done.code == 0, done.err
-    assert [row["value"] for row in rows] == [2, 6]
-    assert min(row["speed_up"] for row in rows) == 1.0
-    fastest = max(rows, key=lambda row: row["speed_up"])
-    assert set(fastest["on_front"]) == set(fastest["metrics"])
-    assert (tmp_path / "r" / "samples-2" / "results.json").exists()
-    assert (tmp_path / "r" / "sweep.tsv").read_text().startswith("value\tseconds_per_spectrum")
-
-
 def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     done = duallgd(
         *(*TEST, "--no-rivals", "-o", "r"),
@@ -297,8 +281,7 @@ def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     ("arguments", "code", "message"),
     [
         ((), 2, "nothing to predict"),
-        (("--predictions", "p.csv", "--sweep", "steps=1,2"), 2, "--sweep is for a prediction"),
-        (("--predictions", "p.csv", "--atom-order", "truth"), 2, "--atom-order is for a pred"),
+        (("--predictions", "p.csv", "--decompose"), 2, "--decompose is for a prediction"),
         (("--predictions", "p.csv", "--max-memory", "9"), 2, "--max-memory is for a prediction"),
         (("--benchmark", "labelled.tsv", "--rival", "single"), 2, "NAME=WEIGHTS"),
         (("--benchmark", "labelled.tsv", "--precision", "half"), 2, "precision must be one of"),
@@ -311,15 +294,9 @@ def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
         (("--predictions", "p.csv", "--truth", "t.tsv"), 66, "does not exist"),
         (("--benchmark", "absent.tsv"), 66, "nor a file that exists"),
         (("--benchmark", "labelled.tsv", "--top-k", "1,many"), 2, "--top-k '1,many'"),
-        (("--benchmark", "labelled.tsv", "--sweep", "seed=1,2"), 2, "--sweep 'seed=1,2'"),
         (("--benchmark", "labelled.tsv", "--fold", "dev"), 2, "no fold 'dev'"),
         (("--benchmark", "nplib1"), 66, "NPLIB1 is not downloaded automatically"),
         (("--benchmark", "massspecgym", "--data-dir", "."), 66, "holds no MassSpecGym1.5.tsv"),
-        (
-            ("--benchmark", "labelled.tsv", "--sweep", "steps=1,2", "--shard", "1/2"),
-            2,
-            "exclude each other",
-        ),
     ],
 )
 def test_impossible_requests_end_with_one_sentence(duallgd, arguments, code, message):

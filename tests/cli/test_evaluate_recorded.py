@@ -21,11 +21,10 @@ SCORE = ("--workers", "1", "--mces-cache", "mces.sqlite")
 PREDICT = ("--benchmark", "labelled.tsv", "--fold", "test", "--samples", "4", "--top-k", "1,3")
 RUNS = {
     "everything": (
-        *(*PREDICT, "--reference", "--train-data", "labelled.tsv"),
+        *(*PREDICT, "--train-data", "labelled.tsv"),
         *("--rival", "twin=w.safetensors"),
     ),
     "formulas of a table": (*PREDICT, "--no-mces", "--no-rivals", "--formulas", "formulas.csv"),
-    "sweep": (*PREDICT, "--no-mces", "--spectra-per-molecule", "1", "--sweep", "samples=2,5"),
     "a finished table": ("--predictions", "theirs.csv", "--truth", "truth.tsv", "--no-mces"),
 }
 THEIRS = (

@@ -1,14 +1,16 @@
-"""The second column set against the reference's own metrics."""
+"""Scores by the authors' rules against their own metrics."""
+
+from pathlib import Path
 
 import pytest
 
 from duallgd_cli.chem.identity import inchi, parse_smiles
 from duallgd_cli.errors import MoleculeError
-from duallgd_cli.evaluate import EvaluateSettings
-from tests.scored_entries import scored
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth
 
 pytestmark = pytest.mark.parity
 TOP_K = (1, 2, 3, 5, 10)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +31,19 @@ def ranked(sample):
     return [smiles[text] for text in sample["ranked_inchis"]]
 
 
-def test_the_reference_columns_are_the_reference_s_numbers(samples):
+def test_the_scores_are_the_reference_s_numbers(samples, monkeypatch):
     pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
-    entries = [(str(i), "m", s["true"], ranked(s)) for i, s in enumerate(samples)]
+    monkeypatch.syspath_prepend(ROOT / "examples" / "studies")
+    from authors_protocol import reference_scores
 
-    scores = scored(entries, EvaluateSettings(top_k=TOP_K, reference=True, workers=1))
+    truths = [Truth(str(i), sample["true"], "m") for i, sample in enumerate(samples)]
+    predicted = [Predicted(tuple(ranked(sample)), ()) for sample in samples]
+
+    scores = reference_scores(truths, predicted, EvaluateSettings(top_k=TOP_K))
 
     assert samples
     for row, sample in enumerate(samples):
         for ours, theirs in (("accuracy", "acc"), ("tanimoto", "tanimoto"), ("mces", "mces")):
             for k in TOP_K:
-                got = scores.columns[f"reference_{ours}@{k}"][row]
+                got = scores.columns[f"{ours}@{k}"][row]
                 assert got == pytest.approx(sample["metrics"][f"{theirs}@{k}"]), (sample, ours, k)

@@ -1,20 +1,11 @@
 import pytest
 
 from duallgd_cli.evaluate import EvaluateSettings
-from duallgd_cli.evaluate.assess import assembly_recovers, assess, decompose
-from duallgd_cli.evaluate.tables import Predicted, Truth
+from duallgd_cli.evaluate.assess import assembly_recovers, decompose
+from tests.scored_entries import scored
 
 SETTINGS = EvaluateSettings(mces=False, workers=1)
 SMILES = ("CCO", "CCN", "CCC", "CC(=O)O")
-
-
-def assessed(ranked):
-    truths = [Truth(smiles, smiles, smiles) for smiles in SMILES]
-    predicted = {
-        smiles: Predicted(tuple(one), (0.5,) * len(one))
-        for smiles, one in zip(SMILES, ranked, strict=True)
-    }
-    return assess(truths, predicted, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +23,11 @@ def test_a_perfect_matrix_is_worth_the_molecule_wherever_it_can_express_it(smile
 
 
 def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
-    ours = assessed([["CCO"], ["C"] * 4 + ["CCN"], ["C"] * 20 + ["CCC"], []])
-    knowing = assessed([[smiles] for smiles in SMILES]).scores
+    drawn = (["CCO"], ["C"] * 4 + ["CCN"], ["C"] * 20 + ["CCC"], [])
+    ours, knowing = (
+        scored([(s, s, s, one) for s, one in zip(SMILES, ranked, strict=True)], SETTINGS)
+        for ranked in (drawn, [[smiles] for smiles in SMILES])
+    )
 
     shares = decompose(ours, knowing)
 
@@ -45,4 +39,4 @@ def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
         "predicted fingerprint, first 10": 0.5,
         "predicted fingerprint, first 1": 0.25,
     }
-    assert not any("true" in name for name in decompose(ours, None))
+    assert not any("true" in name for name in decompose(ours))

@@ -128,38 +128,41 @@ def test_the_nearest_molecule_is_found_by_hand_and_beyond_the_first_chunk():
 
 ETHANOL, ETHER = "LFQSCWFLJHTTHZ", "LCGLNKUTAGEVQW"
 TRUTHS = [Truth("a", "CCO", ETHANOL), Truth("b", "OCC", ETHANOL), Truth("c", "COC", ETHER)]
-INPUTS = EvaluationInputs(
-    suite=Suite("made", (), lambda: iter(())), truths=tuple(TRUTHS), predictions=Path("p.csv")
-)
 SEEN = {"the weights": TrainingHashes.of([ETHANOL])}
 REFUSING, DROPPING = EvaluateSettings(), EvaluateSettings(drop_leaked=True)
 
 
+def checked(lists, settings):
+    inputs = EvaluationInputs(
+        suite=Suite("made", (), lambda: iter(())), truths=TRUTHS, predictions=Path("p.csv")
+    )
+    check_leakage(inputs, lists, settings)
+    return inputs
+
+
 def test_seen_molecules_are_refused_with_the_two_ways_out():
     with pytest.raises(UsageError, match=r"1 of the 2 .*--drop-leaked .*--allow-leakage"):
-        check_leakage(INPUTS, SEEN, REFUSING)
+        checked(SEEN, REFUSING)
 
 
 def test_what_a_rival_has_seen_is_left_out_too():
     lists = {"the weights": TrainingHashes.of([]), "the rival x": TrainingHashes.of([ETHER])}
 
-    checked = check_leakage(INPUTS, lists, DROPPING)
-
-    assert checked.left_out == (ETHER,)
+    assert checked(lists, DROPPING).left_out == [ETHER]
 
 
 def test_nobody_can_be_left_out_without_a_list():
     lists = {**SEEN, "the rival x": None}
 
     with pytest.raises(UsageError, match=r"molecules of the rival x; .*'duallgd weights hashes'"):
-        check_leakage(INPUTS, lists, DROPPING)
+        checked(lists, DROPPING)
 
 
 def test_nothing_left_is_an_error():
     everything = {"the weights": TrainingHashes.of([ETHANOL, ETHER])}
 
     with pytest.raises(UsageError, match="every test molecule was trained on"):
-        check_leakage(INPUTS, everything, DROPPING)
+        checked(everything, DROPPING)
 
 
 def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_path):
@@ -168,11 +171,11 @@ def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_
     near.write_text("smiles\nCOC\nno molecule\n")
 
     found = similarities(TRUTHS, [far, near])
-    checked = check_leakage(INPUTS, {}, EvaluateSettings(train_data=(far, near)))
+    remarks = checked({}, EvaluateSettings(train_data=(far, near))).remarks
 
     assert found["c"] == 1.0
     assert found["a"] == found["b"] < 0.7
-    assert checked.remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
+    assert remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
 
 
 def test_a_table_without_training_molecules_is_refused(tmp_path):

@@ -14,24 +14,11 @@ GROUPS = [
     }
     for label, n in (("0", 3), ("1-2", 5))
 ]
-SWEEP = {
-    "setting": "steps",
-    "rows": [
-        {
-            "value": v,
-            "speed_up": s,
-            "metrics": {"accuracy@1": ESTIMATE, "tanimoto@1": ESTIMATE},
-            "on_front": ["tanimoto@1"] if v == 1 else [],
-        }
-        for v, s in ((1, 50.0), (10, 5.0), (50, 1.0))
-    ],
-}
 METRICS = {
     name: {"per_spectrum": ESTIMATE} for name in ("accuracy@1", "mces@1", "tanimoto@1", "valid")
 }
 EVERYTHING = {
     "groups": GROUPS,
-    "sweep": SWEEP,
     "spectra": 8,
     "metrics": METRICS,
     "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
@@ -49,9 +36,9 @@ CALIBRATION = {
 def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
     files = plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
 
-    names = {"by_rings", "parts", "rivals", "decomposition", "calibration", "sweep"}
+    names = {"by_rings", "parts", "rivals", "decomposition", "calibration"}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
-    assert files["sweep.png"].read_bytes().startswith(b"\x89PNG")
+    assert files["parts.png"].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files["by_rings.svg"].read_text()
 
 

@@ -6,7 +6,7 @@ import pytest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate import report as report_layer
-from duallgd_cli.evaluate.run import evaluate, front
+from duallgd_cli.evaluate.run import evaluate
 
 TRUTH = (
     "identifier\tsmiles\tfold\tadduct\n"
@@ -16,13 +16,6 @@ PREDICTIONS = (
     "spectrum_id,rank,smiles,confidence,status\n"
     "a,1,COC,0.5,ok\na,2,OCC,0.3,ok\nb,1,CC(O)=O,0.75,ok\nd,1,CCC,0.9,ok\nx,,,,no_formula\n"
 )
-
-
-VALUES = ((1, 50, 0.2, 9.0), (5, 10, 0.4, 9.5), (10, 5, 0.3, 8.0), (50, 1, 0.5, 8.0))
-ROWS = [
-    {"value": value, "speed_up": s, "metrics": {"tanimoto@1": {"mean": t}, "mces@1": {"mean": m}}}
-    for value, s, t, m in VALUES
-]
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +82,3 @@ def test_results_are_valid_json_even_where_a_number_does_not_exist(settings, tmp
     assert "NaN" not in text
     assert json.loads(text)["calibration"] == {}
     assert math.isfinite(json.loads(text)["metrics"]["accuracy@1"]["per_spectrum"]["mean"])
-
-
-def test_the_front_holds_what_no_faster_value_equals():
-    assert front(ROWS, "tanimoto@1") == [1, 5, 50]
-    assert front(ROWS, "mces@1") == [1, 10]  # a smaller distance is the better one

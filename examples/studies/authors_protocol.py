@@ -1,0 +1,257 @@
+"""The authors' converted weights, chosen molecules and scores by the authors' own rules.
+
+    duallgd weights convert authors.ckpt -o reference.safetensors
+    python examples/studies/authors_protocol.py --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors -o theirs
+
+Their network reads the order in which a molecule's atoms are listed, and their tests list them as
+the true molecule's canonical SMILES does: part of the answer is in the question. `duallgd predict`
+and `duallgd evaluate` know no such order; ``--atom-order formula`` leaves it out here, too. Whatever
+comes of it says so: the terminal, results.json, every row and the run record of the predictions,
+every plot. As they do, molecules of other elements than their network knows are left out.
+
+The report is that of `duallgd evaluate`; beside it ``reference.tsv`` has the scores by their rules:
+match of the whole InChI among distinct valid InChIs, Tanimoto and MCES of canonical tautomers, MCES
+at most twice the bonds of the truth. N heavy atoms of a molecule.
+"""  # noqa: E501 - a command that can be copied
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import typer
+from command import run, say, show
+from numpy.typing import NDArray
+from rdkit import rdBase
+from rdkit.Chem.MolStandardize import rdMolStandardize
+from rich.table import Table
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import HYDROGEN, INDEX
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import Failure, MoleculeError, UsageError
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
+from duallgd_cli.evaluate.mces import Search
+from duallgd_cli.evaluate.molecules import Molecule, molecule
+from duallgd_cli.evaluate.report import report
+from duallgd_cli.evaluate.run import TRUE_ORDER, inputs_of, predict_inputs
+from duallgd_cli.evaluate.suites import EvaluationInputs
+from duallgd_cli.evaluate.tables import read_predictions, write_table
+from duallgd_cli.predict import api
+from duallgd_cli.predict.generation import LoadedModel, RefusedError
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.reference.generator import ReferenceGenerator
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.types import Hypothesis
+
+# Reference: the search is bounded by 100, and by twice the number of bonds of the truth.
+_THRESHOLD: Final = 100.0
+_COLUMNS: Final = ("accuracy", "tanimoto", "mces")
+
+
+def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
+    """Element of each heavy atom, in the order of the canonical SMILES without stereochemistry.
+
+    Raises:
+        MoleculeError: The text is not a SMILES.
+    """
+    canonical = identity.canonical_smiles(identity.parse_smiles(smiles))
+    return tuple(atom.GetSymbol() for atom in identity.parse_smiles(canonical).GetAtoms())
+
+
+@dataclass(frozen=True, eq=False)
+class TrueOrder:
+    """Lists a formula's atoms as the true molecule's canonical SMILES does.
+
+    Attributes:
+        elements: Element of each heavy atom of the true molecule in that order, by spectrum.
+    """
+
+    elements: Mapping[str, Sequence[str]]
+
+    def __call__(self, hypothesis: Hypothesis) -> NDArray[np.int64]:
+        """Which atom of the formula's list stands at each index, int64 (N,).
+
+        Raises:
+            RefusedError: The true molecule has other atoms than the formula.
+        """
+        symbols = self.elements[hypothesis.feature.first.spectrum_id]
+        true = np.array([INDEX.get(symbol, HYDROGEN) for symbol in symbols])
+        by_element = np.argsort(true, kind="stable")
+        if not np.array_equal(true[by_element], hypothesis.formula.atom_class):
+            message = (
+                f"the true molecule's {len(symbols)} heavy atoms are not those of "
+                f"{hypothesis.formula}, so its order cannot be used"
+            )
+            raise RefusedError(Failure("formula_mismatch", message, "sample"))
+        shown = np.empty_like(by_element)
+        shown[by_element] = np.arange(len(symbols))
+        return shown
+
+
+def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
+    """The model when it is shown the true order of the atoms."""
+    elements = {
+        " ".join(truth.spectrum_id.split()): elements_in_smiles_order(truth.smiles)
+        for truth in truths
+    }
+    generator = authors(model)
+    knowing = replace(generator, atom_order=TrueOrder(elements), message=TRUE_ORDER)
+    name = f"{model.name}, told the true atom order"
+    return replace(model, generator=knowing, name=name, remark=TRUE_ORDER)
+
+
+def authors(model: LoadedModel) -> ReferenceGenerator:
+    """The authors' network.
+
+    Raises:
+        UsageError: The weights are others.
+    """
+    if not isinstance(model.generator, ReferenceGenerator):
+        raise UsageError(
+            f"this is for the authors' weights, and {model.name} holds others; give --weights "
+            "FILE as 'duallgd weights convert' writes it"
+        )
+    return model.generator
+
+
+def keep_elements(inputs: EvaluationInputs, known: Iterable[str]) -> None:
+    """Leave molecules of other elements out, as the authors do.
+
+    Raises:
+        UsageError: None is left.
+    """
+    vocabulary, truths = {*known, "H"}, inputs.truths
+    listed = " ".join(sorted(vocabulary))
+    inputs.truths = [
+        truth for truth in truths if vocabulary.issuperset(elements_in_smiles_order(truth.smiles))
+    ]
+    dropped = len(truths) - len(inputs.truths)
+    if not inputs.truths:
+        raise UsageError(f"all {dropped} molecules hold elements other than {listed}")
+    inputs.remark(
+        f"{dropped} of {len(truths)} spectra are left out, as the authors do, since their "
+        f"molecules hold elements other than {listed}."
+    )
+
+
+@lru_cache(maxsize=100_000)
+def canonical_tautomer(smiles: str) -> Molecule | None:
+    """Describe the canonical tautomer of a SMILES, the form that the authors compare.
+
+    A molecule whose tautomers cannot be enumerated stands for itself; None if it is no molecule.
+    """
+    try:
+        mol = identity.parse_smiles(smiles)
+    except MoleculeError:
+        return None
+    with rdBase.BlockLogs():
+        try:
+            mol = rdMolStandardize.TautomerEnumerator().Canonicalize(mol)
+        except (RuntimeError, ValueError) as error:
+            say(f"the tautomers of {smiles} cannot be enumerated: {error}")
+    return molecule(identity.canonical_smiles(mol))
+
+
+def reference_scores(
+    truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
+) -> Scores:
+    """Scores by the authors' rules, under the names of the columns of `duallgd evaluate`.
+
+    Args:
+        truths: What the spectra are.
+        predicted: Ranked structures of the same spectra.
+        settings: Ranks, and whether and how long MCES distances are searched for.
+    """
+    rows = [_scored(*pair, settings) for pair in zip(truths, predicted, strict=True)]
+    names = rows[0] if rows else {}
+    return Scores(tuple(truths), {name: np.array([row[name] for row in rows]) for name in names})
+
+
+def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> dict[str, float]:
+    truth = molecule(spectrum.smiles)
+    if truth is None:
+        raise UsageError(f"{spectrum.smiles} is no molecule; correct it or leave it out")
+    # Reference: ranks are of distinct InChIs of valid, connected molecules.
+    found = [one for one in map(molecule, ranked.smiles) if one and "." not in one.smiles]
+    distinct = list({one.inchi: one for one in reversed(found) if one.inchi}.values())[::-1]
+    # Reference: the match is the whole InChI; similarity is that of canonical tautomers.
+    canonical = canonical_tautomer(truth.smiles) or truth
+    tautomers = [canonical_tautomer(one.smiles) or one for one in distinct]
+    hits = [float(one.inchi == truth.inchi) for one in distinct]
+    alike = [identity.tanimoto(canonical.bits, one.bits) for one in tautomers]
+    row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in settings.top_k}
+    row |= {f"tanimoto@{k}": max(alike[:k], default=0.0) for k in settings.top_k}
+    if settings.mces:
+        minima = Search(settings.mces_limit).minima(
+            canonical.smiles,
+            [one.smiles for one in tautomers],
+            settings.top_k,
+            threshold=_THRESHOLD,
+            ceiling=2.0 * truth.n_bonds,
+        )
+        row |= {f"mces@{k}": value for k, value in zip(settings.top_k, minima, strict=True)}
+    return row
+
+
+def main(
+    benchmark: Annotated[str, typer.Option(help="As for duallgd evaluate.")],
+    weights: Annotated[str, typer.Option(help="As 'duallgd weights convert' writes them.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the report.")],
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmark's files.")
+    ] = None,
+    fold: Annotated[str, typer.Option(help="By default that of the benchmark.")] = "",
+    atom_order: Annotated[
+        Literal["truth", "formula"],
+        typer.Option(help="truth: the network is told the true order, as the authors test it."),
+    ] = "truth",
+    limit: Annotated[int | None, typer.Option(min=1, help="Score so many spectra.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Molecules drawn per spectrum.")] = 100,
+    steps: Annotated[int, typer.Option(min=1, help="Denoising steps per molecule.")] = 10,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    mces: Annotated[bool, typer.Option(help="Compute MCES distances, the slow part.")] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+) -> None:
+    """Predict a benchmark with the authors' weights and score it by their rules."""
+    settings = EvaluateSettings(
+        benchmark=benchmark,
+        weights=weights,
+        out=output,
+        data_dir=data_dir,
+        fold=fold,
+        limit=limit,
+        mces=mces,
+        rivals=False,
+        device=device,
+        workers=workers,
+        resume=resume,
+        prediction=PredictSettings(
+            seed=seed, sampling=SamplingSettings(samples=samples, steps=steps)
+        ),
+    )
+    model = api.load(weights, runtime=Runtime.resolve(device))
+    inputs = inputs_of(settings)
+    keep_elements(inputs, authors(model).model.settings.atom_symbols)
+    model = told(model, inputs.truths) if atom_order == "truth" else model
+    predict_inputs(settings, inputs, model=model)
+    found = report(settings, inputs)
+    predicted = read_predictions(inputs.predictions)
+    ranked = [predicted[truth.spectrum_id] for truth in inputs.truths]
+    means = reference_scores(inputs.truths, ranked, settings).means(
+        [f"{name}@{k}" for name in _COLUMNS[: 2 + mces] for k in settings.top_k], seed
+    )
+    rows = [[name, one.mean, one.low, one.high] for name, one in means.items()]
+    write_table(output / "reference.tsv", [["metric", "mean", "low", "high"], *rows])
+    shown = Table("by the authors' rules", "mean", "95 % interval", title=found["title"])
+    for name, mean, low, high in rows:
+        shown.add_row(name, f"{mean:.3f}", f"{low:.3f} to {high:.3f}")
+    show(shown, *found["remarks"])
+
+
+if __name__ == "__main__":
+    run(main)
