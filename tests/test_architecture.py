@@ -19,11 +19,11 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "reference": (2_219, 10),
-    "data": (2_721, 12),  # what processes have done waits for its turn, not in memory
-    "train": (2_060, 12),  # an encoder that grows
-    "model": (1_640, 11),  # a product added to what is there, for the rewritten network
-    "diffusion": (545, 3),
-    "checkpoint": (575, 5),
+    "data": (2_811, 13),  # cores of molecules that are given in training
+    "train": (2_056, 12),  # an encoder that grows
+    "model": (1_643, 11),  # pairs that are known
+    "diffusion": (538, 3),
+    "checkpoint": (578, 5),
     "bench": (1_654, 8),
     "evaluate": (4_297, 19),
     "report": (1_106, 6),

@@ -1,12 +1,11 @@
 """What a chemist knows of an unknown: a core it holds, parts it must have or must not have.
 
-A core is held while molecules are drawn: its atoms are given places among those of the formula, and
-the bonds between them do not change. S samples, A atoms of the core, N heavy atoms of the formula,
+A core is held while molecules are drawn: its atoms are the first of their element, and the bonds
+between them do not change. S samples, A atoms of the core, N heavy atoms of the formula,
 M = N (N - 1) / 2 pairs.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -30,8 +29,6 @@ _CLASSES: Final = {
     Chem.BondType.AROMATIC: 4,
 }
 _TYPES: Final = {number: one for one, number in _CLASSES.items()}
-# A chain at a made-up molecule's core ends after each atom with this chance.
-_ENDS_OF_CHAINS: Final = 0.35
 _EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
 _MOST_TRANSFORMS: Final = 100
@@ -65,14 +62,12 @@ class Core:
         bonds: Of each tautomer, the one that was given first: class of the bond between each two
             atoms of one fragment, 0 for none, `FREE` between fragments, int8 (T, A, A).
         is_closed: Atoms that have no bond to any other atom than those of the core, bool (A,).
-        mol: The core without attachment points.
         queries: Find its tautomers in a molecule.
     """
 
     element: NDArray[np.int64]
     bonds: NDArray[np.int8]
     is_closed: NDArray[np.bool_]
-    mol: Chem.Mol
     queries: tuple[Chem.Mol, ...]
 
     def missing(self, formula: Formula) -> str:
@@ -118,69 +113,23 @@ class Core:
             rows.append(square[first, second])
         return np.stack(rows)
 
-    def places(self, formula: Formula, count: int, seed: int) -> NDArray[np.int64]:
-        """Distinct places that the core's atoms may have among the formula's, (P, A), P <= count.
+    def places(self, formula: Formula, samples: int, seed: int) -> NDArray[np.int64]:
+        """Places of the core's atoms among those of a formula, (S, A): the first of their element.
 
-        The network learnt molecules whose atoms of one element stand in the order of the canonical
-        SMILES. Where a core's atoms stand there depends on the rest of the molecule, so each place
-        is that in a molecule made up for it: the core with the other atoms as chains at its ends.
+        In any order, as the network learnt it of atoms that are known.
 
         Args:
             formula: That has all atoms of the core.
-            count: Molecules that are made up.
-            seed: Of the chains.
+            samples: S.
+            seed: Of the order.
         """
-        generator, atom_class = np.random.default_rng(seed), formula.atom_class
-        rest = np.repeat(
-            np.arange(N_HEAVY),
-            np.bincount(atom_class, minlength=N_HEAVY)
-            - np.bincount(self.element, minlength=N_HEAVY),
-        )
-        open_atoms = [
-            atom.GetIdx()
-            for atom, is_closed in zip(self.mol.GetAtoms(), self.is_closed, strict=True)
-            for _ in range(atom.GetTotalNumHs())
-            if not is_closed
-        ] or np.flatnonzero(~self.is_closed).tolist()
-        element = np.concatenate([self.element, rest])
-        made = []
-        for _ in range(count):
-            added = len(self.element) + generator.permutation(len(rest))
-            order = _order(self._decorated(element, added, open_atoms, generator))
-            place = np.empty(len(element), np.int64)
-            place[order[np.argsort(element[order], kind="stable")]] = np.arange(len(element))
-            made.append(place[: len(self.element)])
-        return np.unique(made, axis=0)
-
-    def _decorated(
-        self,
-        element: NDArray[np.int64],
-        added: NDArray[np.int64],
-        open_atoms: Sequence[int],
-        generator: np.random.Generator,
-    ) -> Chem.Mol:
-        """The core with all further atoms, in this order, as chains of random length."""
-        mol = Chem.RWMol(self.mol)
-        for one in element[len(self.element) :]:
-            mol.AddAtom(Chem.Atom(SYMBOLS[one]))
-        ends = generator.permutation(open_atoms).tolist()
-        left = 0
-        at = -1
-        for atom in added.tolist():
-            if not left:
-                left = generator.geometric(_ENDS_OF_CHAINS)
-                at = ends.pop() if ends else int(generator.integers(len(self.element)))
-            mol.AddBond(at, atom, Chem.BondType.SINGLE)
-            at, left = atom, left - 1
-        return mol.GetMol()
-
-
-def _order(mol: Chem.Mol) -> NDArray[np.int64]:
-    """Atoms in the order of the canonical SMILES."""
-    mol.UpdatePropertyCache(strict=False)
-    Chem.MolToSmiles(mol)
-    properties = mol.GetPropsAsDict(includePrivate=True, includeComputed=True)
-    return np.array(list(properties["_smilesAtomOutputOrder"]))
+        chance = np.random.default_rng(seed).random((samples, len(self.element)))
+        order, element = np.argsort(self.element + chance, 1), np.sort(self.element)
+        rank = np.arange(len(element)) - np.searchsorted(element, element)
+        first = np.searchsorted(formula.atom_class, element)
+        places = np.empty_like(order)
+        np.put_along_axis(places, order, first + rank, 1)
+        return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +222,6 @@ def read_core(text: str) -> Core:
         element=np.array([INDEX[atom.GetSymbol()] for atom in atoms]),
         bonds=np.stack([_bonds(form, number) for form in forms]),
         is_closed=closed,
-        mol=_query(mol, np.zeros_like(closed), number),
         queries=tuple(_query(form, closed, number) for form in forms),
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.elements import N_HEAVY
-from duallgd_cli.chem.valence import pair_index
+from duallgd_cli.data.cores import known_pairs
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.denoiser import MIN_PROBABILITY, Condition
 from duallgd_cli.spectra.annotation import index_ranges
@@ -31,10 +31,12 @@ class BondGraph:
     Attributes:
         bond_class: int64 (B, M), none at padding.
         pair_mask: Real pairs, bool (B, M).
+        is_known: Pairs whose class is given, bool (B, M).
     """
 
     bond_class: Tensor
     pair_mask: Tensor
+    is_known: Tensor
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,20 @@ class MoleculeCollator:
         molecules: Prepared molecules.
         noise: How to corrupt fingerprints; None keeps them.
         shuffle_share: Share of molecules whose atoms are relabelled at random within an element.
+        core_share: Share of molecules of which a core is given; its atoms come first within their
+            element, in any order.
     """
 
     def __init__(
-        self, molecules: Molecules, noise: ConditionNoise | None, shuffle_share: float = 0.0
+        self,
+        molecules: Molecules,
+        noise: ConditionNoise | None,
+        shuffle_share: float = 0.0,
+        core_share: float = 0.0,
     ) -> None:
         self.molecules = molecules
         self.noise = noise
-        self.shuffle_share = shuffle_share
+        self.shuffle_share, self.core_share = shuffle_share, core_share
         sample = molecules.bits[:5_000_000]
         frequency = np.bincount(sample, minlength=int(sample.max(initial=0)) + 1)
         n_sampled = max(1, int(np.searchsorted(molecules.bit_offset, len(sample))))
@@ -144,15 +152,18 @@ class MoleculeCollator:
         molecules = self.molecules
         offset = molecules.bond_offset
         owner, index = index_ranges(offset[rows], offset[rows + 1])
-        low, high = molecules.bond_pair[index].T.astype(np.int64)
-        if self.shuffle_share:
-            label = self._labels(rows, size, generator)
-            ends = label[owner, low], label[owner, high]
-            low, high = np.minimum(*ends), np.maximum(*ends)
-        bond_class = np.zeros((len(rows), size * (size - 1) // 2), np.int64)
-        bond_class[owner, pair_index(low, high, size)] = molecules.bond_type[index]
-        mask = np.triu_indices(size, 1)[1] < molecules.n_heavy[rows][:, None]
-        return BondGraph(torch.from_numpy(bond_class), torch.from_numpy(mask))
+        one, other = molecules.bond_pair[index].T.astype(np.int64)
+        square = np.zeros((len(rows), size, size), np.int64)
+        square[owner, one, other] = square[owner, other, one] = molecules.bond_type[index]
+        known = np.zeros(square.shape, np.bool_)
+        if self.shuffle_share or self.core_share:
+            order, known = self._relabelled(rows, square, generator)
+            at = np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]
+            square, known = square[at], known[at]
+        first, second = np.triu_indices(size, 1)
+        mask = second < molecules.n_heavy[rows][:, None]
+        known = known[:, first, second] & mask
+        return BondGraph(*map(torch.from_numpy, (square[:, first, second], mask, known)))
 
     def condition(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
@@ -190,15 +201,25 @@ class MoleculeCollator:
             torch.from_numpy(self.molecules.charge[rows].astype(np.float32)),
         )
 
-    def _labels(
-        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """New row of each atom, (B, size): for some molecules shuffled within each element."""
-        atom_class, mask, _, _ = self.formula(rows, size)
-        shuffled = generator.random(len(rows)) < self.shuffle_share
-        key = np.where(mask, atom_class, N_HEAVY) + generator.random((len(rows), size))
-        label = np.argsort(np.argsort(key, 1), 1)
-        return np.where(shuffled[:, None], label, np.arange(size))
+    def _relabelled(
+        self, rows: NDArray[np.int64], square: NDArray[np.int64], generator: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Atoms in a new order within each element, (B, N), and pairs that are given, (B, N, N).
+
+        The order is random for some molecules; in others the atoms of a core come first.
+        """
+        n_graphs, size, _ = square.shape
+        atom_class, is_atom, *_ = self.formula(rows, size)
+        shuffled = generator.random((n_graphs, 1)) < self.shuffle_share
+        key = np.where(shuffled, generator.random((n_graphs, size)), np.arange(size) / size)
+        known = np.zeros(square.shape, np.bool_)
+        given = np.flatnonzero(generator.random(n_graphs) < self.core_share)
+        core, known[given] = known_pairs(
+            square[given], self.molecules.n_heavy[rows[given]], generator
+        )
+        key[given] -= core * (1 + key[given] - generator.random(core.shape))
+        element = np.where(is_atom, 2 * atom_class, 2 * N_HEAVY)
+        return np.argsort(element + key, 1, kind="stable"), known
 
     def _corrupted(
         self,

@@ -25,16 +25,15 @@ _STEP: Final = 0x9E3779B97F4A7C15
 _ROUNDS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT: Final = 31
 _KEPT_BITS: Final = 24
-# A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
+# A denoiser as the sampler sees it: noisy classes (c, M), C added to those that are known, and one
+# step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
 # How sampling ends: with the most probable class of each pair, or with a draw as at any other step,
 # since alpha_bar at 0 is just below one.
 LastJump = Literal["argmax", "draw"]
 
-# Evaluations whose mean is the likelihood of a sample.
-# Streams of the noise of known bonds begin behind those of all evaluations.
-_OF_HELD: Final = 1_000
 _IMPOSSIBLE: Final = 1e-20
+# Evaluations whose mean is the likelihood of a sample.
 _SCORED: Final = 5
 _CPU: Final = torch.device("cpu")
 
@@ -84,7 +83,8 @@ class Samples:
     Attributes:
         bond_class: int64 (c, M).
         log_likelihood: Mean over the last evaluations (five at most) of the summed
-            log-probability that the network gives to the finished graph, float32 (c,).
+            log-probability that the network gives to the finished graph, but for bonds that are
+            known, float32 (c,).
         bond_log_prob: Clean-bond log-probabilities of the last evaluation, float32 (c, M, C).
     """
 
@@ -159,7 +159,7 @@ class SamplingTask:
         start: Graphs to begin from, noised to the plan's first step, int64 (S, M); None for pure
             noise.
         held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
-            are. At every step they are noised to it and put in place, at the end as they are.
+            are. The network is given them at every step, as known.
     """
 
     plan: JumpPlan
@@ -195,11 +195,13 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    bond = _with_held(_first_classes(task, rows), task, rows, 0, task.plan.timesteps[0])
+    held = None if task.held is None else task.held[rows]
+    bond = _with_held(_first_classes(task, rows), held)
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(task.plan.jumps(), 1):
         check()
-        logits = denoise(bond, task.offset_step(t)).float()
+        shown = bond if held is None else bond + len(task.marginal) * (held >= 0)
+        logits = denoise(shown, task.offset_step(t)).float()
         log_prob = torch.log_softmax(logits / task.temperature, -1)
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
@@ -208,27 +210,19 @@ def sample(
             bond = draw_classes(posterior, task.noise.uniform(number, rows, bond.device))
         else:
             bond = log_prob.argmax(-1)
-        bond = _with_held(bond, task, rows, number, s)
-    chosen = [p.gather(-1, bond[..., None]).sum((1, 2)) for p in recent]
+        bond = _with_held(bond, held)
+    drawn = 1 if held is None else held < 0
+    chosen = [(p.gather(-1, bond[..., None])[..., 0] * drawn).sum(1) for p in recent]
     log_prob = recent[-1]
-    if task.held is not None:  # so that a repair leaves them alone
-        known = task.held[rows]
-        certain = torch.log(one_hot(known.clamp_min(0), log_prob.shape[-1]) + _IMPOSSIBLE)
-        log_prob = torch.where(known[..., None] < 0, log_prob, certain)
+    if held is not None:  # so that a repair leaves them alone
+        certain = torch.log(one_hot(held.clamp_min(0), log_prob.shape[-1]) + _IMPOSSIBLE)
+        log_prob = torch.where(held[..., None] < 0, log_prob, certain)
     return Samples(bond, torch.stack(chosen).mean(0), log_prob)
 
 
-def _with_held(bond: Tensor, task: SamplingTask, rows: slice, number: int, step: int) -> Tensor:
-    """The classes (c, M) with those that are known in place, noised to a step; none at step 0."""
-    if task.held is None:
-        return bond
-    known = task.held[rows]
-    noised = known
-    if step:
-        uniform = task.noise.uniform(_OF_HELD + number, rows, bond.device)
-        share = task.alpha_bar[step].expand(len(known))
-        noised = corrupt(known.clamp_min(0), share, task.marginal, uniform)
-    return torch.where(known < 0, bond, noised)
+def _with_held(bond: Tensor, held: Tensor | None) -> Tensor:
+    """The classes (c, M) with those that are known in place."""
+    return bond if held is None else torch.where(held < 0, bond, held)
 
 
 def _first_classes(task: SamplingTask, rows: slice) -> Tensor:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
@@ -27,7 +26,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.process import alpha_bar, draw_classes, parse_schedule
+from duallgd_cli.diffusion.process import alpha_bar, parse_schedule
 from duallgd_cli.diffusion.sampler import (
     Denoise,
     LastJump,
@@ -38,11 +37,10 @@ from duallgd_cli.diffusion.sampler import (
 )
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.generator.cores import in_templates, likely_places
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
-from duallgd_cli.generator.templates import Templates, starts
+from duallgd_cli.generator.templates import Templates, in_templates, starts
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
@@ -63,8 +61,6 @@ BYTES_PER_PAIR: Final = 8_192
 _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 16, 32, 48
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
-# Graphs of pure noise that the network's first expectation is the mean over.
-_EXPECTING: Final = 8
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
@@ -337,7 +333,7 @@ class ModelGenerator:
         seed: int,
         known: Known | None,
     ) -> list[SamplingTask]:
-        """Samples that hold the core, in known molecules or at likely places; few are free."""
+        """Samples that hold the core, some of them in known molecules; few are free."""
         from duallgd_cli.chem.guide import read_core  # rdkit loads only here
 
         core, probability = read_core(settings.core or ""), fingerprint.numpy()
@@ -354,10 +350,9 @@ class ModelGenerator:
         if n_begun:
             start, held = in_templates(graphs, formula, n_begun, seed, core)
             tasks += self._begun_tasks(whole, start, _OF_HELD + 1, held)
-        n_guessed = settings.samples - sum(task.noise.samples for task in tasks)
-        expected = self._expected(formula, fingerprint, whole)
-        held = likely_places(core, formula, expected, n_guessed, seed)
-        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=n_guessed)
+        n_other = settings.samples - sum(task.noise.samples for task in tasks)
+        held = torch.from_numpy(core.held(formula, core.places(formula, n_other, seed))).long()
+        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=n_other)
         return [*tasks, replace(whole, noise=noise, held=held.to(self.runtime.device))]
 
     def _with_parts(
@@ -371,21 +366,6 @@ class ModelGenerator:
             return []
         start, held = in_templates(graphs, formula, samples, whole.noise.seed)
         return self._begun_tasks(whole, start, _OF_PARTS, held)
-
-    def _expected(
-        self, formula: Formula, fingerprint: Tensor, whole: SamplingTask
-    ) -> NDArray[np.float32]:
-        """Probability of each class of each bond before anything is drawn, (M, C)."""
-        device, alpha = self.runtime.device, whole.alpha_bar
-        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=_EXPECTING)
-        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
-        with self.runtime.autocast():
-            context = self.model.denoiser.context(condition.to(device))
-        uniform = noise.uniform(0, device=device)
-        bond = draw_classes(whole.marginal.expand(*uniform.shape, -1), uniform)
-        logits = self.denoiser_of(context, _EXPECTING)(bond, len(alpha) - 1)
-        mean: NDArray[np.float32] = torch.softmax(logits.float(), -1).mean(0).cpu().numpy()
-        return mean
 
     def denoiser_of(self, context: Context, samples: int) -> Denoise:
         """The denoiser of so many samples of a spectrum, as this device evaluates it fastest."""

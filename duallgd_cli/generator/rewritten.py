@@ -22,7 +22,7 @@ from torch.nn.functional import embedding_bag, layer_norm, one_hot, pad
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion.sampler import Denoise
 from duallgd_cli.model.attention import LARGEST_EXPONENT, LEAST_TOTAL, projection, same_head
-from duallgd_cli.model.denoiser import Condition, Context, Denoiser, time_waves
+from duallgd_cli.model.denoiser import KNOWN, Condition, Context, Denoiser, time_waves
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.graph_features import GraphFeatures, graph_features
 from duallgd_cli.model.layers import (
@@ -359,6 +359,7 @@ class Rewritten:
         self.atom_features = _plain(denoiser.atom_features, dtype)
         self.pair_token = denoiser.pair_token.weight.to(dtype)
         self.pair_walks = _plain(denoiser.pair_walks, dtype)
+        self.pair_known = denoiser.pair_known.to(dtype)
         ends = (denoiser.pair_sum, denoiser.pair_product)
         weight, bias = torch.cat([m.weight for m in ends]), torch.cat([m.bias for m in ends])
         self.pair_ends = _Map(weight, bias, dtype)
@@ -380,7 +381,8 @@ class Rewritten:
             samples: S.
 
         Returns:
-            Noisy classes (S, M) and a step to float32 logits (S, M, N_BOND_CLASSES).
+            Noisy classes (S, M), those that are known with `KNOWN` added, and a step to float32
+            logits (S, M, N_BOND_CLASSES).
         """
         condition = context.condition
         graph = line_graph(condition.atom_class.shape[1], condition.atom_class.device)
@@ -397,6 +399,7 @@ class Rewritten:
 
     def _logits(self, given: _Given, bond_class: Tensor, t: int) -> Tensor:
         known, context, graph = given.repeated, given.context, given.graph
+        is_known, bond_class = bond_class >= KNOWN, bond_class % KNOWN
         seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
         start, stop = self.settings.fade_from, self.settings.fade_to
         fade = min(max((t - start) / (stop - start), 0.0), 1.0)
@@ -404,7 +407,8 @@ class Rewritten:
         waves = time_waves(torch.full((1,), t / self.n_steps)).expand(given.samples, -1)
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(torch.relu(y)).float()
-        pairs = self._start_pairs(atoms, seen, fade * context.relative, graph)
+        edges = fade * context.relative + is_known[..., None] * self.pair_known
+        pairs = self._start_pairs(atoms, seen, edges, graph)
         for number, layer in enumerate(self.layers):
             atoms, pairs = layer(atoms, pairs, y, given.memory[number], graph, given.ends)
             if number < len(self.fusions):
@@ -413,14 +417,14 @@ class Rewritten:
         return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
     def _start_pairs(
-        self, atoms: Tensor, seen: GraphFeatures, relative: Tensor, graph: LineGraph
+        self, atoms: Tensor, seen: GraphFeatures, known: Tensor, graph: LineGraph
     ) -> Tensor:
-        """Pair tokens, equation 1."""
+        """Pair tokens, equation 1; `known` is what edges have besides what is seen of them."""
         edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
         ends, width = self.pair_ends(atoms), edges.shape[-1]
         low, high = (ends.index_select(1, own) for own in (graph.first, graph.second))
         added = low[..., :width] + high[..., :width]
-        hidden = [edges.add_(relative), added, low[..., width:] * high[..., width:]]
+        hidden = [edges.add_(known), added, low[..., width:] * high[..., width:]]
         return self.pair_start(self.pair_hidden.relu(torch.cat(hidden, -1)))
 
 

@@ -45,6 +45,7 @@ _MOST_DIFFERENT: Final = 0.4
 _MOST_DIFFERENT_AROUND: Final = 0.7
 _LOOKED_AT: Final = 1_500
 _BLOCK_LETTERS: Final = 14
+FREE: Final = -1  # a bond that is not held
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
 # Arrays of a weights file, and their types there.
@@ -281,6 +282,38 @@ def starts(
     return np.stack(begun)
 
 
+def in_templates(
+    known: Sequence[tuple[MolecularGraph, NDArray[np.int64]]],
+    formula: Formula,
+    samples: int,
+    seed: int,
+    core: "Core | None" = None,
+) -> tuple[Tensor, Tensor]:
+    """Graphs of a formula to start samples from, and the bonds to hold, both int64 (S, M).
+
+    Args:
+        known: Molecules, at least one, and those of their atoms that are never cut off.
+        formula: Of the unknown.
+        samples: S; they take the molecules in turn.
+        seed: Of what is cut off.
+        core: Its bonds are held between these atoms, which are in its order; None for the
+            molecule's own bonds between them.
+    """
+    generator, atoms = np.random.default_rng(seed), formula.atom_class
+    begun, held = [], []
+    for sample in range(samples):
+        graph, match = known[sample % len(known)]
+        place = placed(graph, atoms, generator, match)
+        bonds = bonds_between(graph, place, len(atoms))
+        begun.append(bonds)
+        if core is None:
+            inside = np.isin(np.stack(np.triu_indices(len(atoms), 1)), place[match]).all(0)
+            held.append(np.where(inside, bonds, FREE))
+        else:
+            held.append(core.held(formula, place[None, match])[0].astype(np.int64))
+    return torch.from_numpy(np.stack(begun)), torch.from_numpy(np.stack(held))
+
+
 def exchanged(
     graph: MolecularGraph, wanted: NDArray[np.int64], generator: np.random.Generator
 ) -> MolecularGraph:
@@ -326,13 +359,18 @@ def placed(
         atom_class: Elements of the formula's atoms, sorted, (N,).
         generator: Chooses which atoms are cut off, and which places the others take; atoms of one
             element keep their order.
-        protected: Atoms that are never cut off, or None.
+        protected: Atoms that are never cut off, or None. They take the first places of their
+            element, in any order, as the network learnt it of atoms that are known.
     """
     kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator, protected)
     place = np.full(len(graph.element), -1)
     for element in np.unique(graph.element[kept]):
         atoms = kept[graph.element[kept] == element]
         free = np.flatnonzero(atom_class == element)
+        if protected is not None:
+            own = generator.permutation(np.intersect1d(atoms, protected))
+            atoms = np.setdiff1d(atoms, protected)
+            place[own], free = np.split(free, [len(own)])
         place[atoms] = np.sort(generator.choice(free, len(atoms), replace=False))
     return place
 

@@ -18,7 +18,7 @@ from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, Molec
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.denoiser import Condition
+from duallgd_cli.model.denoiser import KNOWN, Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors
@@ -74,7 +74,7 @@ class DecoderStage:
         self.molecules = molecules
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         noise = ConditionNoise(data.clean_share, data.false_bits)
-        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share)
+        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share, data.core_share)
         held_out = molecules.in_folds("dev", "val")
         generator = np.random.default_rng(settings.seed)
         chosen = np.flatnonzero(fits & held_out)
@@ -195,6 +195,8 @@ def bond_loss(
 ) -> tuple[Tensor, Tensor]:
     """Noise clean graphs to step t and score the denoiser's guess of the clean classes.
 
+    Pairs whose class is given have no noise and no score.
+
     Args:
         model: Its denoiser guesses, its settings hold the noise process.
         graph: Clean graphs, on the device of t.
@@ -203,11 +205,12 @@ def bond_loss(
         uniform: Uniform numbers for the noise, (B, M).
 
     Returns:
-        Summed cross entropy over real pairs and their number, both scalars.
+        Summed cross entropy over real pairs that are not given, and their number, both scalars.
     """
-    clean, mask = graph.bond_class, graph.pair_mask
+    clean, mask = graph.bond_class, graph.pair_mask & ~graph.is_known
     share, marginal = _process(model.settings.diffusion, t.device)
     noisy = torch.where(mask, corrupt(clean, share[t], marginal, uniform), 0)
+    noisy = torch.where(graph.is_known, clean + KNOWN, noisy)
     logits = model.denoiser(noisy, t, model.denoiser.context(condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()

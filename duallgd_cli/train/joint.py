@@ -91,7 +91,9 @@ class _LabelledSpectra:
             )
         self.sizes = sizes[self.indices]
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
-        self.collator = MoleculeCollator(spectra.molecules, None, data.shuffle_share)
+        self.collator = MoleculeCollator(
+            spectra.molecules, None, data.shuffle_share, data.core_share
+        )
 
     def plan(self, first_step: int) -> Iterator[Planned]:
         """Indices of molecules in the sampler, and their padded size."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.chem.valence import pair_index
+from duallgd_cli.data import batches
 from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
 from duallgd_cli.model.denoiser import MIN_PROBABILITY
 from tests.made_graphs import made_molecules
@@ -89,8 +90,8 @@ def test_pairs_are_numbered_in_row_major_order(n):
     assert np.array_equal(pair_index(low, high, n), np.arange(n_pairs(n)))
 
 
-def graphs(molecules, size, share=0.0, seed=1):
-    collator = MoleculeCollator(molecules, None, share)
+def graphs(molecules, size, share=0.0, seed=1, cores=0.0):
+    collator = MoleculeCollator(molecules, None, share, cores)
     rows = np.arange(len(molecules))
     return collator.graphs(rows, size, np.random.default_rng(seed))
 
@@ -130,16 +131,44 @@ def test_padding_holds_no_bond_and_no_atom():
         assert charge[row] == molecules.charge[row]
 
 
+@pytest.mark.parametrize("cores", [0.0, 1.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_relabelling_within_elements_keeps_the_molecule(seed):
+def test_relabelling_within_elements_keeps_the_molecule(seed, cores):
     molecules, size = molecules_of(), 14
 
-    graph = graphs(molecules, size, share=1.0, seed=seed)
+    graph = graphs(molecules, size, 1.0 - cores, seed, cores)
 
     for row in range(len(molecules)):
         bonds = bonds_of(graph, molecules, row, size)
         found = assemble(molecules.formula(row), bonds).molecules
         assert molecules.inchikey[row].decode() in {inchikey_block(mol) for mol in found}
+
+
+def test_the_atoms_of_a_core_come_first_within_their_element(monkeypatch):
+    def odd_atoms(bond_class, n_heavy, generator):
+        core = (np.arange(12) % 2 == 1) & (np.arange(12) < n_heavy[:, None])
+        return core, core[:, :, None] & core[:, None]
+
+    monkeypatch.setattr(batches, "known_pairs", odd_atoms)
+    molecules = made_molecules(30, smallest=3, largest=12)
+
+    graph = graphs(molecules, 12, cores=1.0)
+
+    first, second = np.triu_indices(12, 1)
+    for row in range(30):
+        element = molecules.atom_class(row)
+        before = np.arange(len(element)) - np.searchsorted(element, element)
+        is_first = before < np.bincount(element[1::2], minlength=13)[element]
+        core = np.pad(is_first, (0, 12 - len(element)))
+        assert np.array_equal(graph.is_known[row].numpy(), core[first] & core[second])
+
+
+def test_no_core_is_given_unless_a_share_is_asked_for():
+    molecules = made_molecules(400, smallest=9, largest=9)
+
+    assert not graphs(molecules, 9).is_known.any()
+    share = graphs(molecules, 9, cores=0.3).is_known.any(1).float().mean()
+    assert float(share) == pytest.approx(0.3, abs=0.08)
 
 
 def test_relabelling_reaches_the_share_asked_for():

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -112,21 +110,26 @@ def test_known_bonds_are_there_at_the_end_and_a_repair_would_leave_them(steps):
     torch.testing.assert_close(drawn.bond_log_prob[~known], expected[~known])
 
 
-def test_the_network_sees_known_bonds_as_noisy_as_the_step_says():
-    seen = {}
-    held = torch.full((2000, 2), 3)
-    plan = JumpPlan((100, 50, 1, 0))
+def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
+    seen = []
 
     def watched(bond_class, t):
-        seen[t] = float((bond_class == 3).float().mean())
-        return constant(bond_class, t)
+        seen.append(bond_class.clone())
+        return constant(bond_class % 5, t)
 
-    noise = Noise(4, len(held), 2)
-    sample(watched, replace(task(plan, held=held), noise=noise), slice(0, len(held)))
+    sample(watched, task(JumpPlan((100, 50, 1, 0)), held=HELD), slice(0, 3))
 
-    share = alpha_bar(100)
-    for t in (100, 50, 1):
-        assert seen[t] == pytest.approx(float(share[t] + (1 - share[t]) * MARGINAL[3]), abs=0.03)
+    known = HELD >= 0
+    assert len(seen) == 3
+    assert all((bond_class[known] == HELD[known] + 5).all() for bond_class in seen)
+    assert all((bond_class[~known] < 5).all() for bond_class in seen)
+
+
+def test_known_bonds_do_not_count_in_the_likelihood():
+    drawn = sample(constant, task(evenly_spaced(100, 3), held=HELD), slice(0, 3))
+
+    each = torch.log_softmax(constant(HELD, 0), -1)[..., 1]
+    torch.testing.assert_close(drawn.log_likelihood, (each * (HELD < 0)).sum(1))
 
 
 def test_known_bonds_do_not_depend_on_chunks():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.data.batches import BondGraph, MoleculeCollator
+from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion.process import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
@@ -59,12 +59,31 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     with torch.no_grad():
         summed, count = bond_loss(model, graph, known, t, uniform)
         # What the loss of padded pairs would be must not matter.
-        dirty = BondGraph(torch.where(graph.pair_mask, graph.bond_class, 3), graph.pair_mask)
+        dirty = replace(graph, bond_class=torch.where(graph.pair_mask, graph.bond_class, 3))
         again, _ = bond_loss(model, dirty, known, t, uniform)
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
     assert 0.1 < float(summed / count) < 10
+
+
+def test_pairs_of_a_core_are_given_without_noise_and_are_no_part_of_the_loss(model, monkeypatch):
+    molecules = made_molecules(6, smallest=5, largest=9)
+    collator = MoleculeCollator(molecules, None, core_share=1.0)
+    rows, generator = np.arange(6), np.random.default_rng(2)
+    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
+    seen = []
+    monkeypatch.setattr(
+        model.denoiser, "forward", lambda bonds, *_: seen.append(bonds) or torch.zeros(6, 36, 5)
+    )
+
+    uniform = torch.rand(graph.bond_class.shape)
+    summed, count = bond_loss(model, graph, known, torch.full((6,), 500), uniform)
+
+    assert (seen[0][graph.is_known] == graph.bond_class[graph.is_known] + 5).all()
+    assert (seen[0][~graph.is_known] < 5).all()
+    assert int(count) == int((graph.pair_mask & ~graph.is_known).sum())
+    assert float(summed / count) == pytest.approx(np.log(5))
 
 
 def test_at_low_noise_an_untrained_network_copies_what_it_sees(model):
