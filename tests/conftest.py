@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import signal
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
@@ -18,6 +19,7 @@ except ModuleNotFoundError:  # the GPU tests run where only torch, numpy and pyt
 
 SLOW_S = float(os.environ.get("DUALLGD_SLOW_S", "5"))
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 if hypothesis is not None:
     hypothesis.settings.register_profile(
@@ -84,6 +86,37 @@ def pytest_runtest_call(item):
 def _cpu_s():
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.fixture(scope="session")
+def example_run(tmp_path_factory):
+    """Output of a finished run of the example spectra, a stand-in for the model; leave it alone."""
+    from duallgd_cli.config import SamplingSettings
+    from duallgd_cli.predict.run import predict
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+    from tests.stub_model import stub_model
+
+    folder = tmp_path_factory.mktemp("example")
+    shutil.copy(EXAMPLES / "spectra.mgf", folder)
+    request = PredictRequest(
+        inputs=(str(folder / "spectra.mgf"),),
+        output=str(folder / "out.csv"),
+        formulas=EXAMPLES / "formulas.csv",
+        settings=PredictSettings(sampling=SamplingSettings(samples=20)),
+        parts=True,
+    )
+    predict(request, stub_model())
+    return folder / "out.csv"
+
+
+@pytest.fixture
+def own_run(example_run, tmp_path):
+    """A copy of that run and of its input, to be changed."""
+    shutil.copytree(example_run.parent, tmp_path / "own")
+    journal = tmp_path / "own" / "out.csv.journal.jsonl"
+    moved = journal.read_text().replace(str(example_run.parent), str(tmp_path / "own"))
+    journal.write_text(moved)
+    return tmp_path / "own" / "out.csv"
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ BOUNDS = {
     "checkpoint": (578, 5),
     "bench": (1_654, 8),
     "evaluate": (4_297, 19),
-    "report": (1_106, 6),
+    "report": (1_043, 6),
     "writers": (882, 4),
     "cli": (2_957, 20),  # predict --library, --guide, --max-draws, --preset
 }

@@ -1,11 +1,12 @@
 """A walk from noise to molecules as a page with a slider, a strip of pictures or an animation.
 
 Every step is drawn in the layout of the finished graph: solid lines are the bonds that the network
-expects, as wide as they are probable; dashed ones those of the noisy graph it looks at.
+expects, as wide as they are probable; dashed ones those of the noisy graph it looks at. What is
+drawn is a list of shapes, which become SVG or pixels.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -36,38 +37,119 @@ _FLOOR: Final = 130  # where 0 is
 _ENDINGS: Final = (".html", ".svg", ".png", ".gif")
 _SPECTRUM: Final = "Spectrum (m/z); blue peaks are explained by the formula"
 _FINGERPRINT: Final = "Predicted fingerprint, likeliest bits; blue ones are in most molecules"
-_FINER: Final = 4  # how much larger images are drawn
+_FINER: Final = 4  # how much larger images are drawn than they will be, so that lines are smooth
 _INK: Final = "#1c2329"
 _BLUE: Final = "#1f62b5"
 _GREY: Final = "#b4bac0"
 _LINES: Final = (0, 1, 2, 3, 2)  # of each bond class; the second of an aromatic bond is dashed
-_COLOURS: Final = {"C": "#1c2329", "N": "#2348c7", "O": "#c8201a", "S": "#8a6d00", "P": "#b45309"}
+_DASHED: Final = ("noisy", "expected aromatic")
+# Of shapes by the class that a page's style sheet knows them by; elements stand by their symbols.
+_COLOURS: Final = {
+    **dict.fromkeys(("expected", "expected aromatic", "peak explained", "bit has"), _BLUE),
+    **dict.fromkeys(("noisy", "peak", "bit"), _GREY),
+    **{"axis": "#68737d", "dot": _INK, "disc": "#ffffff", "words": _INK},
+    **{"N": "#2348c7", "O": "#c8201a", "S": "#8a6d00", "P": "#b45309"},
+}
 _OTHERS: Final = "#1b7f3b"
 _STYLE: Final = """<style>
 text { font: 11px sans-serif; fill: #1c2329; text-anchor: middle; dominant-baseline: central; }
 .expected { stroke: #1f62b5; stroke-linecap: round; } .noisy { stroke: #b4bac0; }
 .noisy, .aromatic { stroke-dasharray: 3 3; } .disc { fill: #fff; } .dot { fill: #1c2329; }
-.bit { fill: #c9ced3; } .bit.has { fill: #1f62b5; } .peak { stroke: #b4bac0; stroke-width: 1.5; }
+.bit { stroke: #c9ced3; } .bit.has { stroke: #1f62b5; } .peak { stroke: #b4bac0; }
 .peak.explained { stroke: #1f62b5; } .axis { stroke: #68737d; }
 </style>"""
 
 
-class _Bar(NamedTuple):
-    """A peak or a bit: where it stands, how high it reaches, whether it is explained, in words."""
+class _Shape(NamedTuple):
+    """A line between two points, else a disc, else a text, of a class of the style sheet.
 
-    x: float
-    top: float
-    is_met: bool
-    words: str
+    Attributes:
+        name: Class, the symbol of an element, or ``words``.
+        at: x and y of each point.
+        size: Width of a line or radius of a disc; 0 for a text.
+        words: A text, or what is said of a line under the pointer.
+        opacity: Of a line.
+    """
 
-
-class _Line(NamedTuple):
-    """A line of a drawing: its ends (x1, y1, x2, y2), width, opacity and what it stands for."""
-
-    ends: tuple[float, ...]
-    width: float
-    opacity: float
     name: str
+    at: tuple[float, ...]
+    size: float = 0.0
+    words: str = ""
+    opacity: float = 1.0
+
+    def moved(self, x: float, y: float) -> "_Shape":
+        """The same elsewhere."""
+        points = np.add(np.reshape(self.at, (-1, 2)), (x, y))
+        return self._replace(at=tuple(points.ravel().tolist()))
+
+    def svg(self) -> str:
+        """As an SVG element."""
+        words = escape(self.words)
+        if len(self.at) == 2 and self.size:
+            x, y = self.at
+            return f'<circle class="{self.name}" cx="{x:.1f}" cy="{y:.1f}" r="{self.size:g}"/>'
+        if len(self.at) == 2:
+            ink = "" if self.name == "words" else f' style="fill:{self.colour}"'
+            x, y = self.at
+            return f'<text class="{self.name}" x="{x:.1f}" y="{y:.1f}"{ink}>{words}</text>'
+        ends = 'x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"'.format(*self.at)
+        look = f'stroke-width="{self.size:.1f}" stroke-opacity="{self.opacity:.2f}"'
+        title = f"<title>{words}</title>" if words else ""
+        return f'<line class="{self.name}" {ends} {look}>{title}</line>'
+
+    @property
+    def colour(self) -> str:
+        """Where no style sheet says which."""
+        return _COLOURS.get(self.name, _OTHERS)
+
+    def draw(self, pen: ImageDraw.ImageDraw) -> None:
+        """As pixels, `_FINER` times as large."""
+        ends = np.reshape(self.at, (-1, 2)) * _FINER
+        if len(ends) == 1 and self.size:
+            reach = self.size * _FINER
+            pen.ellipse([*(ends[0] - reach), *(ends[0] + reach)], fill=self.colour)
+        elif len(ends) == 1:
+            font = ImageFont.load_default(12 * _FINER)
+            pen.text(tuple(ends[0]), self.words, fill=self.colour, font=font, anchor="mm")
+        else:
+            dashes = math.dist(*ends) / (3 * _FINER) if self.name in _DASHED else 1
+            shares = np.linspace(0, 1, max(1, round(dashes)) + 1)[:, None]
+            points = ends[0] + (ends[1] - ends[0]) * shares
+            base = (int(self.colour[place : place + 2], 16) for place in (1, 3, 5))
+            colour = tuple(round(255 + (part - 255) * self.opacity) for part in base)
+            for start, end in zip(points[::2], points[1::2], strict=False):
+                width = max(1, round(self.size * _FINER))
+                pen.line([*start, *end], fill=colour, width=width)
+
+
+class _Picture(NamedTuple):
+    """Shapes on a white sheet."""
+
+    width: int
+    height: int
+    shapes: list[_Shape]
+
+    def svg(self) -> str:
+        """As an SVG file."""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
+            f'width="{self.width}" height="{self.height}">{_STYLE}<rect width="100%" '
+            f'height="100%" fill="#fff"/>{_svg(self.shapes)}</svg>\n'
+        )
+
+    def image(self, times: int = 1) -> Image.Image:
+        """As an image, so many times as large, in few colours."""
+        drawn = Image.new("RGB", (self.width * _FINER, self.height * _FINER), "white")
+        pen = ImageDraw.Draw(drawn)
+        for shape in self.shapes:
+            shape.draw(pen)
+        size = (self.width * times, self.height * times)
+        small = drawn.resize(size, Image.Resampling.LANCZOS)
+        return small.quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+
+
+def _svg(shapes: Iterable[_Shape]) -> str:
+    return "".join(shape.svg() for shape in shapes)
 
 
 def write_trace(followed: Trace, output: Path) -> None:
@@ -86,9 +168,9 @@ def write_trace(followed: Trace, output: Path) -> None:
             _animate(followed, output)
         case ".png":
             with replaced(output) as temporary:
-                _strip(followed).save(temporary, "PNG", optimize=True)
+                _strip(followed).image(2).save(temporary, "PNG", optimize=True)
         case ".svg":
-            write_atomically(output, [_picture(followed)])
+            write_atomically(output, [_strip(followed).svg()])
         case _:
             write_atomically(output, page("trace", _values(followed)))
 
@@ -107,6 +189,7 @@ def check(output: Path) -> None:
 def _values(followed: Trace) -> dict[str, Any]:
     """All that the template shows."""
     first = followed.annotated.hypothesis.feature.first
+    steps = range(len(followed.steps))
     return {
         "title": readable(first.feature_id or first.spectrum_id),
         "file": readable(first.source.file),
@@ -116,14 +199,11 @@ def _values(followed: Trace) -> dict[str, Any]:
         "times": [step.t for step in followed.steps],
         "side": _SIDE,
         "samples": [
-            {
-                "frames": [_frame(followed, number, step) for step in range(len(followed.steps))],
-                "words": words,
-            }
+            {"frames": [_svg(_frame(followed, number, step)) for step in steps], "words": words}
             for number, words in enumerate(_words(followed))
         ],
-        "spectrum": _spectrum(followed),
-        "fingerprint": _fingerprint(followed),
+        "spectrum": _svg(_spectrum(followed)),
+        "fingerprint": _svg(_fingerprint(followed)),
     }
 
 
@@ -139,14 +219,13 @@ def _words(followed: Trace) -> list[str]:
     return found
 
 
-def _lines(followed: Trace, sample: int, step: int) -> Iterator[_Line]:
-    """The noisy and the expected bonds of a sample at a step."""
-    here = followed.steps[step]
-    at = _places(followed, sample)
+def _frame(followed: Trace, sample: int, step: int) -> Iterator[_Shape]:
+    """The noisy and the expected bonds of a sample at a step, and its atoms."""
+    here, at = followed.steps[step], _positions(followed, sample)
     low, high = pairs(len(at))
     noisy = here.bond_class[sample] > 0 if here.t else np.zeros(len(low), bool)
     for one, other in zip(low[noisy], high[noisy], strict=True):
-        yield _Line((*at[one], *at[other]), 1.0, 0.9, "noisy")
+        yield _Shape("noisy", (*at[one], *at[other]), 1.0, opacity=0.9)
     bonded = 1 - here.bond_prob[sample][:, 0]
     classes = here.bond_prob[sample][:, 1:].argmax(-1) + 1
     for pair in np.flatnonzero(bonded >= _LEAST):
@@ -159,241 +238,99 @@ def _lines(followed: Trace, sample: int, step: int) -> Iterator[_Line]:
             aside = across * (number - (count - 1) / 2) * (width + 2.0)
             name = "expected aromatic" if classes[pair] == 4 and number else "expected"
             ends = (*(start + aside), *(end + aside))
-            yield _Line(ends, width, float(bonded[pair]), name)
+            yield _Shape(name, ends, width, opacity=float(bonded[pair]))
+    atoms = followed.annotated.hypothesis.formula.atom_class
+    for symbol, (x, y) in zip((SYMBOLS[atom] for atom in atoms), at.tolist(), strict=True):
+        if symbol == "C":
+            yield _Shape("dot", (x, y), 2)
+        else:
+            yield from (_Shape("disc", (x, y), 7), _Shape(symbol, (x, y), words=symbol))
 
 
-def _places(followed: Trace, sample: int) -> NDArray[np.float64]:
-    """Places in a square of the side `_SIDE`, (N, 2)."""
+def _positions(followed: Trace, sample: int) -> NDArray[np.float64]:
+    """Where the atoms are drawn, in a square of the side `_SIDE`, (N, 2)."""
     at = followed.places[sample] * (1, -1)
     low, high = at.min(0), at.max(0)
     scale = min(30.0, (_SIDE - 2 * _MARGIN) / max(1e-6, float((high - low).max())))
     return np.asarray((at - (low + high) / 2) * scale + _SIDE / 2)
 
 
-def _symbols(followed: Trace) -> list[str]:
-    return [SYMBOLS[atom] for atom in followed.annotated.hypothesis.formula.atom_class]
+def _axis() -> _Shape:
+    return _Shape("axis", (0, _FLOOR, _WIDE, _FLOOR), 1)
 
 
-def _frame(followed: Trace, sample: int, step: int) -> str:
-    """A step of a sample as SVG elements; it holds numbers and element symbols alone."""
-    lines = (
-        '<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" '.format(
-            one.name, *one.ends
-        )
-        + f'stroke-width="{one.width:.1f}" stroke-opacity="{one.opacity:.2f}"/>'
-        for one in _lines(followed, sample, step)
-    )
-    return "".join(lines) + _atoms(followed, sample)
-
-
-def _atoms(followed: Trace, sample: int) -> str:
-    found = []
-    for symbol, (x, y) in zip(_symbols(followed), _places(followed, sample), strict=True):
-        if symbol == "C":
-            found.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="2"/>')
-            continue
-        colour = _COLOURS.get(symbol, _OTHERS)
-        found.append(
-            f'<circle class="disc" cx="{x:.1f}" cy="{y:.1f}" r="7"/>'
-            f'<text class="{symbol}" x="{x:.1f}" y="{y:.1f}" style="fill:{colour}">{symbol}</text>'
-        )
-    return "".join(found)
-
-
-def _peaks(followed: Trace) -> Iterator[_Bar]:
-    """The peaks of the feature, explained ones apart."""
-    peaks = followed.case.outcomes[0].peaks
-    explained = {(np.float32(one.mz), np.float32(one.intensity)): one.formula for one in peaks}
-    for spectrum in followed.annotated.hypothesis.feature.spectra:
-        for at, intensity in zip(spectrum.mz, spectrum.intensity, strict=True):
-            formula = explained.get((np.float32(at), np.float32(intensity)), "")
-            x, top = at / _last(followed) * _WIDE, _FLOOR - intensity * (_FLOOR - 14)
-            yield _Bar(x, top, bool(formula), f"m/z {at:.4f} {formula}")
-
-
-def _last(followed: Trace) -> float:
-    """Where the axis of the spectrum ends."""
+def _spectrum(followed: Trace) -> Iterator[_Shape]:
+    """The peaks of the feature, explained ones apart, on their axis."""
     feature = followed.annotated.hypothesis.feature
     mz = np.concatenate([one.mz for one in feature.spectra])
-    return max(float(mz.max()), feature.first.precursor_mz or 0.0) * 1.02
-
-
-def _ticks(followed: Trace) -> list[tuple[float, str]]:
-    """Places on the axis of the spectrum, and what is written there."""
-    last = _last(followed)
+    last = max(float(mz.max()), feature.first.precursor_mz or 0.0) * 1.02
+    peaks = followed.case.outcomes[0].peaks
+    explained = {(np.float32(one.mz), np.float32(one.intensity)): one.formula for one in peaks}
+    yield _axis()
+    for spectrum in feature.spectra:
+        for at, intensity in zip(spectrum.mz, spectrum.intensity, strict=True):
+            formula = explained.get((np.float32(at), np.float32(intensity)), "")
+            x, top = at / last * _WIDE, _FLOOR - intensity * (_FLOOR - 14)
+            name = "peak explained" if formula else "peak"
+            yield _Shape(name, (x, _FLOOR, x, top), 1.5, f"m/z {at:.4f} {formula}")
     step = 10 ** math.floor(math.log10(last)) / (1 if last > 300 else 2)
-    return [(tick / last * _WIDE, f"{tick:g}") for tick in np.arange(step, last, step)]
+    for tick in np.arange(step, last, step):
+        yield _Shape("words", (tick / last * _WIDE, _TALL - 8), words=f"{tick:g}")
 
 
-def _bits(followed: Trace) -> Iterator[_Bar]:
+def _fingerprint(followed: Trace) -> Iterator[_Shape]:
     """The likeliest bits of the predicted fingerprint, those of the finished molecules apart."""
     order = np.argsort(-followed.fingerprint, kind="stable")[:_BITS]
     rows = [one.molecules[0].bits for one in followed.becomes if one.molecules]
     has = unfold_bits(rows, len(followed.fingerprint)).mean(0) if rows else None
+    yield _axis()
     for number, bit in enumerate(order):
         probability, share = float(followed.fingerprint[bit]), 0.0 if has is None else has[bit]
         words = f"bit {bit}: {probability:.2f}, in {share:.0%} of the molecules"
-        top = _FLOOR - probability * (_FLOOR - 14)
-        yield _Bar(number * _WIDE / _BITS, top, bool(share >= 0.5), words)
-
-
-def _spectrum(followed: Trace) -> str:
-    """The spectrum as SVG elements."""
-    axis = f'<line class="axis" x1="0" y1="{_FLOOR}" x2="{_WIDE}" y2="{_FLOOR}"/>'
-    peaks = (
-        f'<line class="peak{" explained" * one.is_met}" x1="{one.x:.1f}" x2="{one.x:.1f}" '
-        f'y1="{_FLOOR}" y2="{one.top:.1f}"><title>{one.words}</title></line>'
-        for one in _peaks(followed)
-    )
-    ticks = (f'<text x="{x:.1f}" y="{_TALL - 8}">{words}</text>' for x, words in _ticks(followed))
-    return "".join((axis, *peaks, *ticks))
-
-
-def _fingerprint(followed: Trace) -> str:
-    """The predicted fingerprint as SVG elements."""
-    axis = f'<line class="axis" x1="0" y1="{_FLOOR}" x2="{_WIDE}" y2="{_FLOOR}"/>'
-    bits = (
-        f'<rect class="bit{" has" * one.is_met}" x="{one.x:.1f}" y="{one.top:.1f}" '
-        f'width="{0.8 * _WIDE / _BITS:.1f}" height="{_FLOOR - one.top:.1f}">'
-        f"<title>{one.words}</title></rect>"
-        for one in _bits(followed)
-    )
-    return "".join((axis, *bits))
-
-
-def _chosen(followed: Trace, most: int) -> list[int]:
-    """Steps evenly apart, first and last included."""
-    last = len(followed.steps) - 1
-    return sorted({round(number * last / max(1, most - 1)) for number in range(most)})
+        x, top = (number + 0.4) * _WIDE / _BITS, _FLOOR - probability * (_FLOOR - 14)
+        name = "bit has" if share >= 0.5 else "bit"
+        yield _Shape(name, (x, _FLOOR, x, top), 0.8 * _WIDE / _BITS, words)
 
 
 def _height(followed: Trace) -> int:
     """How much of the height of a square the tallest drawing needs."""
-    spans = (np.ptp(_places(followed, sample)[:, 1]) for sample in range(len(followed.becomes)))
+    spans = (np.ptp(_positions(followed, sample)[:, 1]) for sample in range(len(followed.becomes)))
     return min(_SIDE, round(float(max(spans))) + 2 * _MARGIN)
 
 
-def _picture(followed: Trace) -> str:
-    """All samples in rows, chosen steps in columns, spectrum and fingerprint below, as one SVG."""
-    steps, words, tall = _chosen(followed, _STRIP), _words(followed), _height(followed)
+def _strip(followed: Trace) -> _Picture:
+    """Samples in rows, steps evenly apart in columns, spectrum and fingerprint below."""
+    words, tall, last = _words(followed), _height(followed), len(followed.steps) - 1
+    steps = sorted({round(number * last / (_STRIP - 1)) for number in range(_STRIP)})
     width, row = len(steps) * _SIDE, tall + 22
-    below = 30 + len(words) * row
-    pieces = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {below + _TALL + 26}" '
-        f'width="{width}" height="{below + _TALL + 26}">{_STYLE}<rect width="100%" height="100%" '
-        'fill="#fff"/>'
-    ]
+    below, shapes = 30 + len(words) * row, []
     for column, step in enumerate(steps):
         text = f"t = {followed.steps[step].t}"
-        pieces.append(f'<text x="{(column + 0.5) * _SIDE}" y="12">{text}</text>')
-        pieces += [
-            f'<g transform="translate({column * _SIDE} {24 + sample * row - (_SIDE - tall) / 2})">'
-            f"{_frame(followed, sample, step)}</g>"
-            for sample in range(len(words))
-        ]
-    pieces += [
-        f'<text x="{width / 2}" y="{24 + sample * row + tall + 8}">{escape(text)}</text>'
-        for sample, text in enumerate(words)
-    ]
-    beside = ((_spectrum(followed), _SPECTRUM), (_fingerprint(followed), _FINGERPRINT))
-    for left, (drawn, text) in zip(_lefts(width), beside, strict=True):
-        pieces.append(
-            f'<g transform="translate({left} {below})">{drawn}'
-            f'<text x="{_WIDE / 2}" y="{_TALL + 10}">{text}</text></g>'
-        )
-    return "".join(pieces) + "</svg>\n"
-
-
-def _lefts(width: int) -> tuple[float, float]:
-    """Where spectrum and fingerprint begin."""
-    return width / 4 - _WIDE / 2, 3 * width / 4 - _WIDE / 2
-
-
-class _Sheet:
-    """A picture drawn larger than it will be, so that its lines are smooth."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self._image = Image.new("RGB", (width * _FINER, height * _FINER), "white")
-        self._pen = ImageDraw.Draw(self._image)
-
-    def line(self, ends: Sequence[float], width: float, colour: str, dash: float = 0) -> None:
-        """Draw a line, in pieces of the length of a dash if there is one."""
-        start, end = np.array(ends[:2]), np.array(ends[2:])
-        pieces = max(1, round(float(np.hypot(*(end - start))) / dash)) if dash else 1
-        for piece in range(0, pieces, 2):
-            both = [start + (end - start) * share / pieces for share in (piece, piece + 1)]
-            where = tuple((np.concatenate(both) * _FINER).tolist())
-            self._pen.line(where, fill=colour, width=max(1, round(width * _FINER)))
-
-    def disc(self, x: float, y: float, radius: float, colour: str) -> None:
-        """Draw a filled circle."""
-        box = np.array([x - radius, y - radius, x + radius, y + radius]) * _FINER
-        self._pen.ellipse(box.tolist(), fill=colour)
-
-    def text(self, x: float, y: float, text: str, colour: str = _INK, anchor: str = "mm") -> None:
-        """Write a text."""
-        font = ImageFont.load_default(12 * _FINER)
-        self._pen.text((x * _FINER, y * _FINER), text, fill=colour, font=font, anchor=anchor)
-
-    def image(self, times: int = 1) -> Image.Image:
-        """The picture, so many times as large as it was described, in few colours."""
-        size = (self._image.width * times // _FINER, self._image.height * times // _FINER)
-        small = self._image.resize(size, Image.Resampling.LANCZOS)
-        return small.quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-
-
-def _draw(sheet: _Sheet, followed: Trace, number: tuple[int, int], at: tuple[float, float]) -> None:
-    """Draw a sample at a step; `at` is where the corner of its square lies."""
-    sample, step = number
-    for one in _lines(followed, sample, step):
-        base = (180, 186, 192) if one.name == "noisy" else (31, 98, 181)
-        mixed = (round(255 + (part - 255) * one.opacity) for part in base)
-        ends = np.array(one.ends) + np.tile(at, 2)
-        dash = 3 if one.name in ("noisy", "expected aromatic") else 0
-        sheet.line(ends.tolist(), one.width, "#{:02x}{:02x}{:02x}".format(*mixed), dash)
-    for symbol, place in zip(_symbols(followed), _places(followed, sample), strict=True):
-        x, y = (place + at).tolist()
-        if symbol == "C":
-            sheet.disc(x, y, 2, _INK)
-            continue
-        sheet.disc(x, y, 7, "white")
-        sheet.text(x, y, symbol, _COLOURS.get(symbol, _OTHERS))
-
-
-def _strip(followed: Trace) -> Image.Image:
-    """What `_picture` shows, as an image for slides, twice as large."""
-    steps, words, tall = _chosen(followed, _STRIP), _words(followed), _height(followed)
-    width, row = len(steps) * _SIDE, tall + 22
-    below = 30 + len(words) * row
-    sheet = _Sheet(width, below + _TALL + 26)
-    for column, step in enumerate(steps):
-        sheet.text((column + 0.5) * _SIDE, 12, f"t = {followed.steps[step].t}")
+        shapes.append(_Shape("words", ((column + 0.5) * _SIDE, 12), words=text))
         for sample in range(len(words)):
             corner = (column * _SIDE, 24 + sample * row - (_SIDE - tall) / 2)
-            _draw(sheet, followed, (sample, step), corner)
+            shapes += [shape.moved(*corner) for shape in _frame(followed, sample, step)]
     for sample, text in enumerate(words):
-        sheet.text(width / 2, 24 + sample * row + tall + 8, text)
-    beside = ((_peaks(followed), 1.5, _SPECTRUM), (_bits(followed), 3.0, _FINGERPRINT))
-    for left, (bars, wide, text) in zip(_lefts(width), beside, strict=True):
-        sheet.line((left, below + _FLOOR, left + _WIDE, below + _FLOOR), 1, _INK)
-        for one in bars:
-            ends = (left + one.x, below + _FLOOR, left + one.x, below + one.top)
-            sheet.line(ends, wide, _BLUE if one.is_met else _GREY)
-        sheet.text(left + _WIDE / 2, below + _TALL + 10, text)
-    for x, tick in _ticks(followed):
-        sheet.text(_lefts(width)[0] + x, below + _TALL - 8, tick)
-    return sheet.image(2)
+        shapes.append(_Shape("words", (width / 2, 24 + sample * row + tall + 8), words=text))
+    beside = ((1, _spectrum(followed), _SPECTRUM), (3, _fingerprint(followed), _FINGERPRINT))
+    for quarter, drawn, text in beside:
+        middle = quarter * width / 4
+        shapes += [shape.moved(middle - _WIDE / 2, below) for shape in drawn]
+        shapes.append(_Shape("words", (middle, below + _TALL + 10), words=text))
+    return _Picture(width, below + _TALL + 26, shapes)
 
 
 def _animate(followed: Trace, output: Path) -> None:
     """A GIF: all samples side by side, a frame for every step, the last one longer."""
-    tall, frames = _height(followed), []
+    samples, tall, frames = len(followed.becomes), _height(followed), []
     for number, step in enumerate(followed.steps):
-        sheet = _Sheet(len(followed.becomes) * _SIDE, tall + 24)
-        for sample in range(len(followed.becomes)):
-            _draw(sheet, followed, (sample, number), (sample * _SIDE, (tall - _SIDE) / 2))
-        sheet.text(8, tall + 12, f"t = {step.t}", anchor="lm")
-        frames.append(sheet.image())
+        shapes = [
+            shape.moved(sample * _SIDE, (tall - _SIDE) / 2)
+            for sample in range(samples)
+            for shape in _frame(followed, sample, number)
+        ]
+        shapes.append(_Shape("words", (34, tall + 12), words=f"t = {step.t}"))
+        frames.append(_Picture(samples * _SIDE, tall + 24, shapes).image())
     times = [max(80, 4000 // len(frames))] * (len(frames) - 1) + [2500]
     with replaced(output) as temporary:
         frames[0].save(

@@ -9,6 +9,7 @@ from rich.console import Console
 from duallgd_cli.cli import display
 from duallgd_cli.report.contents import FirstCandidate
 from duallgd_cli.writers.formats import PART_COLUMNS
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 
 
 def rows_of(path):
@@ -16,41 +17,35 @@ def rows_of(path):
         return list(csv.DictReader(table))
 
 
-@pytest.fixture
-def written(duallgd, spectra, formulas, tmp_path):
-    done = duallgd("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--parts", "-q")
-    assert done.code == 0, done.err
-    return tmp_path / "out.parts.csv"
+def test_every_part_has_a_probability_and_merge_writes_the_same(
+    duallgd, example_run, own_run, tmp_path
+):
+    folder, written = own_run.parent, example_run.with_suffix(".parts.csv")
+    for name in ("again.csv", "with.jsonl"):
+        assert duallgd("merge", own_run, "-o", name, "--parts", "-q").code == 0
+    duallgd("merge", own_run, "-o", "without.jsonl", "-q")
 
-
-def test_every_part_of_the_table_has_a_probability(written):
     rows = rows_of(written)
-
-    assert rows
+    lines = (tmp_path / "with.jsonl").read_text(encoding="utf-8").splitlines()
     assert set(rows[0]) == set(PART_COLUMNS)
     assert all(0 < float(row["probability"]) < 1 for row in rows)
     assert all(row["part"] and row["kind"] and row["smarts"] for row in rows)
-
-
-def test_merge_and_resume_give_the_same_table(written, duallgd, spectra, formulas, tmp_path):
-    merged = duallgd("merge", "out.csv", "-o", "again.csv", "--parts", "-q")
-    resumed = duallgd(
-        *("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--resume", "--parts", "-q")
-    )
-
-    assert (merged.code, resumed.code) == (0, 0)
-    assert (tmp_path / "again.parts.csv").read_bytes() == written.read_bytes()
-    assert rows_of(written)
-
-
-def test_json_lines_hold_parts_only_if_asked(written, duallgd, tmp_path):
-    duallgd("merge", "out.csv", "-o", "with.jsonl", "--parts", "-q")
-    duallgd("merge", "out.csv", "-o", "without.jsonl", "-q")
-    lines = (tmp_path / "with.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line)["parts"] for line in lines]
-
-    assert sum(map(len, found)) == len(rows_of(written))
+    moved = written.read_text().replace(str(example_run.parent), str(folder))
+    assert (tmp_path / "again.parts.csv").read_text() == moved
+    assert sum(len(json.loads(line)["parts"]) for line in lines) == len(rows)
     assert '"parts"' not in (tmp_path / "without.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
+    run = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "4")
+    duallgd(*run)
+    before = (tmp_path / "out.parts.csv").read_bytes()
+    (tmp_path / "out.parts.csv").unlink()
+
+    done = duallgd(*run, "--resume")
+
+    assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +58,10 @@ def test_where_no_table_can_lie_the_option_is_refused(duallgd, spectra, formulas
     assert "--parts needs" in done.err
 
 
-def test_a_terminal_ends_with_the_first_candidates_unless_quiet(
-    duallgd, spectra, formulas, monkeypatch
-):
+def test_a_terminal_ends_with_the_first_candidates_unless_quiet(duallgd, tmp_path, monkeypatch):
+    made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
     monkeypatch.setattr(display, "console", lambda: Console(stderr=True, force_terminal=True))
-    arguments = ("predict", spectra, "--formulas", formulas, "--force", "-o", "out.csv")
+    arguments = ("predict", made, "--force", "-o", "out.csv", "--samples", "4")
 
     shown, quiet = duallgd(*arguments), duallgd(*arguments, "--quiet")
 

@@ -1,8 +1,11 @@
 """`duallgd report`: one file, nothing loaded, hostile texts harmless."""
 
 import re
+from pathlib import Path
 
 import pytest
+
+from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}&lt;" + "A" * 10_000
@@ -20,43 +23,25 @@ def hostile_mgf(text):
     return "".join(f"BEGIN IONS\n{block}\nEND IONS\n\n" for block in blocks)
 
 
-@pytest.fixture
-def page(duallgd, spectra, formulas, tmp_path):
-    duallgd("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--quiet")
-    done = duallgd("report", "out.csv")
-    assert done.code == 0, done.err
-    return (tmp_path / "out.html").read_text(encoding="utf-8"), done
+def test_the_page_lies_beside_the_output_loads_nothing_and_is_always_the_same(duallgd, own_run):
+    done = duallgd("report", own_run)
+    again = duallgd("report", own_run, "-o", "again.html")
 
-
-def test_the_report_lies_beside_the_output_and_says_how_to_open_it(page):
-    text, done = page
-
-    assert text.startswith("<!doctype html>")
+    text = own_run.with_suffix(".html").read_text(encoding="utf-8")
+    assert (done.code, again.code) == (0, 0), done.err
     assert "11 features" in done.err
     assert "out.html; open it in a browser" in done.err
-
-
-def test_the_page_loads_nothing_and_runs_no_other_script(page):
-    text, _ = page
-
+    assert text.startswith("<!doctype html>")
+    assert text.count("text/plain") == 11
     assert "default-src 'none'" in text
     assert re.search(r"script-src 'sha256-[\w+/=]+'", text)
-    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
-    assert "@import" not in text
-    assert "url(" not in text
-
-
-def test_the_same_run_gives_the_same_page(page, duallgd, tmp_path):
-    text, _ = page
-
-    duallgd("report", "out.csv", "-o", "again.html")
-
-    assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", text)
+    assert Path("again.html").read_text(encoding="utf-8") == text
 
 
 def test_nothing_of_a_hostile_file_is_markup(duallgd, tmp_path):
     (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
-    duallgd("predict", "bad.mgf", "-o", "out.csv", "--quiet")
+    duallgd("predict", "bad.mgf", "-o", "out.csv", "--quiet", "--samples", "4")
 
     done = duallgd("report", "out.csv", "-o", "out.html")
     text = (tmp_path / "out.html").read_text(encoding="utf-8")
@@ -76,13 +61,13 @@ def test_a_name_that_was_never_run_is_refused_in_a_sentence(duallgd):
     assert "no journal beside it" in done.err
 
 
-def test_predict_writes_the_same_page_at_once(page, duallgd, spectra, formulas, tmp_path):
-    done = duallgd("predict", spectra, "--formulas", formulas, "-o", "b.csv", "--report", "b.html")
+def test_predict_writes_a_page_at_once(duallgd, tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ALANINE), block(CAFFEINE))
+    done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4")
 
-    text = (tmp_path / "b.html").read_text(encoding="utf-8")
     assert done.code == 0, done.err
     assert "b.html; open it in a browser" in done.err
-    assert text.count("text/plain") == page[0].count("text/plain") == 11
+    assert (tmp_path / "b.html").read_text(encoding="utf-8").count("text/plain") == 2
 
 
 @pytest.mark.parametrize("options", [("-o", "-"), ("-o", "b.csv", "--shard", "1/2")])

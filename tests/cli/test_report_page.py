@@ -10,7 +10,6 @@ from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.report.page import write_report
-from tests.cli.conftest import EXAMPLES
 from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.stub_model import stub_model
 
@@ -33,27 +32,21 @@ def browser():
         opened.close()
 
 
-def reported(folder, spectra, formulas=None):
-    """The page of a run with a stand-in for the model, and what it should show."""
-    request = PredictRequest(
-        inputs=(str(spectra),), output=str(folder / "out.csv"), formulas=formulas
-    )
-    predict(request, stub_model())
-    write_report([folder / "out.csv"], folder / "out.html")
-    return folder / "out.html", list(ReportedRun([folder / "out.csv"]).features())
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made")
-    return reported(folder, EXAMPLES / "spectra.mgf", EXAMPLES / "formulas.csv")
+def made(example_run, tmp_path_factory):
+    """The page of a run, and what it should show."""
+    page = tmp_path_factory.mktemp("made") / "out.html"
+    write_report([example_run], page)
+    return page, list(ReportedRun([example_run]).features())
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
-    return reported(folder, folder / "bad.mgf")
+    predict(PredictRequest((str(folder / "bad.mgf"),), str(folder / "out.csv")), stub_model())
+    write_report([folder / "out.csv"], folder / "out.html")
+    return folder / "out.html"
 
 
 class Visit:
@@ -288,14 +281,16 @@ def test_a_narrow_window_needs_no_sideways_scrolling(visit):
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_thousand_features_open_in_three_seconds(browser, made, tmp_path, monkeypatch):
+def test_a_thousand_features_open_in_three_seconds(
+    browser, made, example_run, tmp_path, monkeypatch
+):
     features = [
         feature | {"number": number, "id": f"F{number}"}
         for number, feature in enumerate(islice(cycle(made[1]), 1000))
     ]
     monkeypatch.setattr(ReportedRun, "features", lambda _: iter(features))
 
-    summary = write_report([made[0].with_suffix(".csv")], tmp_path / "many.html")
+    summary = write_report([example_run], tmp_path / "many.html")
     started = time.monotonic()
     opened = Visit(browser, tmp_path / "many.html", wait_for="#body td.smiles svg")
     opened.page.fill("#text", "F999")
@@ -312,13 +307,13 @@ def test_a_thousand_features_open_in_three_seconds(browser, made, tmp_path, monk
 
 
 def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):
-    opened = Visit(browser, hostile[0])
+    opened = Visit(browser, hostile)
     page = opened.page
     page.keyboard.press("j")
     page.wait_for_timeout(300)
 
     assert opened.complaints == []
-    assert opened.asked == [hostile[0].as_uri()]
+    assert opened.asked == [hostile.as_uri()]
     assert page.query_selector("img, iframe, object, embed, base, form[action]") is None
     assert "<img src=x onerror=alert(2)>" in page.inner_text("#body")
     assert page.evaluate("document.querySelectorAll('script').length") == 5

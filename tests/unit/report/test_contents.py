@@ -1,47 +1,27 @@
 """A finished run as plain values."""
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.prediction import LikelyPart
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.report import contents
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
-from tests.stub_model import stub_model
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-@pytest.fixture
-def run(tmp_path):
-    """A finished run of the example spectra with a stand-in for the model."""
-    spectra = tmp_path / "spectra.mgf"
-    shutil.copy(EXAMPLES / "spectra.mgf", spectra)
-    request = PredictRequest(
-        inputs=(str(spectra),),
-        output=str(tmp_path / "out.csv"),
-        formulas=EXAMPLES / "formulas.csv",
-        settings=PredictSettings(top_k=3),
-    )
-    predict(request, stub_model())
-    return tmp_path / "out.csv"
+@pytest.fixture(scope="module")
+def features(example_run):
+    return list(ReportedRun([example_run], 3).features())
 
 
-def test_every_feature_is_there_once_in_the_order_of_the_input(run):
-    features = list(ReportedRun([run]).features())
-
+def test_every_feature_is_there_once_in_the_order_of_the_input(features):
     assert [feature["id"] for feature in features] == [str(n) for n in range(1, 12)]
     assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
     assert all(len(feature["candidates"]) <= 3 for feature in features)
 
 
-def test_explanations_point_at_the_measured_peaks(run):
-    feature = next(ReportedRun([run]).features())
+def test_explanations_point_at_the_measured_peaks(features):
+    feature = features[0]
     explained = feature["hypotheses"][0]["explained"]
     found = {
         (formula, round(feature["spectra"][spectrum]["mz"][peak], 2))
@@ -53,8 +33,8 @@ def test_explanations_point_at_the_measured_peaks(run):
     assert len(feature["spectra"][0]["mz"]) + len(feature["spectra"][1]["mz"]) == 18
 
 
-def test_candidates_say_which_of_their_atoms_explain_which_peak(run):
-    for feature in ReportedRun([run]).features():
+def test_candidates_say_which_of_their_atoms_explain_which_peak(features):
+    for feature in features:
         for candidate in feature["candidates"]:
             rows = len(feature["hypotheses"][candidate["hypothesis"]]["explained"])
             atoms = len(candidate["drawing"]["atoms"])
@@ -64,11 +44,11 @@ def test_candidates_say_which_of_their_atoms_explain_which_peak(run):
             assert whole or not np.isclose(feature["mz"], 195.0877, atol=0.01)
 
 
-def test_parts_are_said_in_words_and_bonds_have_a_certainty(run, monkeypatch):
+def test_parts_are_said_in_words_and_bonds_have_a_certainty(example_run, monkeypatch):
     sure = LikelyPart("sugar", "hexose", "[OX2]", 0.94, 0.1, 0.9)
     monkeypatch.setattr(contents, "likely_parts", lambda *_: (sure,))
 
-    feature = next(ReportedRun([run]).features())
+    feature = next(ReportedRun([example_run]).features())
 
     assert feature["sentence"] == "contains a hexose (0.94)"
     assert feature["part"] == ["hexose", 0.94]
@@ -82,41 +62,41 @@ def test_parts_are_said_in_words_and_bonds_have_a_certainty(run, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
-def test_without_the_input_explained_peaks_are_left_and_it_is_said(run, change):
-    spectra = run.with_name("spectra.mgf")
+def test_without_the_input_explained_peaks_are_left_and_it_is_said(own_run, change):
+    spectra = own_run.with_name("spectra.mgf")
     if change == "gone":
         spectra.unlink()
     else:
         spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
-    reported = ReportedRun([run])
-    features = list(reported.features())
+    reported = ReportedRun([own_run])
+    (peaks,) = next(reported.features())["spectra"]
 
     assert reported.missing_inputs == [str(spectra)]
-    assert features[0]["spectra"][0]["label"] == "explained peaks only"
-    assert len(features[0]["spectra"][0]["mz"]) == 12
+    assert peaks["label"] == "explained peaks only"
+    assert len(peaks["mz"]) == 12
 
 
-def test_an_unfinished_run_is_refused_in_a_sentence(run):
-    journal = run.with_name("out.csv.journal.jsonl")
+def test_an_unfinished_run_is_refused_in_a_sentence(own_run):
+    journal = own_run.with_name("out.csv.journal.jsonl")
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:3]))
 
     with pytest.raises(UsageError, match=r"not finished.*--resume"):
-        ReportedRun([run])
+        ReportedRun([own_run])
 
 
-def test_what_was_run_with_what_is_known(run):
-    about = ReportedRun([run]).about()
+def test_what_was_run_with_what_is_known(example_run):
+    about = ReportedRun([example_run]).about()
 
     assert about["weights"] == "stub"
-    assert ["top_k", "3"] in about["settings"]
+    assert ["sampling.samples", "20"] in about["settings"]
     assert "duallgd" in dict(about["versions"])
 
 
-def test_first_candidates_are_those_of_the_output(run):
-    rows = [line.split(",") for line in run.read_text().splitlines()[1:]]
+def test_first_candidates_are_those_of_the_output(example_run):
+    rows = [line.split(",") for line in example_run.read_text().splitlines()[1:]]
     best = {row[3]: row[9] for row in rows if row[8] == "1"}
 
-    found = {one.feature: one.smiles for one in ReportedRun([run]).first_candidates()}
+    found = {one.feature: one.smiles for one in ReportedRun([example_run]).first_candidates()}
 
     assert found == best
 
