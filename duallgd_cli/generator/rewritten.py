@@ -1,9 +1,9 @@
 """The denoiser rewritten for inference on a CPU: the same function in fewer passes over memory.
 
 A CPU spends most of an evaluation on moving pair states about. So scales and shifts of norms and
-constant factors stand in the weights, residuals are added by the product before them or in place,
-keys and values that would be as many as atoms and pairs are never made, and nothing is masked, as
-all samples have the formula of one spectrum. The definition is `model.layers`, part by part; logits
+constant factors stand in the weights, residuals are added by the product before them, keys and
+values that would be as many as atoms and pairs are never made, and nothing is masked, as all
+samples have the formula of one spectrum. The definition is `model.layers`, part by part; logits
 agree to rounding.
 
 Letters: S samples of one spectrum, N atoms, M pairs, A and P channels of an atom and a pair, H
@@ -11,20 +11,21 @@ heads of D channels, R random features of a head, K fingerprint bits.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding_bag, layer_norm, one_hot, pad
+from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion.sampler import Denoise
 from duallgd_cli.model.attention import LARGEST_EXPONENT, LEAST_TOTAL, projection, same_head
 from duallgd_cli.model.denoiser import KNOWN, Condition, Context, Denoiser, time_waves
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.graph_features import GraphFeatures, graph_features
+from duallgd_cli.model.graph_features import graph_features
 from duallgd_cli.model.layers import (
     AtomAttention,
     BitAttention,
@@ -83,9 +84,10 @@ def _normed(x: Tensor) -> Tensor:
 def _softmax(score: Tensor) -> Tensor:
     """Over the last dimension, computed in float32."""
     columns = score.shape[-1]
-    if columns < _REGISTER:
-        score = pad(score, (0, _REGISTER - columns), value=-torch.inf)
-    return torch.softmax(score, -1, dtype=torch.float32)[..., :columns].to(score.dtype)
+    if columns >= _REGISTER:
+        return torch.softmax(score, -1, dtype=torch.float32).to(score.dtype)
+    padded = pad(score, (0, _REGISTER - columns), value=-torch.inf)
+    return torch.softmax(padded, -1, dtype=torch.float32)[..., :columns].to(score.dtype)
 
 
 def _by_head(weight: Tensor, heads: int) -> Tensor:
@@ -104,11 +106,9 @@ class _Modulation:
         self.map = _Map(torch.cat([m.weight for m in maps]), torch.cat(bias), dtype)
         self.sizes = [len(m.bias) // 2 for m in maps for _ in range(2)]
 
-    def __call__(self, y: Tensor, atoms: Tensor, pairs: Tensor) -> Tensor:
-        """New atoms; pairs are changed in place."""
+    def __call__(self, y: Tensor, atoms: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
         scale, shift, pair_scale, pair_shift = self.map(y).unsqueeze(1).split(self.sizes, -1)
-        torch.addcmul(pair_shift, pair_scale, pairs, out=pairs)
-        return torch.addcmul(shift, scale, atoms)
+        return torch.addcmul(shift, scale, atoms), torch.addcmul(pair_shift, pair_scale, pairs)
 
 
 class _BitLookup:
@@ -199,14 +199,13 @@ class _PairMixing:
         self.out, self.shift = part.out.weight.T.to(dtype).contiguous(), part.out.bias.to(dtype)
 
     def __call__(self, pairs: Tensor) -> Tensor:
-        """The pairs, changed in place."""
         normed = _normed(pairs)
         key = self.half_norm.onto(self.key(normed).square_(), self.exponent(normed)).exp2_()
         summed = torch.bmm(key.transpose(1, 2), self.value(normed)) * self.own  # (S, H R, H D)
         total = key.sum(1).unsqueeze(-1) * self.together  # (S, H R, H R)
         query = self.query(normed).clamp_max_(LARGEST_EXPONENT * _LOG2_E).exp2_()
         query.div_(torch.bmm(query, total).add_(LEAST_TOTAL))
-        return torch.baddbmm(pairs, query, summed @ self.out, out=pairs).add_(self.shift)
+        return torch.baddbmm(pairs, query, summed @ self.out).add_(self.shift)
 
 
 class _AtomsAsk:
@@ -230,7 +229,7 @@ class _AtomsAsk:
 
     def __call__(self, atoms: Tensor, near: Tensor) -> Tensor:
         """New atoms (S, N, A) from the normed pairs at each, (S N, N - 1, P)."""
-        query = self.key(self.query(_normed(atoms))).view(len(near), self.heads, -1)
+        query = self.key(self.query(_normed(atoms))).view(near.shape[0], self.heads, -1)
         weight = _softmax(torch.bmm(query, near.transpose(1, 2)))  # (S N, H, N - 1)
         mean = torch.bmm(weight, near).view(*atoms.shape[:2], -1)
         return self.out.onto(self.value(mean), atoms)
@@ -258,13 +257,11 @@ class _PairsAsk:
         shift = (part.out.bias / heads).repeat(heads)
         self.out = _Map(_by_head(part.out.weight.T, heads), shift, dtype)
 
-    def __call__(
-        self, pairs: Tensor, near: Tensor, atoms: Tensor, graph: LineGraph, ends: Tensor
-    ) -> None:
-        """Change pairs (S, M, P) in place; `near` as above, `ends` as `_ends` has them."""
-        samples, width = len(pairs), pairs.shape[-1]
+    def __call__(self, pairs: Tensor, near: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
+        """New pairs (S, M, P); `near` as above."""
+        samples, width = pairs.shape[0], pairs.shape[-1]
         key, value = self.key_value(_normed(atoms)).chunk(2, -1)
-        asked, told = self.query(key).flatten(0, 1), self.out(value).view(len(near), -1, width)
+        asked, told = self.query(key).flatten(0, 1), self.out(value).view(near.shape[0], -1, width)
         asked, bias = asked.split((width * self.heads, self.heads), -1)
         score = torch.baddbmm(bias.unsqueeze(1), near, asked.view(-1, width, self.heads))
         score = score.view(samples, -1, self.heads)  # (S, N (N - 1), H)
@@ -272,14 +269,9 @@ class _PairsAsk:
         first = torch.sigmoid(above)
         shares = torch.stack([first, 1 - first], 2).view(samples, -1, self.heads)
         shares = shares.index_select(1, graph.endpoint.flatten()).view(*near.shape[:2], -1)
-        given = torch.bmm(shares, told).flatten(0, 1)  # (S N (N - 1), P)
-        pairs.view(-1, width).add_(embedding_bag(ends, given, mode="sum"))
-
-
-def _ends(graph: LineGraph, samples: int) -> Tensor:
-    """Rows of a pair at its two atoms in a list of all incident pairs of samples, (S M, 2)."""
-    rows = torch.stack([graph.at_first, graph.at_second], 1)
-    return (rows + torch.arange(samples)[:, None, None] * graph.incident.numel()).flatten(0, 1)
+        given = torch.bmm(shares, told).view(samples, -1, width)  # (S, N (N - 1), P)
+        one, other = (given.index_select(1, at) for at in (graph.at_first, graph.at_second))
+        return pairs + one.add_(other)
 
 
 class _BothStreams:
@@ -303,19 +295,17 @@ class _BothStreams:
         y: Tensor,
         memory: tuple[Tensor, Tensor] | None,
         graph: LineGraph,
-        ends: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """New atoms and pairs; those given are not kept."""
-        atoms = self.modulate(y, atoms, pairs)
+        atoms, pairs = self.modulate(y, atoms, pairs)
         if self.bits is not None and memory is not None:
             atoms = self.bits(atoms, *memory)
         atoms = self.feed_atoms(self.mix_atoms(atoms, pairs, graph))
         pairs = self.feed_pairs(self.mix_pairs(pairs))
         normed = _normed(pairs)
-        near = normed.index_select(1, graph.incident).view(-1, graph.n_atoms - 1, pairs.shape[-1])
+        at_atoms = (atoms.shape[0] * atoms.shape[1], -1, pairs.shape[-1])
+        near = normed.index_select(1, graph.incident).view(at_atoms)
         atoms = self.atoms_ask(atoms, near)
-        self.pairs_ask(pairs, near, atoms, graph, ends)
-        return atoms, pairs
+        return atoms, self.pairs_ask(pairs, near, atoms, graph)
 
 
 class _Fused:
@@ -340,7 +330,6 @@ class _Given:
     repeated: Condition
     memory: tuple[tuple[Tensor, Tensor] | None, ...]
     graph: LineGraph
-    ends: Tensor
 
 
 class Rewritten:
@@ -394,37 +383,62 @@ class Rewritten:
             for layer, own in parts
         )
         repeated = context.expand(samples).condition
-        given = _Given(samples, context, repeated, memory, graph, _ends(graph, samples))
+        given = _Given(samples, context, repeated, memory, graph)
         return partial(self._logits, given)
 
     def _logits(self, given: _Given, bond_class: Tensor, t: int) -> Tensor:
+        atoms, edges, y = self._first_states(given, bond_class, t)
+        logits = self.through_layers(atoms, edges, y, given.memory, given.graph)
+        return logits.float() + one_hot(bond_class % KNOWN, N_BOND_CLASSES)  # equation 9
+
+    def _first_states(
+        self, given: _Given, bond_class: Tensor, t: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Atoms (S, N, A), what is seen of bonds (S, M, P), and the global state."""
         known, context, graph = given.repeated, given.context, given.graph
-        is_known, bond_class = bond_class >= KNOWN, bond_class % KNOWN
-        seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
+        is_known = bond_class >= KNOWN
+        classes = bond_class % KNOWN
+        seen = graph_features(classes, known.atom_class, known.atom_mask, known.hydrogens, graph)
         start, stop = self.settings.fade_from, self.settings.fade_to
         fade = min(max((t - start) / (stop - start), 0.0), 1.0)
         atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
         waves = time_waves(torch.full((1,), t / self.n_steps)).expand(given.samples, -1)
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(torch.relu(y)).float()
-        edges = fade * context.relative + is_known[..., None] * self.pair_known
-        pairs = self._start_pairs(atoms, seen, edges, graph)
+        edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
+        edges.add_(fade * context.relative + is_known[..., None] * self.pair_known)
+        return atoms, edges, y
+
+    def through_layers(
+        self,
+        atoms: Tensor,
+        edges: Tensor,
+        y: Tensor,
+        memory: Sequence[tuple[Tensor, Tensor] | None],
+        graph: LineGraph,
+    ) -> Tensor:
+        """What is added to the logits (S, M, N_BOND_CLASSES); reads sizes off the tensors alone.
+
+        Args:
+            atoms: (S, N, A).
+            edges: Bonds, hops, walks and positions, (S, M, P).
+            y: Global state, float32 (S, width).
+            memory: Keys and values of the bits for each layer that looks them up.
+            graph: Line graph of N atoms.
+        """
+        pairs = self._start_pairs(atoms, edges, graph)
         for number, layer in enumerate(self.layers):
-            atoms, pairs = layer(atoms, pairs, y, given.memory[number], graph, given.ends)
+            atoms, pairs = layer(atoms, pairs, y, memory[number], graph)
             if number < len(self.fusions):
                 y = self.fusions[number](y, atoms, pairs)
-        logits = self.readout(self.readout_hidden.relu(_normed(pairs))).float()
-        return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
+        return self.readout(self.readout_hidden.relu(_normed(pairs)))
 
-    def _start_pairs(
-        self, atoms: Tensor, seen: GraphFeatures, known: Tensor, graph: LineGraph
-    ) -> Tensor:
-        """Pair tokens, equation 1; `known` is what edges have besides what is seen of them."""
-        edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
+    def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
+        """Pair tokens, equation 1."""
         ends, width = self.pair_ends(atoms), edges.shape[-1]
         low, high = (ends.index_select(1, own) for own in (graph.first, graph.second))
         added = low[..., :width] + high[..., :width]
-        hidden = [edges.add_(known), added, low[..., width:] * high[..., width:]]
+        hidden = [edges, added, low[..., width:] * high[..., width:]]
         return self.pair_start(self.pair_hidden.relu(torch.cat(hidden, -1)))
 
 
