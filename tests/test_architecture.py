@@ -73,7 +73,7 @@ LIBRARIES = {
     "torch": r"(data|model|diffusion|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
     "rdkit": r"chem/(atom_table|guide|identity|molecule|parts|screen)\.py|data/structures\.py"
-    r"|predict/pictures\.py|writers/formats\.py|report/depiction\.py",
+    r"|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",

@@ -13,7 +13,7 @@ from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.files import table_rows
-from duallgd_cli.formulas.known import known_formulas
+from duallgd_cli.formulas.composition import known_formulas
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
 from duallgd_cli.predict.prediction import Prediction

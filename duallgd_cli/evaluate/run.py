@@ -47,7 +47,7 @@ from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.run import Progress, predict, run_header
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import Inputs
 
 ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"

@@ -18,8 +18,7 @@ from duallgd_cli.formulas.ranking import (
 )
 from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
-from duallgd_cli.spectra.features import CleaningSettings, clean, require_adduct
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, require_adduct
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature, Spectrum
 from duallgd_cli.writers.formats import (

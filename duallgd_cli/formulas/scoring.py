@@ -1,31 +1,130 @@
 """Scores of formulas that a precursor allows: prior, mass error, and what the peaks say.
 
-Letters: K candidates, P peaks, M explanations (see `fragments`).
+The fitted numbers come from ``weights/recipe/formulas.py``.
+
+Letters: K candidates, D columns, H hidden units, P peaks, M explanations (see `peaks`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct
 from duallgd_cli.chem.elements import INDEX, MASSES_DA
-from duallgd_cli.formulas.fragments import (
+from duallgd_cli.formulas.composition import KnownFormulas, codes, composition
+from duallgd_cli.formulas.peaks import (
     Explanations,
     Peaks,
     explain,
     explanation_features,
-    fragment_codes,
+    isotope_scores,
     keep_best,
-    loss_codes,
 )
-from duallgd_cli.formulas.isotopes import isotope_scores
-from duallgd_cli.formulas.known import KnownFormulas, composition
-from duallgd_cli.formulas.model import FormulaModel
 from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.types import IsotopePattern
+
+FILE: Final = Path(__file__).with_name("model.npz")
+_FURTHEST: Final = 8.0  # standard deviations; beyond them nothing was fitted
+
+
+class Network(NamedTuple):
+    """A perceptron with rectified hidden layers, if any, and one output.
+
+    Attributes:
+        mean: Of each input, (D,).
+        deviation: Standard deviation of each input, (D,).
+        layers: Weights (inputs, outputs) and biases (outputs,) of each layer.
+    """
+
+    mean: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+    layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
+
+    def __call__(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """The output for each row of inputs (K, D), shape (K,)."""
+        hidden = standardised(inputs, self.mean, self.deviation)
+        for weight, bias in self.layers[:-1]:
+            hidden = np.maximum(hidden @ weight + bias, 0)
+        weight, bias = self.layers[-1]
+        return (hidden @ weight + bias)[:, 0].astype(np.float64)
+
+
+class Table(NamedTuple):
+    """Log-odds of formulas of fragments or losses.
+
+    Attributes:
+        code: See `composition.codes`; ascending, int64 (T,).
+        log_odds: That an explanation with this formula is a true one, float32 (T,).
+    """
+
+    code: NDArray[np.int64]
+    log_odds: NDArray[np.float32]
+
+    def columns(self, code: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Log-odds (0 where unknown) and whether they are known, shape (K, 2)."""
+        row = np.minimum(np.searchsorted(self.code, code), self.code.size - 1)
+        known = self.code[row] == code
+        return np.stack([np.where(known, self.log_odds[row], 0), known], axis=1).astype(np.float32)
+
+
+class FormulaModel(NamedTuple):
+    """All that is fitted.
+
+    Attributes:
+        prior: What the composition alone says.
+        explanation: Whether an explanation of a peak is a true one.
+        losses: Of neutral losses.
+        fragments: Of fragment ions.
+        scorer: Score of a candidate; its exponential is a weight among the candidates.
+        sharpness: By which scores are multiplied, fitted on other molecules.
+        unlisted: Share of the best candidate's weight that formulas outside the list have.
+    """
+
+    prior: Network
+    explanation: Network
+    losses: Table
+    fragments: Table
+    scorer: Network
+    sharpness: float
+    unlisted: float
+
+
+def standardised(
+    inputs: NDArray[np.floating[Any]],
+    mean: NDArray[np.float32],
+    deviation: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Inputs (K, D) as networks take them."""
+    scaled = (inputs - mean) / deviation
+    return np.asarray(np.clip(scaled, -_FURTHEST, _FURTHEST), dtype=np.float32)
+
+
+@cache
+def formula_model() -> FormulaModel:
+    """The model that comes with duallgd."""
+    with np.load(FILE) as file:
+        arrays = dict(file)
+    return FormulaModel(
+        _network(arrays, "prior"),
+        _network(arrays, "explanation"),
+        Table(arrays["losses.code"], arrays["losses.log_odds"]),
+        Table(arrays["fragments.code"], arrays["fragments.log_odds"]),
+        _network(arrays, "scorer"),
+        float(arrays["sharpness"]),
+        float(arrays["unlisted"]),
+    )
+
+
+def _network(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
+    n_layers = sum(key.startswith(f"{name}.weight") for key in arrays)
+    layers = [(arrays[f"{name}.weight{i}"], arrays[f"{name}.bias{i}"]) for i in range(n_layers)]
+    return Network(arrays[f"{name}.mean"], arrays[f"{name}.deviation"], tuple(layers))
+
 
 # Standard deviation of measured precursor m/z, ppm; fitted scores were fitted with it.
 PRECURSOR_SD_PPM: Final[Mapping[str, float]] = {"orbitrap": 1.5, "qtof": 3.0, "": 3.0}
@@ -166,8 +265,8 @@ def _explanation_scores(
         part = Explanations._make(column[start : start + _EXPLANATIONS] for column in found)
         inputs = [
             explanation_features(part, peaks, charge),
-            model.losses.columns(loss_codes(part)),
-            model.fragments.columns(fragment_codes(part)),
+            model.losses.columns(codes(part.loss)),
+            model.fragments.columns(codes(part.fragment)),
         ]
         score[start : start + _EXPLANATIONS] = model.explanation(np.concatenate(inputs, axis=1))
     return score

@@ -31,7 +31,7 @@ from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature
 

@@ -24,7 +24,7 @@ from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_input
 from duallgd_cli.guide.changes import difference, named
-from duallgd_cli.guide.kept import kept, lines_of, text_of
+from duallgd_cli.guide.files import kept, lines_of, text_of
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -26,14 +27,12 @@ from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.output import predictions_of
-from duallgd_cli.predict.pictures import Html, html
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
 from duallgd_cli.predict.settings import PredictSettings, knowledge_of, preset_of
 from duallgd_cli.runtime import Runtime, versions
-from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.reading.opening import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
@@ -211,7 +210,7 @@ class Predictions:
         """A pandas table with the columns of the CSV output; see `to_dataframe`."""
         return to_dataframe(self)
 
-    def draw(self, candidates: int = 3) -> Html:
+    def draw(self, candidates: int = 3) -> "Html":
         """The first candidates of each spectrum as pictures, for a notebook or a file of HTML."""
         return html(self, candidates)
 
@@ -354,3 +353,57 @@ def _spectrum(item: object, place: int) -> Spectrum | Unreadable:
     }
     record = Record(metadata, np.asarray(mz, np.float64), np.asarray(intensity, np.float64))
     return build(record, Source("memory", place), keep_structures=False)
+
+
+_WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels
+_MOST: Final = 20  # spectra shown; a notebook is no place for thousands
+
+
+class Html(str):
+    """A piece of HTML that a notebook shows as such."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
+def html(predictions: Iterable[Prediction], candidates: int) -> Html:
+    """The first candidates of the first spectra, drawn, with formula and confidence.
+
+    Args:
+        predictions: In order.
+        candidates: Drawn of each spectrum.
+    """
+    shown = list(predictions)
+    pieces = [_section(one, one.candidates[:candidates]) for one in shown[:_MOST]]
+    if len(shown) > _MOST:
+        pieces.append(f"<p>and {len(shown) - _MOST} more spectra</p>")
+    return Html("\n".join(pieces))
+
+
+def _section(prediction: Prediction, candidates: Sequence[Candidate]) -> str:
+    precursor = prediction.precursor_mz
+    words = [
+        f"<b>{escape(prediction.spectrum_id)}</b>",
+        "" if precursor is None else f"m/z {precursor:.4f}",
+        escape(prediction.formula),
+        escape(prediction.adduct),
+        "" if candidates else escape(f"{prediction.status}: {prediction.message}"),
+    ]
+    title = " · ".join(word for word in words if word)
+    return f"<p>{title}</p>\n{_drawn(candidates) if candidates else ''}"
+
+
+def _drawn(candidates: Sequence[Candidate]) -> str:
+    """One SVG with the candidates side by side."""
+    from rdkit import Chem  # its drawing code loads only here
+    from rdkit.Chem.Draw import rdMolDraw2D
+
+    canvas = rdMolDraw2D.MolDraw2DSVG(_WIDTH * len(candidates), _HEIGHT, _WIDTH, _HEIGHT)
+    canvas.DrawMolecules(
+        [Chem.MolFromSmiles(one.smiles) for one in candidates],
+        legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
+    )
+    canvas.FinishDrawing()
+    return str(canvas.GetDrawingText()).partition("?>")[2]

@@ -21,7 +21,7 @@ from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, UsageError
 from duallgd_cli.files import sha256
-from duallgd_cli.formulas.source import PredictedFormulas
+from duallgd_cli.formulas.ranking import PredictedFormulas
 from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.guide.knowledge import Knowledge, Known
 from duallgd_cli.predict import stages

@@ -26,8 +26,8 @@ from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import for_run
 from duallgd_cli.predict.settings import PredictRequest, knowledge_of
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaSource
-from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import Unreadable
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import check_writable, resolve_format

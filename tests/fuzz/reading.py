@@ -6,7 +6,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import Unreadable, read
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz

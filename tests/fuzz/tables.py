@@ -3,8 +3,8 @@
 import itertools
 
 from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import TableFormulas
-from duallgd_cli.spectra.inputs import Inputs
 from examples.make_examples import SPECTRA
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz

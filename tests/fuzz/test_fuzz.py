@@ -2,8 +2,8 @@
 
 import pytest
 
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import TableFormulas
-from duallgd_cli.spectra.inputs import Inputs
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 from examples.make_examples import SPECTRA

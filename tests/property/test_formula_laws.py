@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.spectra.formula_candidates import (
+from duallgd_cli.formulas.composition import (
     LARGEST,
     RARER,
     FormulaSpace,

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.errors import Failure
 from duallgd_cli.evaluate.intervals import wilson
-from duallgd_cli.formulas import known, model, scoring
-from duallgd_cli.formulas.isotopes import isotope_ratios
+from duallgd_cli.formulas import composition, scoring
+from duallgd_cli.formulas.peaks import isotope_ratios
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.formulas.scoring import PRECURSOR_SD_PPM
 from duallgd_cli.spectra.features import CleaningSettings, clean
@@ -219,7 +219,7 @@ def judged(
     row: Row, spectrum: Spectrum, is_adduct_known: bool, settings: FormulaSettings
 ) -> Judged:
     """Rank the formulas of a spectrum and look for the right one."""
-    table, fitted = known.known_formulas(), model.formula_model()
+    table, fitted = composition.known_formulas(), scoring.formula_model()
     adducts = [row.adduct] if is_adduct_known else all_of(row.adduct)
     is_known = bool(table.counts(row.formula[None]).sum())
     found = example(row, spectrum, adducts, table, fitted, settings)

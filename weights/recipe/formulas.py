@@ -21,15 +21,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from formula_files import save_known, save_model
 from formula_spectra import Row, chosen, measured, rows, structures
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.formulas import fragments, known, model, scoring
+from duallgd_cli.formulas import composition, scoring
+from duallgd_cli.formulas.composition import (
+    FormulaSpace,
+    KnownFormulas,
+    are_possible,
+    codes,
+    decoded,
+)
+from duallgd_cli.formulas.peaks import explain, explanation_features, peaks_of
 from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
-from duallgd_cli.spectra.formula_candidates import FormulaSpace, are_possible, codes, decoded
+from duallgd_cli.formulas.scoring import FormulaModel, Network, Table
 from duallgd_cli.spectra.types import Spectrum
 
 _MASSES: Final = np.array(MASSES_DA)
@@ -66,11 +75,11 @@ def make_known(data: Path, runs: Path) -> None:
         if smiles not in group_of:
             group_of[smiles] = 1
             atoms.setdefault(tuple(row.formula.tolist()), [0, 0, 0])[1] += 1
-    known.save(known.FILE, np.array(list(atoms), np.int16), np.array(list(atoms.values())))
+    save_known(composition.FILE, np.array(list(atoms), np.int16), np.array(list(atoms.values())))
     (runs / "groups.pkl").write_bytes(pickle.dumps(group_of))
 
 
-def without(table: known.KnownFormulas, row: Row, group: int | None) -> known.KnownFormulas:
+def without(table: KnownFormulas, row: Row, group: int | None) -> KnownFormulas:
     """The table as if the structure of a spectrum were unknown; a count of 255 may be more."""
     at = np.searchsorted(table.code[:-1], codes(row.formula[None]))[0]
     if group is None or not 0 < table.structures[at, group] < 255:
@@ -83,7 +92,7 @@ def without(table: known.KnownFormulas, row: Row, group: int | None) -> known.Kn
 # --- the prior -------------------------------------------------------------------------------
 
 
-def fit_prior(table: known.KnownFormulas, size: int = 14_000, decoys: int = 90) -> model.Network:
+def fit_prior(table: KnownFormulas, size: int = 14_000, decoys: int = 90) -> Network:
     """A network that tells formulas of exactly one known structure from others of their mass."""
     rng = np.random.default_rng(0)
     once = np.flatnonzero(table.structures[:-1].sum(axis=1) == 1)
@@ -99,16 +108,18 @@ def fit_prior(table: known.KnownFormulas, size: int = 14_000, decoys: int = 90) 
         some = others[rng.permutation(len(others))[:decoys]]
         offset = np.full(len(some) + 1, np.log(len(others) / len(some)))
         offset[0] = 0.0
-        groups.append((known.composition(table, np.concatenate([formula[None], some])), offset))
+        groups.append(
+            (composition.composition(table, np.concatenate([formula[None], some])), offset)
+        )
     inputs = np.concatenate([inputs for inputs, _ in groups])
     mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
     batches = [
-        (torch.tensor(model.standardised(x, mean, deviation)), torch.tensor(offset).float(), 0)
+        (torch.tensor(scoring.standardised(x, mean, deviation)), torch.tensor(offset).float(), 0)
         for x, offset in groups
     ]
     network = perceptron([inputs.shape[1], 64, 24, 1], dropout=0.25)
     train_choice(network, batches, epochs=5, batch=64)
-    return model.Network(mean, deviation, layers_of(network))
+    return Network(mean, deviation, layers_of(network))
 
 
 def perceptron(sizes: Sequence[int], dropout: float) -> torch.nn.Sequential:
@@ -121,7 +132,7 @@ def perceptron(sizes: Sequence[int], dropout: float) -> torch.nn.Sequential:
 
 
 def layers_of(network: torch.nn.Sequential) -> tuple[tuple[Any, Any], ...]:
-    """Weights and biases as `model.Network` holds them."""
+    """Weights and biases as `scoring.Network` holds them."""
     linear = [part for part in network if isinstance(part, torch.nn.Linear)]
     return tuple((p.weight.detach().numpy().T.copy(), p.bias.detach().numpy()) for p in linear)
 
@@ -191,8 +202,8 @@ def explained_spectra(
     spectra: dict[str, list[Row]],
     molecules: Sequence[str],
     groups: dict[str, int],
-    table: known.KnownFormulas,
-    fitted: model.FormulaModel,
+    table: KnownFormulas,
+    fitted: FormulaModel,
 ) -> list[Explained]:
     """Explanations by the truth and by the decoys that are likeliest without peaks."""
     rng, found = np.random.default_rng(1), []
@@ -205,19 +216,19 @@ def explained_spectra(
             own = without(table, row, groups[spectra[molecule][0].smiles])
             possible = possible_formulas(mz, spectrum.instrument, [row.adduct], FormulaSettings())
             best = scoring.candidates(possible, mz, spectrum.instrument, own, fitted)
-            peaks = fragments.peaks_of((spectrum,), mz)
+            peaks = peaks_of((spectrum,), mz)
             is_true = (best.formula == row.formula).all(axis=1)
             if not is_true.any() or is_true.all() or not peaks.mz.size:
                 continue
             order = np.r_[np.flatnonzero(is_true), np.flatnonzero(~is_true)[:_DECOYS]]
-            pairs = fragments.explain(peaks, best.formula[order], row.adduct)
+            pairs = explain(peaks, best.formula[order], row.adduct)
             found.append(
                 Explained(
-                    fragments.explanation_features(pairs, peaks, row.adduct.charge),
+                    explanation_features(pairs, peaks, row.adduct.charge),
                     pairs.candidate,
                     pairs.peak,
-                    fragments.loss_codes(pairs),
-                    fragments.fragment_codes(pairs),
+                    codes(pairs.loss),
+                    codes(pairs.fragment),
                     best.weight[order],
                     peaks.mz.size,
                 )
@@ -261,7 +272,9 @@ def _pairs(found: Sequence[Explained]) -> Pairs:
     )
 
 
-def fit_explanations(found: Sequence[Explained]) -> tuple[model.Network, model.Table, model.Table]:
+def fit_explanations(
+    found: Sequence[Explained],
+) -> tuple[Network, Table, Table]:
     """What makes an explanation likely: its inputs, and how often its loss and fragment are true.
 
     For each peak the candidates compete with their best explanations of it. Which explanation is
@@ -272,7 +285,7 @@ def fit_explanations(found: Sequence[Explained]) -> tuple[model.Network, model.T
     inputs = np.concatenate([e.inputs for e in found])
     formulas = [np.concatenate([getattr(e, k) for e in found]) for k in ("loss", "fragment")]
     mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
-    standard = model.standardised(inputs, mean, deviation)
+    standard = scoring.standardised(inputs, mean, deviation)
     half = pairs.spectrum % 2 == 0
     # Error, radicals, rarity of elements: enough to begin with.
     score = -(4 * inputs[:, 26] + 1.2 * inputs[:, 28] + 1.35 * (inputs[:, 33] + inputs[:, 34]))
@@ -291,7 +304,7 @@ def fit_explanations(found: Sequence[Explained]) -> tuple[model.Network, model.T
     # The columns of the tables go in as they are.
     mean = np.r_[mean, np.zeros(4)].astype(np.float32)
     deviation = np.r_[deviation, np.ones(4)].astype(np.float32)
-    return model.Network(mean, deviation, layers_of(network)), losses, ions
+    return Network(mean, deviation, layers_of(network)), losses, ions
 
 
 def _compete(
@@ -319,7 +332,7 @@ def _best_rows(score: NDArray[np.float32], slot: NDArray[np.int64]) -> NDArray[n
     return np.sort(order[np.flatnonzero(np.diff(slot[order], prepend=-1))])
 
 
-def _table(code: NDArray[np.int64], pairs: Pairs, rows: NDArray[np.int64]) -> model.Table:
+def _table(code: NDArray[np.int64], pairs: Pairs, rows: NDArray[np.int64]) -> Table:
     """Log-odds of the formulas that at least six of some explanations have."""
     distinct, position = np.unique(code[rows], return_inverse=True)
     right = np.bincount(position, pairs.is_true[rows])
@@ -327,7 +340,7 @@ def _table(code: NDArray[np.int64], pairs: Pairs, rows: NDArray[np.int64]) -> mo
     kept = right + wrong >= 6
     odds = wrong.sum() / right.sum()
     log_odds = np.log((right + 1.5) / (wrong + 1.5 * odds) * odds)
-    return model.Table(distinct[kept], log_odds[kept].astype(np.float32))
+    return Table(distinct[kept], log_odds[kept].astype(np.float32))
 
 
 # --- the scorer ------------------------------------------------------------------------------
@@ -337,8 +350,8 @@ def example(
     row: Row,
     spectrum: Spectrum,
     adducts: Sequence[Adduct],
-    table: known.KnownFormulas,
-    fitted: model.FormulaModel,
+    table: KnownFormulas,
+    fitted: FormulaModel,
     settings: FormulaSettings,
 ) -> Example | None:
     """A spectrum with its candidates; None where nothing is found."""
@@ -348,7 +361,7 @@ def example(
         return None
     pattern = spectrum.isotopes
     best = scoring.candidates(found, mz, spectrum.instrument, table, fitted, pattern)
-    peaks = fragments.peaks_of((spectrum,), mz)
+    peaks = peaks_of((spectrum,), mz)
     seen = scoring.evidence(best, peaks, fitted)
     inputs = scoring.scorer_features(best, seen, peaks, mz, spectrum.instrument)
     seconds = time.perf_counter() - started
@@ -361,8 +374,8 @@ def examples(
     spectra: dict[str, list[Row]],
     molecules: Sequence[str],
     groups: dict[str, int],
-    table: known.KnownFormulas,
-    fitted: model.FormulaModel,
+    table: KnownFormulas,
+    fitted: FormulaModel,
 ) -> list[Example]:
     """Up to two spectra a molecule with their adduct, the first one without it as well."""
     rng, found, settings = np.random.default_rng(2), [], FormulaSettings()
@@ -383,13 +396,13 @@ def all_of(adduct: Adduct) -> list[Adduct]:
     return [other for other in ADDUCTS if other.polarity == adduct.polarity]
 
 
-def fit_scorer(found: Sequence[Example]) -> model.Network:
+def fit_scorer(found: Sequence[Example]) -> Network:
     """A linear score whose softmax over the candidates chooses the right one."""
     inputs = np.concatenate([e.features for e in found])
     mean, deviation = inputs.mean(axis=0), inputs.std(axis=0) + 1e-3
     groups = [
         (
-            torch.tensor(model.standardised(e.features, mean, deviation)),
+            torch.tensor(scoring.standardised(e.features, mean, deviation)),
             torch.zeros(len(e.features)),
             e.truth,
         )
@@ -398,10 +411,10 @@ def fit_scorer(found: Sequence[Example]) -> model.Network:
     ]
     network = perceptron([inputs.shape[1], 1], dropout=0.0)
     train_choice(network, groups, epochs=12, batch=16)
-    return model.Network(mean, deviation, layers_of(network))
+    return Network(mean, deviation, layers_of(network))
 
 
-def calibrated(fitted: model.FormulaModel, found: Sequence[Example]) -> model.FormulaModel:
+def calibrated(fitted: FormulaModel, found: Sequence[Example]) -> FormulaModel:
     """The model with the sharpness, and the weight of what is not listed, that fit best."""
     leads = [(s := fitted.scorer(e.features)) - s.max() for e in found]
     trials = [
@@ -410,7 +423,7 @@ def calibrated(fitted: model.FormulaModel, found: Sequence[Example]) -> model.Fo
         for unlisted in np.exp(np.arange(-7.0, 0.0, 0.5))
     ]
 
-    def loss(trial: model.FormulaModel) -> float:
+    def loss(trial: FormulaModel) -> float:
         total = 0.0
         for e, lead in zip(found, leads, strict=True):
             log_probability = scoring.log_probabilities(lead, trial)
@@ -423,14 +436,14 @@ def calibrated(fitted: model.FormulaModel, found: Sequence[Example]) -> model.Fo
 
 def fit(data: Path, runs: Path) -> None:
     """Fit everything; what each stage gave is kept in RUNS and taken from there if it is there."""
-    table = known.known_formulas()
+    table = composition.known_formulas()
     groups = pickle.loads((runs / "groups.pkl").read_bytes())
     train, val = rows(data, "train"), rows(data, "val")
     molecules = sorted(train)
     random.Random(0).shuffle(molecules)
     prior = _kept(runs / "prior.pkl", lambda: fit_prior(table))
-    nothing = model.Table(np.zeros(1, np.int64), np.zeros(1, np.float32))
-    fitted = model.FormulaModel(prior, prior, nothing, nothing, prior, 1.0, 0.0)
+    nothing = Table(np.zeros(1, np.int64), np.zeros(1, np.float32))
+    fitted = FormulaModel(prior, prior, nothing, nothing, prior, 1.0, 0.0)
     some, others = molecules[:_FOR_EXPLANATIONS], molecules[_FOR_EXPLANATIONS:]
     explained = _kept(
         runs / "explained.pkl", lambda: explained_spectra(train, some, groups, table, fitted)
@@ -440,7 +453,7 @@ def fit(data: Path, runs: Path) -> None:
     learnt = _kept(runs / "examples.pkl", lambda: examples(train, others, groups, table, fitted))
     fitted = fitted._replace(scorer=fit_scorer(learnt))
     held_out = _kept(runs / "val.pkl", lambda: examples(val, sorted(val), {}, table, fitted))
-    model.save(model.FILE, calibrated(fitted, held_out))
+    save_model(scoring.FILE, calibrated(fitted, held_out))
 
 
 def _kept(path: Path, make: Callable[[], Any]) -> Any:  # noqa: ANN401

@@ -7,9 +7,14 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import INDEX, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.formulas.known import known_formulas
+from duallgd_cli.formulas.composition import (
+    FormulaSpace,
+    codes,
+    decoded,
+    known_formulas,
+    parse_elements,
+)
 from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
-from duallgd_cli.spectra.formula_candidates import FormulaSpace, codes, decoded, parse_elements
 
 MOLECULES = {
     "glycine": "C2H5NO2",

@@ -8,7 +8,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.predict.run import predict
-from duallgd_cli.spectra.inputs import Inputs, count_spectra
+from duallgd_cli.spectra.features import Inputs, count_spectra
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import request, rows

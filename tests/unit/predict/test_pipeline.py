@@ -9,7 +9,7 @@ from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.spectra.inputs import Inputs
+from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import StubGenerator
 

@@ -12,9 +12,8 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, Failure
-from duallgd_cli.formulas import source as room
-from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula
-from duallgd_cli.formulas.source import PredictedFormulas
+from duallgd_cli.formulas import ranking as room
+from duallgd_cli.formulas.ranking import FormulaSettings, PredictedFormulas, RankedFormula
 from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reading.centroid import pick_peaks
+from duallgd_cli.spectra.reading.xml import pick_peaks
 
 
 def profile(mz, centres, heights, width=0.01):
