@@ -118,3 +118,15 @@ class Failure:
     status: str
     message: str
     stage: str
+
+
+class RefusedError(Exception):
+    """A hypothesis that cannot be predicted; whoever tries it turns it into a row that says why.
+
+    Attributes:
+        failure: Status and message of that row.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure

@@ -14,11 +14,14 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import InterruptedRunError, UsageError, quote
@@ -27,6 +30,19 @@ if TYPE_CHECKING:
     import torch
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Where the time of a prediction goes.
+Stage: TypeAlias = Literal[
+    "read", "clean", "annotate", "encode", "sample", "assemble", "rank", "write"
+]
+STAGES: Final[tuple[str, ...]] = get_args(Stage)
+# What the processes that assemble took together, beside the time that was waited for them.
+ELSEWHERE: Final = "assemble in workers"
+_watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", default=None)
+# Seconds of the stages inside the one that is going on, as a list of one; none outside of all.
+_inside: ContextVar[list[float]] = ContextVar("inside")
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
@@ -394,3 +410,57 @@ def _version(library: str) -> str:
         return version(library)
     except PackageNotFoundError:
         return "absent"
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[Mapping[str, float]]:
+    """Measure the stages that this thread, or a copy of its context, goes through inside.
+
+    Yields:
+        Seconds of each stage that was entered; a stage inside another counts for itself alone.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    token = _watched.set(seconds)
+    try:
+        yield seconds
+    finally:
+        _watched.reset(token)
+
+
+@contextlib.contextmanager
+def stage(name: Stage) -> Iterator[None]:
+    """What happens inside belongs to this stage; measured only while somebody watches."""
+    seconds = _watched.get()
+    if seconds is None:
+        yield
+        return
+    around, own = _inside.get([]), [0.0]
+    token = _inside.set(own)
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        passed = time.perf_counter() - started
+        _inside.reset(token)
+        seconds[name] += passed - own[0]
+        if around:
+            around[0] += passed
+
+
+def each_in_stage(name: Stage, items: Iterable[T]) -> Iterator[T]:
+    """The items; making each belongs to the stage, what is done with it does not."""
+    remaining = iter(items)
+    while True:
+        with stage(name):
+            try:
+                item = next(remaining)
+            except StopIteration:
+                return
+        yield item
+
+
+def add_seconds(name: str, seconds: float) -> None:
+    """Count seconds that something else measured."""
+    watch = _watched.get()
+    if watch is not None:
+        watch[name] += seconds

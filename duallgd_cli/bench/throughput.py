@@ -28,15 +28,14 @@ from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.runtime import ELSEWHERE, STAGES, Runtime, stage, watched
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import Case
+    from duallgd_cli.predict.prediction import HypothesisResult
 
 PROFILE: Final = "profile.txt"
 _NEEDED_TO_ASSEMBLE: Final = "rdkit"
@@ -94,7 +93,7 @@ def measure_throughput(
     run = _predict if assembles else _draw_made
     whole = partial(timed, partial(run, model, request, sizes), 1, 0.0, runtime.device)
     times: list[list[float]] = []
-    with stages.watched() as stage_seconds:
+    with watched() as stage_seconds:
         memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
     (seconds,), spectra = times[0], sum(sizes.atoms.values())
     precision = "float32" if runtime.autocast_dtype is None else "bfloat16"
@@ -103,9 +102,9 @@ def measure_throughput(
     gflop = _mean_gflop(model, runtime, sizes.atoms)
     by_stage = _ordered(stage_seconds, seconds)
     share = None
-    if gflop is not None and by_stage.get(stages.SAMPLE):
+    if gflop is not None and by_stage.get("sample"):
         done = gflop * spectra * sampling.samples * sampling.steps
-        share = done / by_stage[stages.SAMPLE] / ceiling
+        share = done / by_stage["sample"] / ceiling
     found = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": work.describe(runtime),
@@ -172,11 +171,10 @@ class _Sizes:
     def skipped(self, n_spectra: int) -> None:
         """Nothing is resumed."""
 
-    def finished(self, case: "Case", n_spectra: int) -> None:
-        """Note the spectra of a case that was drawn."""
-        drawn = [outcome.n_heavy for outcome in case.outcomes if outcome.tallies.sampled]
-        if drawn and n_spectra:  # none for further hypotheses of a spectrum
-            self.note(drawn[0], n_spectra)
+    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
+        """Note the spectra of a feature that was drawn."""
+        if result.tallies.sampled and n_spectra:  # none for further hypotheses of a spectrum
+            self.note(result.n_heavy, n_spectra)
 
     def note(self, n_atoms: int, n_spectra: int = 1) -> None:
         """Note spectra of N atoms that are finished now."""
@@ -214,7 +212,7 @@ def _draw_made(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) ->
     """The network alone, on made spectra."""
     formulas = made_formulas(request.atoms, request.spectra)
     for number, spectrum in enumerate(made_spectra(formulas, request.settings.seed)):
-        with stages.stage(stages.SAMPLE):
+        with stage("sample"):
             model.generator.generate(spectrum, request.settings.sampling, seed=number)
         sizes.note(request.atoms)
 
@@ -239,9 +237,9 @@ def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) 
 
 def _ordered(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     """Stages in the order a spectrum passes them; what is not in any stage stands last."""
-    names = [*stages.STAGES, stages.ELSEWHERE]
+    names = [*STAGES, ELSEWHERE]
     found = {name: seconds[name] for name in names if name in seconds}
-    inside = sum(taken for name, taken in found.items() if name != stages.ELSEWHERE)
+    inside = sum(taken for name, taken in found.items() if name != ELSEWHERE)
     return {**found, "other": max(0.0, whole - inside)}
 
 

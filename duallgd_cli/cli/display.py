@@ -32,7 +32,7 @@ from rich.text import Text
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import Case
+    from duallgd_cli.predict.prediction import HypothesisResult
     from duallgd_cli.report.contents import FirstCandidate
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
@@ -54,7 +54,7 @@ class JsonLines:
         """Say that a stage begins."""
         write_json("stage", stage=description)
 
-    def finished(self, case: "Case", n_spectra: int) -> None:
+    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
         """Count, and write a line unless one was written just now."""
         self._done += n_spectra
         seconds = time.monotonic() - self._started
@@ -79,7 +79,7 @@ class LiveBar:
         """Name the stage."""
         self._progress.update(self._task, description=description)
 
-    def finished(self, case: "Case", n_spectra: int) -> None:
+    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
         """Move the bar."""
         self._fresh += n_spectra
         elapsed = self._progress.tasks[0].elapsed or 0.0

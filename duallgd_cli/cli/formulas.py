@@ -58,7 +58,7 @@ def formulas(
     display.configure_logging(quiet, json_log)
     running.refuse_to_replace(output, allowed=force, resumable=False)
     from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
-    from duallgd_cli.spectra.reading.opening import spectrum_files
+    from duallgd_cli.spectra.reading import spectrum_files
 
     asked = {
         "inputs": list(spectrum_files(spectra)),

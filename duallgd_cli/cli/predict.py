@@ -213,7 +213,7 @@ def predict(
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, preset_of
         from duallgd_cli.spectra.features import count_spectra
-        from duallgd_cli.spectra.reading.opening import spectrum_files
+        from duallgd_cli.spectra.reading import spectrum_files
 
         if precursor_ppm is not None and precursor_ppm > MOST_PPM:
             logger.warning(

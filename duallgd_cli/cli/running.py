@@ -15,7 +15,7 @@ from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import PACKED_ENDINGS
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.output import RunSummary
+    from duallgd_cli.predict.run import RunSummary
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import table_rows
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.spectra.types import Feature, Spectrum, Unreadable
 
 
 @dataclass(frozen=True, slots=True, eq=False)

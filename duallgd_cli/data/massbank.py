@@ -32,9 +32,9 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import replaced_text, table_rows
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
 
 COLUMNS: Final = (
     "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz",

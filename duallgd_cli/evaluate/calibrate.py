@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
-from duallgd_cli.predict.prediction import Case, Outcome
+from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import (
     FEATURES,
     FIRST,
@@ -112,18 +112,18 @@ class Validation:
 
 
 def scored_case(
-    case: Case, truth: str, model: RankingModel, alike: Mapping[str, float] | None = None
+    results: Results, truth: str, model: RankingModel, alike: Mapping[str, float] | None = None
 ) -> ScoredCase:
-    """Features of a predicted case; molecules under several hypotheses count once, at their best.
+    """Candidates with their scores; molecules under several hypotheses count once, at their best.
 
     Args:
-        case: As predicted, all structures included.
+        results: Of all hypotheses of the feature, all structures included.
         truth: InChIKey of the right structure, or its first block.
         model: Its `alternative_weight` enters the features, its weights choose the best hypothesis.
         alike: Similarity of candidates to the truth by InChIKey, if it is known.
     """
     best: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
-    for structure, _, features in described(case.outcomes, model):
+    for structure, _, features in described(results, model):
         score = float(np.dot(features, model.weights))
         known = best.get(structure.block)
         if known is None or score > known[0]:
@@ -134,32 +134,33 @@ def scored_case(
         is_right=np.array([block == truth[:14] for block in blocks], dtype=np.bool_),
         keys=tuple(best[block][1] for block in blocks),
         molecule=truth[:14],
-        statistics=SampleStatistics.of(case, model),
+        statistics=SampleStatistics.of(results, model),
         likeness=np.array([(alike or {}).get(best[block][1], 0.0) for block in blocks]),
     )
 
 
-def part_of(case: Case, samples: int, generator: np.random.Generator) -> Case:
-    """The case as if only so many of its samples had been drawn, chosen at random.
+def part_of(
+    results: Results, samples: int, generator: np.random.Generator
+) -> list[HypothesisResult]:
+    """The results of a feature as if only so many of its samples had been drawn, chosen at random.
 
     The mean log-likelihood of a molecule's samples stays; molecules that no chosen sample became,
     even as a further reading, are gone. Every hypothesis keeps its share of the samples.
     """
-    total = sum(outcome.tallies.sampled for outcome in case.outcomes)
-    return replace(
-        case,
-        outcomes=tuple(
-            _part_of_outcome(one, round(one.tallies.sampled * samples / total), generator)
-            for one in case.outcomes
-        ),
-    )
+    total = sum(result.tallies.sampled for result in results)
+    return [
+        _part_of_result(one, round(one.tallies.sampled * samples / total), generator)
+        for one in results
+    ]
 
 
-def _part_of_outcome(outcome: Outcome, samples: int, generator: np.random.Generator) -> Outcome:
+def _part_of_result(
+    result: HypothesisResult, samples: int, generator: np.random.Generator
+) -> HypothesisResult:
     """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
-    sampled, structures = outcome.tallies.sampled, outcome.structures
+    sampled, structures = result.tallies.sampled, result.structures
     if samples >= sampled:
-        return outcome
+        return result
     counts = np.array([one.samples for one in structures] + [0], dtype=np.int64)
     counts[-1] = sampled - counts.sum()  # those that became no molecule
     chosen = generator.multivariate_hypergeometric(counts, samples)
@@ -169,8 +170,8 @@ def _part_of_outcome(outcome: Outcome, samples: int, generator: np.random.Genera
         further = int(generator.binomial(one.alternatives, samples / sampled))
         if count or further:
             parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
-    tallies = replace(outcome.tallies, sampled=samples)
-    return replace(outcome, structures=tuple(parts), tallies=tallies)
+    tallies = replace(result.tallies, sampled=samples)
+    return replace(result, structures=tuple(parts), tallies=tallies)
 
 
 def fit_ranking(

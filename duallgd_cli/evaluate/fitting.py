@@ -25,8 +25,8 @@ from duallgd_cli.evaluate.calibrate import (
     scored_case,
 )
 from duallgd_cli.files import sha256, table_rows
-from duallgd_cli.predict.finished import FinishedRun, journals_of
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.journal import FinishedRun, read
+from duallgd_cli.predict.prediction import Results
 from duallgd_cli.predict.ranking import RankingModel
 
 _BLOCK: Final = 14  # letters of an InChIKey that name the skeleton
@@ -107,7 +107,7 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
 
 
 def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:
-    run = FinishedRun(journals_of([path]), partial=True)
+    run = read([path], partial=True)
     if run.header.model.get("sha256") != digest:
         raise UsageError(f"{path} was predicted with other weights than {weights}; predict again")
     return run
@@ -118,10 +118,10 @@ def scored_cases(
 ) -> Iterator[ScoredCase]:
     """Every feature of a run, then parts of its samples, always the same parts."""
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
-    for case, position in run.in_input_order():
+    for results, position in run.in_input_order():
         if position:
             continue
-        name = case.members[0].spectrum_id
+        name = results[0].spectra[0].spectrum_id
         if name not in truths:
             raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
         truth = truths[name]
@@ -129,15 +129,15 @@ def scored_cases(
             raise UsageError(
                 f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
             )
-        alike = _alike(case, truth["smiles"])
-        yield scored_case(case, truth["inchikey"], model, alike)
-        sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
-        generator = np.random.default_rng(case.number)
-        for part in (part_of(case, n, generator) for n in NUMBERS if n < sampled):
+        alike = _alike(results, truth["smiles"])
+        yield scored_case(results, truth["inchikey"], model, alike)
+        sampled = sum(result.tallies.sampled for result in results)
+        generator = np.random.default_rng(results[0].feature)
+        for part in (part_of(results, n, generator) for n in NUMBERS if n < sampled):
             yield replace(scored_case(part, truth["inchikey"], model, alike), whole=False)
 
 
-def _alike(case: Case, truth: str) -> dict[str, float]:
+def _alike(results: Results, truth: str) -> dict[str, float]:
     """Tanimoto similarity of each candidate to the truth, by InChIKey; nothing if it is unknown."""
     if not truth:
         return {}
@@ -147,7 +147,7 @@ def _alike(case: Case, truth: str) -> dict[str, float]:
         raise UsageError(
             f"the truth holds {quote(truth)} ({error}); mend or empty that cell"
         ) from None
-    structures = [one for outcome in case.outcomes for one in outcome.structures]
+    structures = [one for result in results for one in result.structures]
     return {one.inchikey: tanimoto(_bits(one.smiles), bits) for one in structures}
 
 

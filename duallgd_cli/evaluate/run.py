@@ -37,14 +37,12 @@ from duallgd_cli.evaluate.suites import (
 from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.predict import api
-from duallgd_cli.predict.finished import FinishedRun
-from duallgd_cli.predict.finished import read as read_journals
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.journal import ENDING, few
-from duallgd_cli.predict.output import merge, record_path
-from duallgd_cli.predict.output import predictions as predictions_of
+from duallgd_cli.predict.journal import ENDING, FinishedRun
+from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.run import Progress, predict, run_header
+from duallgd_cli.predict.run import Progress, merge, predict, record_path, run_header
+from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.features import Inputs
@@ -281,7 +279,7 @@ def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel)
     changed = run.header.differences(replace(wanted, shard=run.header.shard))
     if changed:
         raise UsageError(
-            f"the finished shards of {request.output} are of a different run: {few(changed)}; "
+            f"the finished shards of {request.output} are of a different run: {changed}; "
             "give another folder with -o"
         )
 

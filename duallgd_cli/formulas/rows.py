@@ -16,11 +16,10 @@ from duallgd_cli.formulas.ranking import (
     isotope_remark,
     rank_formulas,
 )
-from duallgd_cli.predict.output import RunSummary
 from duallgd_cli.predict.prediction import OK, sentences
+from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, require_adduct
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.spectra.types import Feature, Spectrum, Unreadable
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
     check_writable,

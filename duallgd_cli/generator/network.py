@@ -45,10 +45,9 @@ from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.denoiser import Condition, Context, keep_bits
 from duallgd_cli.model.duallgd import DualLGD, parameter_counts
 from duallgd_cli.model.settings import DiffusionSettings
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.ranking import RankingModel
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.runtime import Runtime, stage
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class ModelGenerator:
         check = deadline(settings.timeout_s, self.runtime.synchronise)
         formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
-            with stages.stage(stages.ENCODE):
+            with stage("encode"):
                 fingerprint = self.fingerprint(annotated)
             drawn, notes = self.draw(formula, fingerprint, settings, seed, check, known)
         return Generated(

@@ -4,7 +4,7 @@ S samples, N heavy atoms, M = N (N - 1) / 2 pairs, C bond classes.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -29,11 +29,10 @@ from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.prediction import HypothesisResult
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Unreadable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +56,7 @@ class Trace:
     """The walk of all samples of one hypothesis.
 
     Attributes:
-        case: The feature, and what the samples became.
+        result: What the samples became.
         annotated: Its explained peaks, with formula and adduct.
         fingerprint: Predicted probability of each Morgan bit, (F,).
         steps: From noise to graphs.
@@ -65,7 +64,7 @@ class Trace:
         places: Where a drawing of the finished graph puts the atoms, (S, N, 2).
     """
 
-    case: Case
+    result: HypothesisResult
     annotated: AnnotatedSpectrum
     fingerprint: NDArray[np.float32]
     steps: tuple[Step, ...]
@@ -147,21 +146,24 @@ def trace(
     with Inputs((spectra,)) as inputs, Workers(1) as workers:
         item = _found(inputs.features(settings.group_by, settings.adduct), chosen, spectra)
         recorder = _Recorder(model.generator)
-        for case in results([(0, item)], source, recorder, settings, workers):
+        recording = replace(model, generator=recorder)
+        for result in results([(0, item)], recording, settings, workers, source=source):
             if recorder.drawn is not None and recorder.annotated is not None:
-                return _trace(case, recorder.annotated, recorder.drawn, recorder.steps)
-            why = why or case.outcomes[0].message
+                return _trace(result, recorder.annotated, recorder.drawn, recorder.steps)
+            why = why or result.message
     raise UsageError(f"spectrum {chosen} of {spectra} cannot be drawn: {why}")
 
 
-def _trace(case: Case, annotated: AnnotatedSpectrum, drawn: Generated, steps: list[Step]) -> Trace:
+def _trace(
+    result: HypothesisResult, annotated: AnnotatedSpectrum, drawn: Generated, steps: list[Step]
+) -> Trace:
     formula = annotated.hypothesis.formula
     becomes = assemble_matrices(formula, drawn.bond_class, drawn.bond_log_prob)
     element = formula.atom_class.tolist()
     graphs = (Skeleton.of(element, bonds_of(len(element), one)) for one in drawn.bond_class)
     fingerprint = drawn.fingerprint if drawn.fingerprint is not None else np.zeros(0, np.float32)
     at = np.stack([places(graph) for graph in graphs])
-    return Trace(case, annotated, fingerprint, tuple(steps), tuple(becomes), at)
+    return Trace(result, annotated, fingerprint, tuple(steps), tuple(becomes), at)
 
 
 def _found(

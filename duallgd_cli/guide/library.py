@@ -29,10 +29,10 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import require_input
 from duallgd_cli.guide.files import kept, lines_of, text_of
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.fields import canonical, is_missing
 from duallgd_cli.spectra.reading.fields import name_of as name_in
-from duallgd_cli.spectra.types import Spectrum
+from duallgd_cli.spectra.types import Spectrum, Unreadable
 
 if TYPE_CHECKING:
     import matchms

@@ -26,17 +26,15 @@ from duallgd_cli.files import require_input
 from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.output import predictions_of
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
-from duallgd_cli.predict.prediction import Candidate, Prediction, sentences
+from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
 from duallgd_cli.predict.settings import PredictSettings, knowledge_of, preset_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import Inputs, group
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.reading.opening import spectrum_files
+from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
 from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 
 if TYPE_CHECKING:
@@ -163,14 +161,14 @@ def predictions(
         held: dict[int, Feature | Unreadable] = {}
         with Workers(workers) as pool, _features(given, chosen) as features:
             numbered = _kept(features, held)
-            drawn = results(numbered, source, model.generator, chosen, pool, knowledge=knowledge)
-            for case in by_feature(drawn):
-                item = held.pop(case.number)
-                ordered = rank(case, ranking)
+            drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
+            for together in by_feature(drawn):
+                item = held.pop(together[0].feature)
+                ordered = rank(together, ranking)
                 if rescore is None or not isinstance(item, Feature):
-                    yield from predictions_of(case, *ordered, chosen.top_k)
+                    yield from predictions_of(together, *ordered, chosen.top_k)
                 else:
-                    ranked = predictions_of(case, *ordered, sys.maxsize)
+                    ranked = predictions_of(together, *ordered, sys.maxsize)
                     yield from _rescored(ranked, item, rescore, chosen.top_k)
 
     return Predictions(computed(), record)

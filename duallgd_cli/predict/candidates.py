@@ -31,12 +31,11 @@ from duallgd_cli.chem.molecule import (
 )
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
-from duallgd_cli.errors import MoleculeError
+from duallgd_cli.errors import MoleculeError, RefusedError
 from duallgd_cli.generator.reranker import CandidateScorer
-from duallgd_cli.predict import stages
-from duallgd_cli.predict.generation import Generated, OutOfTimeError, RefusedError
+from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import Structure, Tallies
-from duallgd_cli.runtime import leave_to_parent
+from duallgd_cli.runtime import ELSEWHERE, add_seconds, leave_to_parent
 
 T = TypeVar("T")
 
@@ -475,5 +474,5 @@ def _joined(
     for share in shares:
         part, seconds = share.result()
         results += part
-        stages.add(stages.ELSEWHERE, seconds)
+        add_seconds(ELSEWHERE, seconds)
     return results

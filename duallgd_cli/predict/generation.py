@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import Failure, quote
+from duallgd_cli.errors import Failure, RefusedError, quote
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.ranking import RankingModel
@@ -29,18 +29,6 @@ _SEED_BYTES = 8
 
 class OutOfTimeError(Exception):
     """One spectrum used up its time; raised between steps and turned into status ``timeout``."""
-
-
-class RefusedError(Exception):
-    """A hypothesis that the weights cannot be asked about; turned into a row that says why.
-
-    Attributes:
-        failure: Status and message of that row.
-    """
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,25 +1,36 @@
-"""The append-only record of a run: what resuming, shards and writers read.
+"""The append-only record of a run, and what resuming, shards and writers read from it.
 
 One JSON object a line. The first is the header (identity of the run), then one line for every
-hypothesis of every case as it is finished, then an end line. A line counts only with its line
+hypothesis of every feature as it is finished, then an end line. A line counts only with its line
 break, so a line torn by a crash is dropped on reopening. Every line reaches the operating system at
 once, and the disk at least every half second.
+
+A finished run is read in the order of the input. Memory holds some ten numbers a spectrum: where it
+and its hypotheses lie. L hypotheses of all features, S spectra.
 """
 
+import copy
 import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial as with_arguments
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from duallgd_cli.config import flatten
-from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.prediction import Case, plain_values
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.data.pool import in_order
+from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
+from duallgd_cli.predict.settings import Header, Shard
+from duallgd_cli.runtime import leave_to_parent
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -30,46 +41,9 @@ FORMAT: Final = 1
 ENDING: Final = ".journal.jsonl"
 _MARK: Final = b'{"duallgd_journal":'
 _SYNC_EVERY_S: Final = 0.5
-_WHOLE: Final = "1/1"
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a run is, as plain values; two runs are the same run if their headers are equal.
-
-    Attributes:
-        version: Of duallgd.
-        settings: All settings, and the content of the formula table.
-        model: SHA-256 and name of the weights, and the ranking model.
-        inputs: Name, size in bytes and SHA-256 of each input, in order.
-        shard: Such as ``2/8``.
-    """
-
-    version: str
-    settings: Mapping[str, Any]
-    model: Mapping[str, Any]
-    inputs: tuple[Mapping[str, Any], ...]
-    shard: str = _WHOLE
-
-    def differences(self, other: "Header") -> list[str]:
-        """What changed from this header to the other, each as ``name before -> after``."""
-        before, after = self._flat(), other._flat()
-        return [
-            f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
-            for name in dict.fromkeys((*before, *after))
-            if before.get(name) != after.get(name)
-        ]
-
-    def _flat(self) -> dict[str, Any]:
-        plain = {
-            "version": self.version,
-            "settings": self.settings,
-            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
-            "input": {entry["name"]: dict(entry) for entry in self.inputs},
-            "inputs": [entry["name"] for entry in self.inputs],
-            "shard": self.shard,
-        }
-        return flatten(json.loads(json.dumps(plain)))
+_Numbers = NDArray[np.int64]
+_BLOCK: Final = 1 << 16  # spectra of which numbers of Python are made at a time
+_SIDES: Final[tuple[Literal["left", "right"], ...]] = ("left", "right")
 
 
 @dataclass(slots=True)
@@ -78,37 +52,44 @@ class Contents:
 
     Attributes:
         header: Identity of the run, None if the file is empty.
-        lines: Byte offset of each hypothesis of each case.
-        hypotheses: How many hypotheses each case has.
+        positions: Of the hypotheses that are here, by feature.
+        counts: How many hypotheses each of these features has.
         end: Totals, None while the run is unfinished.
         good_bytes: Where the last whole line ends.
         is_damaged: Whether something unreadable stands before the last line.
     """
 
     header: Header | None = None
-    lines: dict[int, dict[int, int]] = field(default_factory=dict)
-    hypotheses: dict[int, int] = field(default_factory=dict)
+    positions: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    counts: dict[int, int] = field(default_factory=dict)
     end: dict[str, int] | None = None
     good_bytes: int = 0
     is_damaged: bool = False
 
     @property
     def n_finished(self) -> int:
-        """Cases of which every hypothesis is here."""
-        return sum(map(self.is_finished, self.lines))
+        """Features of which every hypothesis is here."""
+        return sum(map(self.is_finished, self.counts))
 
-    def is_finished(self, case: int) -> bool:
-        """Whether every hypothesis of the case is here."""
-        return case in self.lines and len(self.lines[case]) == self.hypotheses[case]
+    def is_finished(self, feature: int) -> bool:
+        """Whether every hypothesis of the feature is here."""
+        return feature in self.counts and len(self.positions[feature]) == self.counts[feature]
 
-    def holds(self, case: int, hypothesis: int) -> bool:
-        """Whether this hypothesis of the case is here."""
-        return hypothesis in self.lines.get(case, {})
+    def holds(self, feature: int, hypothesis: int) -> bool:
+        """Whether this hypothesis of the feature is here."""
+        return feature in self.counts and hypothesis in self.positions[feature]
+
+    def add(self, feature: int, hypothesis: int, count: int) -> None:
+        """Take note of a hypothesis of a feature that has so many."""
+        self.positions[feature].add(hypothesis)
+        self.counts[feature] = count
 
     @property
     def is_written_out(self) -> bool:
         """Whether an output holds all of this: shards are in none before they are joined."""
-        return self.end is not None and self.header is not None and self.header.shard == _WHOLE
+        return (
+            self.end is not None and self.header is not None and self.header.shard == str(Shard())
+        )
 
 
 class Journal:
@@ -133,7 +114,7 @@ class Journal:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as (file, contents):
-            if contents.lines and not contents.is_written_out:
+            if contents.counts and not contents.is_written_out:
                 old = path.with_name(path.name + ".old")
                 try:
                     old.write_bytes(path.read_bytes())
@@ -156,7 +137,16 @@ class Journal:
         with _opened(path) as (file, contents):
             if contents.header is None:
                 return cls._start(path, file, header)
-            _check(path, contents, header)
+            if contents.is_damaged:
+                raise UsageError(
+                    f"journal {path} is damaged after byte {contents.good_bytes}; "
+                    "start again without --resume"
+                )
+            if changed := contents.header.differences(header):
+                raise UsageError(
+                    f"cannot resume {path}, because of other settings or inputs: {changed}; "
+                    "use those it was started with, or start again without --resume"
+                )
             file.truncate(contents.good_bytes)
             file.seek(0, os.SEEK_END)
             return cls(path, file, contents)
@@ -170,12 +160,10 @@ class Journal:
         journal.sync()
         return journal
 
-    def append(self, case: Case) -> None:
-        """Add the one outcome of a case."""
-        (outcome,) = case.outcomes
-        offset = self._write(plain_values(case))
-        self.contents.lines.setdefault(case.number, {})[outcome.position] = offset
-        self.contents.hypotheses[case.number] = outcome.of
+    def append(self, result: HypothesisResult) -> None:
+        """Add a result."""
+        self._write(plain_values(result))
+        self.contents.add(result.feature, result.position, result.of)
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
@@ -202,24 +190,17 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _write(self, values: Mapping[str, Any]) -> int:
+    def _write(self, values: Mapping[str, Any]) -> None:
         # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
         line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
         with self._disk():
-            offset = self._file.tell()
             self._file.write(line)
             self._file.flush()
         if time.monotonic() - self._synced > _SYNC_EVERY_S:
             self.sync()
-        return offset
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
@@ -238,14 +219,12 @@ def scan(path: Path) -> Contents:
         UsageError: The file is something else.
     """
     contents = Contents()
-    for values in hypotheses(path, contents):
-        case = values["case"]
-        contents.lines.setdefault(case, {})[values["hypothesis"]] = contents.good_bytes
-        contents.hypotheses[case] = values["of"]
+    for values in _hypotheses(path, contents):
+        contents.add(values["case"], values["hypothesis"], values["of"])
     return contents
 
 
-def hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
+def _hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
     """Lines of a journal up to the first that is torn or damaged, but for header and end.
 
     Args:
@@ -274,31 +253,11 @@ def hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
             contents.good_bytes += len(line)
 
 
-def few(changed: list[str]) -> str:
-    """The first three changes, and how many more there are, as part of a sentence."""
-    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-    return f"{', '.join(changed[:3])}{more}"
-
-
 def _header(values: dict[str, Any], path: Path) -> Header:
     found = values.pop("duallgd_journal")
     if found != FORMAT:
         raise UsageError(f"{path} is a journal of format {found}, this version reads {FORMAT}")
     return Header(**{**values, "inputs": tuple(values["inputs"])})
-
-
-def _check(path: Path, contents: Contents, header: Header) -> None:
-    if contents.is_damaged:
-        raise UsageError(
-            f"journal {path} is damaged after byte {contents.good_bytes}; "
-            "start again without --resume"
-        )
-    changed = contents.header.differences(header) if contents.header else []
-    if changed:
-        raise UsageError(
-            f"cannot resume {path}, because of other settings or inputs: {few(changed)}; "
-            "use those it was started with, or start again without --resume"
-        )
 
 
 def _full(path: Path, error: OSError) -> UsageError:
@@ -344,10 +303,195 @@ def _lock(file: "BufferedRandom") -> None:
 
 def decode(line: bytes) -> dict[str, Any] | None:
     """The object of a line, or None where the line is torn or damaged."""
-    if not line.endswith(b"\n"):
-        return None
     try:
-        values = json.loads(line)
+        values = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
-        return None
+        values = None
     return values if isinstance(values, dict) else None
+
+
+class FinishedRun:
+    """The features of a run, read when asked for.
+
+    Attributes:
+        header: What the run is; that of the first of its journals.
+        totals: Of the whole input: ``cases``, ``ms1``.
+        shards: That of each journal, such as ``2/8``.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, partial: bool = False, workers: int = 1) -> None:
+        """Open the journals of a run.
+
+        Args:
+            paths: Of its journals.
+            partial: Take what is finished in unfinished journals.
+            workers: Processes that read them.
+
+        Raises:
+            UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
+        """
+        self._paths = tuple(paths)
+        find = with_arguments(_places, partial=partial)
+        found = list(in_order(find, self._paths, workers, leave_to_parent, at_a_time=1))
+        contents = [one for one, _, _ in found]
+        self.header = _common_header(self._paths, contents)
+        self.shards = [journal.header.shard for journal in contents if journal.header]
+        self.totals = dict(contents[0].end or {})
+        numbers = np.repeat(np.arange(len(found)), [len(lines) for _, lines, _ in found])
+        lines = np.concatenate([lines for _, lines, _ in found])
+        # Feature, journal and byte of every hypothesis, by feature and position: (L, 3).
+        self._lines = _of_finished(np.column_stack([lines, numbers]))
+        spectra = np.concatenate([spectra for _, _, spectra in found])
+        spectra = spectra[np.isin(spectra[:, 2], self._lines[:, 0])]
+        # Feature of every spectrum, and its index in that, in input order: (S, 2).
+        self._spectra = spectra[np.lexsort(spectra.T[::-1]), 2:]
+
+    def in_input_order(self) -> Iterator[tuple[tuple[HypothesisResult, ...], int]]:
+        """Every spectrum, as read: the results of its feature, and its index in that."""
+        latest: tuple[HypothesisResult, ...] = ()
+        for start in range(0, len(self._spectra), _BLOCK):
+            for number, place in self._spectra[start : start + _BLOCK].tolist():
+                if not latest or latest[0].feature != number:
+                    latest = self.feature(number)
+                yield latest, place
+
+    def slices(self, size: int) -> Iterator[Self]:
+        """The run as several of so many spectra, in input order; at least one, if it has none."""
+        for start in range(0, max(1, len(self._spectra)), size):
+            part = copy.copy(self)
+            part._spectra = self._spectra[start : start + size]
+            features = np.unique(part._spectra[:, 0])
+            first, end = (np.searchsorted(self._lines[:, 0], features, side) for side in _SIDES)
+            rows = [np.arange(*ends) for ends in zip(first, end, strict=True)]
+            part._lines = self._lines[np.concatenate([*rows, np.arange(0)])]
+            yield part
+
+    def feature(self, number: int) -> tuple[HypothesisResult, ...]:
+        """Read the results of one feature from the disk.
+
+        Raises:
+            UnreadableError: Its fields are those of another version, or the file changed.
+        """
+        first, end = (int(np.searchsorted(self._lines[:, 0], number, side)) for side in _SIDES)
+        rows = self._lines[first:end].tolist()
+        path = self._paths[rows[0][1]]
+        lines = []
+        with path.open("rb") as file:
+            for _, _, offset in rows:
+                file.seek(offset)
+                lines.append(decode(file.readline()))
+        try:
+            return results_of([line or {} for line in lines])
+        except (KeyError, TypeError):
+            raise UnreadableError(
+                f"{path} was written by another version of duallgd, or changed while it was read; "
+                "use that version, or predict again"
+            ) from None
+
+
+def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> FinishedRun:
+    """All that a run computed: header, totals, and every feature with its spectra and results.
+
+    A `HypothesisResult` holds what ranking and outputs are made from: structures with their counts
+    and scores, explained peaks, what became of the samples, and messages.
+
+    Args:
+        names: Journals, or outputs that have journals beside them; all shards of one run.
+        partial: Take what is finished, whatever is missing or still going on.
+        workers: Processes that read them.
+
+    Raises:
+        UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
+    """
+    run = FinishedRun(journals_of(names), partial=partial, workers=workers)
+    count = int(run.header.shard.partition("/")[2])
+    for shard in (f"{number}/{count}" for number in range(1, count + 1)):
+        if not partial and run.shards.count(shard) != 1:
+            found = "given twice" if shard in run.shards else "absent"
+            raise UsageError(f"these journals are not one whole run: shard {shard} is {found}")
+    return run
+
+
+def journals_of(names: Sequence[Path]) -> list[Path]:
+    """The journals meant by names of journals or of outputs; ``out.csv`` means all its shards.
+
+    Raises:
+        UsageError: Nothing of that name has a journal.
+    """
+    found: list[Path] = []
+    for name in names:
+        if name.name.endswith(ENDING):
+            found.append(name)
+            continue
+        shards = sorted(
+            path
+            for path in name.parent.glob(f"*{ENDING}")
+            if path.name.startswith(f"{name.name}.shard-") or path.name == name.name + ENDING
+        )
+        if not shards:
+            raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
+        found += shards
+    return list(dict.fromkeys(found))
+
+
+def _places(path: Path, partial: bool) -> tuple[Contents, _Numbers, _Numbers]:
+    """Where everything lies in a journal, once that is known to be usable.
+
+    Returns:
+        The journal but for its hypotheses; feature, position, number of hypotheses of the feature
+        and byte of each hypothesis, (L, 4); number of the input, index in it, feature and index in
+        that of each spectrum, (S, 4).
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no journal {path}; run that shard first")
+    contents = Contents()
+    lines, spectra = array("q"), array("q")
+    inputs: dict[str, int] = {}
+    for values in _hypotheses(path, contents):
+        if not inputs and contents.header is not None:
+            inputs = {entry["name"]: place for place, entry in enumerate(contents.header.inputs)}
+        feature = values["case"]
+        lines.extend((feature, values["hypothesis"], values["of"], contents.good_bytes))
+        for place, member in enumerate(values["members"]):
+            name, index = member["source"]
+            spectra.extend((inputs[name], index, feature, place))
+    numbers = np.frombuffer(lines, np.int64).reshape(-1, 4)
+    if contents.header is None or (contents.is_damaged and not partial):
+        raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
+    if contents.end is None and not partial:
+        raise UsageError(
+            f"the run of {path} (shard {contents.header.shard}) is not finished, "
+            f"{len(np.unique(numbers[:, 0]))} features so far; run it again with --resume, or "
+            "merge with --partial"
+        )
+    return contents, numbers, np.frombuffer(spectra, np.int64).reshape(-1, 4)
+
+
+def _of_finished(lines: _Numbers) -> _Numbers:
+    """Feature, journal and byte of the hypotheses of finished features, by feature and position.
+
+    What was written twice counts as it was written last.
+
+    Args:
+        lines: Feature, position, hypotheses of the feature, byte and journal of each, (L, 5).
+    """
+    feature, position, _, byte, journal = lines.T
+    lines = lines[np.lexsort((byte, position, journal, feature))]
+    last = np.searchsorted(lines[:, 0], lines[:, 0], "right") - 1
+    lines = lines[lines[:, 4] == lines[last, 4]]  # each feature from one journal
+    is_last = np.ones(len(lines), np.bool_)
+    is_last[:-1] = (lines[1:, :2] != lines[:-1, :2]).any(1)
+    lines = lines[is_last]
+    first, end = (np.searchsorted(lines[:, 0], lines[:, 0], side) for side in _SIDES)
+    return np.ascontiguousarray(lines[end - first == lines[:, 2]][:, [0, 4, 3]])
+
+
+def _common_header(paths: Sequence[Path], contents: Sequence[Contents]) -> Header:
+    headers = [journal.header for journal in contents if journal.header is not None]
+    if not headers:
+        raise UsageError("no journals to join; name the files that sharded runs wrote")
+    first, *_ = headers
+    for path, header in zip(paths, headers, strict=True):
+        if changed := first.differences(replace(header, shard=first.shard)):
+            raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
+    return first

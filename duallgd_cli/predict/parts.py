@@ -23,7 +23,7 @@ from duallgd_cli.chem.parts import (
     find,
     overlap,
 )
-from duallgd_cli.predict.prediction import Candidate, Case, LikelyPart
+from duallgd_cli.predict.prediction import Candidate, LikelyPart, Results
 from duallgd_cli.predict.ranking import sigmoid
 
 LEAST: Final = 0.05
@@ -34,18 +34,18 @@ _CUT: Final = 0.005  # shares are kept so far from 0 and 1 before their logit is
 _TELLING: Final = 0.5
 
 
-def likely_parts(case: Case, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
+def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
     """The parts of a feature's true structure, likeliest first.
 
     Left out are parts below `LEAST`, and those that the formula implies.
 
     Args:
-        case: As predicted.
+        results: Of all hypotheses of the feature.
         candidates: All of them as ranked; each counts by its confidence.
     """
     if not candidates:
         return ()
-    sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
+    sampled = sum(result.tallies.sampled for result in results)
     parts, has = find([candidate.smiles for candidate in candidates])
     prior = priors(parts, candidates)
     probability = sigmoid(signs(parts, has, prior, candidates, sampled) @ _fitted()["weights"])

@@ -1,7 +1,7 @@
-"""The stages of one spectrum, from a feature as read to the outcomes of its hypotheses.
+"""The stages of one spectrum, from a feature as read to the results of its hypotheses.
 
 read -> clean -> formulas -> annotate -> generate -> assemble. Whatever is anticipated to go wrong
-with one spectrum becomes an `Outcome` with a status; whatever is not is a bug and is raised.
+with one spectrum becomes a result with a status; whatever is not is a bug and is raised.
 """
 
 import math
@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure, FormulaError, UsageError
+from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
-from duallgd_cli.formulas.ranking import PredictedFormulas
+from duallgd_cli.formulas.ranking import predicted_formulas
 from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.guide.knowledge import Knowledge, Known
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import (
     AssemblyResult,
     Workers,
@@ -35,24 +34,30 @@ from duallgd_cli.predict.candidates import (
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,
+    LoadedModel,
     OutOfTimeError,
-    RefusedError,
     noise_seed,
     require_core,
 )
-from duallgd_cli.predict.prediction import OK, Case, ExplainedPeak, Member, Outcome, sentences
+from duallgd_cli.predict.prediction import (
+    OK,
+    ExplainedPeak,
+    HypothesisResult,
+    SpectrumReference,
+    sentences,
+)
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
+from duallgd_cli.runtime import stage
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
 from duallgd_cli.spectra.formulas import (
-    FieldFormulas,
-    FixedFormula,
     FormulaSource,
-    TableFormulas,
+    from_field,
+    from_text,
     ion_with_metal,
+    table_source,
 )
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum, Unreadable
 
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
@@ -67,53 +72,60 @@ _Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[Assemb
 
 def results(
     features: Iterable[tuple[int, Feature | Unreadable]],
-    source: FormulaSource,
-    generator: Generator,
+    model: LoadedModel,
     settings: PredictSettings,
     workers: Workers,
-    held: Callable[[int, int], bool] = lambda *_: False,
+    *,
+    source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
-) -> Iterator[Case]:
+    held: Callable[[int, int], bool] = lambda *_: False,
+) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
     Features are begun while the workers still assemble those before, as far as `workers.ahead`.
 
     Args:
         features: With their numbers in the whole input.
-        source: Of formulas.
-        generator: Draws the molecules.
+        model: Draws the molecules.
         settings: What decides the result.
         workers: Where drawing and assembly run.
-        held: Whether the result of a feature's hypothesis, both by number, is known already.
+        source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
+        held: Whether the result of a feature's hypothesis, both by number, is known already.
 
     Yields:
-        The feature with the outcome of one hypothesis; a feature without any has one failure.
+        One result a hypothesis; a feature without any has one failure.
     """
     if settings.guide is not None:
         settings.guide.check()
+    source = source or formula_source(settings, None, model.max_heavy_atoms)
     limit_s = settings.sampling.timeout_s
-    waiting: deque[Callable[[], Case]] = deque()
+    waiting: deque[Callable[[], HypothesisResult]] = deque()
     for number, item in features:
         until = None if limit_s is None else time.monotonic() + limit_s
-        with stages.stage(stages.CLEAN):
-            members, usable = _members(item, settings)
-        tried = _hypotheses(members, usable, source)
+        with stage("clean"):
+            spectra, usable = _cleaned(item, settings)
+        tried = _hypotheses(spectra, usable, source)
         known = knowledge.of(Feature(usable)) if knowledge and usable else None
         for position, hypothesis in enumerate(tried):
             if held(number, position):
                 continue
             started = time.perf_counter()
-            begun = _described(hypothesis, position, len(tried))
+            begun = replace(
+                _described(hypothesis),
+                feature=number,
+                spectra=spectra,
+                position=position,
+                of=len(tried),
+            )
             drawing = again = None
             if isinstance(hypothesis, Hypothesis):
-                with stages.stage(stages.ANNOTATE):
+                with stage("annotate"):
                     annotated = annotate(hypothesis, settings.annotation)
                     begun = _annotated(begun, annotated)
-                work = partial(_draw, annotated, generator, settings, workers, until, known)
+                work = partial(_draw, annotated, model.generator, settings, workers, until, known)
                 drawing, again = workers.draw(work), partial(_again, work, workers)
-            case = Case(number, members, (begun,))
-            waiting.append(partial(_settled, case, drawing, again, settings, started, known))
+            waiting.append(partial(_settled, begun, drawing, again, settings, started, known))
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:
@@ -151,15 +163,21 @@ def formula_source(
         raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
     most_atoms = min(settings.limits.max_heavy_atoms, max_heavy_atoms)
     limits = replace(settings.limits, max_heavy_atoms=most_atoms)
-    predicted = PredictedFormulas(settings.formula_search, limits, settings.formula_candidates)
+    predicted = partial(
+        predicted_formulas,
+        settings=settings.formula_search,
+        max_heavy_atoms=most_atoms,
+        most=settings.formula_candidates,
+    )
     if table is not None:
-        return TableFormulas(str(table), limits, predicted)
+        return table_source(str(table), limits, predicted)
     if settings.formula == PREDICT:
         return predicted
     if settings.formula is not None:
         _require_formula(settings.formula)
-        return FixedFormula(settings.formula, limits)
-    return FieldFormulas(settings.formula_column, limits, predicted)
+        return partial(from_text, text=settings.formula, limits=limits)
+    column = settings.formula_column
+    return partial(from_field, column=column, limits=limits, otherwise=predicted)
 
 
 def _require_formula(text: str) -> None:
@@ -187,27 +205,26 @@ def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[
     return found if guide is None else found | guide.identity()
 
 
-def by_feature(cases: Iterable[Case]) -> Iterator[Case]:
-    """The same with all outcomes of a feature in one case."""
-    known: tuple[Outcome, ...] = ()
-    for case in cases:
-        (outcome,) = case.outcomes
-        known = (*known, outcome) if outcome.position else (outcome,)
-        if len(known) == outcome.of:
-            yield replace(case, outcomes=known)
+def by_feature(results: Iterable[HypothesisResult]) -> Iterator[tuple[HypothesisResult, ...]]:
+    """All results of each feature together."""
+    together: tuple[HypothesisResult, ...] = ()
+    for result in results:
+        together = (*together, result) if result.position else (result,)
+        if len(together) == result.of:
+            yield together
 
 
 def _hypotheses(
-    members: Sequence[Member], usable: tuple[Spectrum, ...], source: FormulaSource
+    spectra: Sequence[SpectrumReference], usable: tuple[Spectrum, ...], source: FormulaSource
 ) -> Sequence[Hypothesis | Failure]:
     """What a feature may be, at least one.
 
     A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
     """
     if not usable:
-        return [Failure(members[0].status, members[0].message, "read")]
-    with stages.stage(stages.ANNOTATE):
-        proposed = source.propose(Feature(usable))
+        return [Failure(spectra[0].status, spectra[0].message, "read")]
+    with stage("annotate"):
+        proposed = source(Feature(usable))
     return [proposed] if isinstance(proposed, Failure) else proposed
 
 
@@ -250,10 +267,10 @@ def _draw(
     if drawn and guide is not None and guide.require:
         known = replace(known or Known(guide), is_short=True)
     require_core(sampling.core, hypothesis.formula)
-    with stages.stage(stages.SAMPLE):
+    with stage("sample"):
         given = (known,) if known is not None and (known.analogues or known.is_short) else ()
         generated = generator.generate(annotated, sampling, seed, *given)
-    with stages.stage(stages.ASSEMBLE):
+    with stage("assemble"):
         chosen, matrix = distinct(generated)
         results = workers.assemble(hypothesis.formula, generated, chosen, _left(until), guide)
     return generated, matrix, results
@@ -265,45 +282,44 @@ def _again(work: Callable[..., _Drawn], workers: Workers, samples: int, drawn: i
 
 
 def _settled(
-    case: Case,
+    result: HypothesisResult,
     drawing: "Future[_Drawn] | None",
     again: Callable[[int, int], _Drawn] | None,
     settings: PredictSettings,
     started: float,
     known: Known | None,
-) -> Case:
-    """The case with its outcome, waited for."""
+) -> HypothesisResult:
+    """The result, waited for."""
     if drawing is None or again is None:
-        return case
-    (outcome,) = case.outcomes
+        return result
     guide = settings.guide if known is None else known.guide
     try:
         rounds = [_waited_for(drawing.result())]
         message = _complete(rounds, again, settings) if guide is not None else ""
-        with stages.stage(stages.ASSEMBLE):
+        with stage("assemble"):
             generated, assembled, matrix = join(rounds)
             structures, tallies = collect(generated, assembled, matrix)
-        outcome = replace(
-            outcome,
-            message=sentences(generated.message, outcome.message, message),
+        result = replace(
+            result,
+            message=sentences(generated.message, result.message, message),
             structures=structures,
             tallies=tallies,
             notes=generated.notes,
-            known={} if known is None else known.told(structures, outcome.formula),
+            known={} if known is None else known.told(structures, result.formula),
         )
         if not structures:
-            outcome = _failed(outcome, _empty(outcome))
+            result = _failed(result, _empty(result))
         elif known.says_something if known is not None else guide is not None:
-            outcome = replace(outcome, message=sentences(outcome.message, _NOT_CALIBRATED))
+            result = replace(result, message=sentences(result.message, _NOT_CALIBRATED))
     except OutOfTimeError:
         message = (
             f"stopped after {settings.sampling.timeout_s:g} s; "
             "raise --timeout-per-spectrum, or lower --steps or --samples"
         )
-        outcome = _failed(outcome, Failure("timeout", message, "sample"))
+        result = _failed(result, Failure("timeout", message, "sample"))
     except RefusedError as refused:
-        outcome = _failed(outcome, refused.failure)
-    return replace(case, outcomes=(replace(outcome, seconds=time.perf_counter() - started),))
+        result = _failed(result, refused.failure)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _complete(
@@ -343,7 +359,7 @@ def _waited_for(
 ) -> tuple[Generated, NDArray[np.int64], list[AssemblyResult]]:
     """What was drawn, with its molecules."""
     generated, matrix, results = drawn
-    with stages.stage(stages.ASSEMBLE):
+    with stage("assemble"):
         return generated, matrix, results()
 
 
@@ -361,32 +377,32 @@ def _left(until: float | None) -> float | None:
     return left
 
 
-def _members(
+def _cleaned(
     item: Feature | Unreadable, settings: PredictSettings
-) -> tuple[tuple[Member, ...], tuple[Spectrum, ...]]:
+) -> tuple[tuple[SpectrumReference, ...], tuple[Spectrum, ...]]:
     """Names of a feature's spectra, and those that can be used, cleaned."""
     if isinstance(item, Unreadable):
         failure = item.failure
-        member = Member(
+        reference = SpectrumReference(
             item.source, item.spectrum_id, status=failure.status, message=failure.message
         )
-        return (member,), ()
-    members, usable = [], []
+        return (reference,), ()
+    spectra, usable = [], []
     for spectrum in item.spectra:
         cleaned = clean(spectrum, settings.cleaning)
         if isinstance(cleaned, Failure):
-            members.append(Member.of(spectrum, cleaned.status, cleaned.message))
+            spectra.append(SpectrumReference.of(spectrum, cleaned.status, cleaned.message))
         else:
-            members.append(Member.of(spectrum))
+            spectra.append(SpectrumReference.of(spectrum))
             usable.append(cleaned)
-    return tuple(members), tuple(usable)
+    return tuple(spectra), tuple(usable)
 
 
-def _described(hypothesis: Hypothesis | Failure, position: int, of: int) -> Outcome:
+def _described(hypothesis: Hypothesis | Failure) -> HypothesisResult:
     """What is known of a hypothesis before it is annotated."""
     if isinstance(hypothesis, Failure):
-        return Outcome(hypothesis.status, hypothesis.message, position=position, of=of)
-    return Outcome(
+        return HypothesisResult(hypothesis.status, hypothesis.message)
+    return HypothesisResult(
         status=OK,
         message=sentences(*hypothesis.notes),
         formula=str(hypothesis.formula),
@@ -394,21 +410,19 @@ def _described(hypothesis: Hypothesis | Failure, position: int, of: int) -> Outc
         n_heavy=hypothesis.formula.n_heavy,
         log_prior=hypothesis.log_prior,
         formula_source=hypothesis.source,
-        position=position,
-        of=of,
     )
 
 
-def _annotated(outcome: Outcome, annotated: AnnotatedSpectrum) -> Outcome:
+def _annotated(result: HypothesisResult, annotated: AnnotatedSpectrum) -> HypothesisResult:
     unexplained = ""
     if not annotated.n_explained:
         unexplained = (
-            f"none of the {annotated.n_peaks} peaks is explained by {outcome.formula}; "
+            f"none of the {annotated.n_peaks} peaks is explained by {result.formula}; "
             "predicted from the formula alone"
         )
     return replace(
-        outcome,
-        message=sentences(outcome.message, unexplained),
+        result,
+        message=sentences(result.message, unexplained),
         n_peaks=annotated.n_peaks,
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),
@@ -447,15 +461,15 @@ def _short(value: np.float32) -> float:
     return float(np.format_float_positional(value, unique=True))
 
 
-def _failed(outcome: Outcome, failure: Failure) -> Outcome:
-    message = sentences(failure.message, outcome.message)
-    return replace(outcome, status=failure.status, message=message)
+def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
+    message = sentences(failure.message, result.message)
+    return replace(result, status=failure.status, message=message)
 
 
-def _empty(outcome: Outcome) -> Failure:
-    reasons = ", ".join(f"{count} {why}" for why, count in outcome.tallies.rejected.items())
+def _empty(result: HypothesisResult) -> Failure:
+    reasons = ", ".join(f"{count} {why}" for why, count in result.tallies.rejected.items())
     message = (
-        f"none of {outcome.tallies.sampled} samples is a molecule of {outcome.formula} "
+        f"none of {result.tallies.sampled} samples is a molecule of {result.formula} "
         f"({reasons}); more --samples or --steps may help"
     )
     return Failure("no_candidate", message, "assemble")

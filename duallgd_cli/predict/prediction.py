@@ -1,10 +1,11 @@
-"""What comes out of a prediction, before ranking (`Outcome`) and after it (`Prediction`)."""
+"""What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple, TypeAlias
 
-from duallgd_cli.errors import printable
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import Failure, counted, printable
 from duallgd_cli.spectra.reading.fields import name_of, retention_time_s
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
@@ -13,8 +14,8 @@ _LONGEST_WORD = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One measured spectrum of a case, by name.
+class SpectrumReference:
+    """One measured spectrum of a feature, by name.
 
     Attributes:
         source: File and index.
@@ -24,8 +25,8 @@ class Member:
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file, else "".
         adduct_text: Adduct as written in the file, else "".
-        status: ``ok`` where the spectrum entered the prediction, else what is wrong with it.
-        message: Why it did not, or warnings from reading.
+        status: ``ok``, or one word for what went wrong with it.
+        message: Why it did, or warnings from reading.
         name: Name of the compound or title, else "".
         rt_seconds: Retention time, or None.
         collision_energy: As written, else "".
@@ -47,7 +48,7 @@ class Member:
     warnings: str = ""
 
     @classmethod
-    def of(cls, spectrum: Spectrum, status: str = OK, message: str = "") -> "Member":
+    def of(cls, spectrum: Spectrum, status: str = OK, message: str = "") -> "SpectrumReference":
         """Name a spectrum; warnings from reading go into the message."""
         return cls(
             source=spectrum.source,
@@ -143,8 +144,10 @@ class ExplainedPeak(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one hypothesis gave, or why it gave nothing: one line of the journal.
+class HypothesisResult:
+    """What one hypothesis of a feature gave, or why it gave nothing: one line of the journal.
+
+    A feature of which no hypothesis could be made has one result, a failure.
 
     Attributes:
         status: ``ok``, or the word of the failure.
@@ -162,6 +165,8 @@ class Outcome:
         peaks: The explained peaks.
         notes: Remarks for the run record, not for the outputs.
         seconds: Wall time; in the journal and the run record alone.
+        feature: 0-based index of the feature in the whole input.
+        spectra: Of the feature; those with a status other than ``ok`` took no part.
         position: Of the hypothesis among those of its feature, from 0.
         of: How many those are.
         known: What the user's files say, as plain values: ``analogues``, the nearest of each
@@ -182,25 +187,16 @@ class Outcome:
     peaks: tuple[ExplainedPeak, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    feature: int = 0
+    spectra: tuple[SpectrumReference, ...] = ()
     position: int = 0
     of: int = 1
     formula_source: str = GIVEN
     known: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All that was computed for one feature.
-
-    Attributes:
-        number: 0-based place of the feature in the whole input.
-        members: Its spectra; those with a status other than ``ok`` took no part.
-        outcomes: One per hypothesis; a single failure where no hypothesis could be made.
-    """
-
-    number: int
-    members: tuple[Member, ...]
-    outcomes: tuple[Outcome, ...]
+# Of all hypotheses of one feature, in order.
+Results: TypeAlias = Sequence[HypothesisResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,51 +257,30 @@ class LikelyPart:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The one outcome of one spectrum.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(SpectrumReference):
+    """The one result of one spectrum.
 
     Attributes:
-        source: File and index.
-        spectrum_id: Identifier, not necessarily unique.
-        feature_id: FEATURE_ID, else "".
-        scans: SCANS or native id, else "".
-        precursor_mz: m/z, or None.
         formula: Of the first hypothesis, else as written in the file.
         adduct: Of the first hypothesis, else as written in the file.
-        status: ``ok``, or one word for what went wrong.
-        message: Sentences for the user; may be empty.
-        hypotheses: What was tried; their `Outcome.structures` are all that the samples gave.
+        hypotheses: What was tried; their `HypothesisResult.structures` are all that the samples
+            gave.
         candidates: Ranked, best first, at most top-k.
         confidence_top10: Calibrated probability that the first ten hold the right structure; not
             limited by top-k.
-        group: The spectra read together as this case, this one included.
-        seconds: Wall time of the whole case.
-        name: Name of the compound or title, else "".
-        rt_seconds: Retention time, or None.
-        collision_energy: As written, else "".
-        warnings: What `message` says of an input that was used nevertheless.
+        group: The spectra read together, this one included.
+        seconds: Wall time of the whole feature.
         parts: What the true structure contains, likeliest first; None if nobody asked.
     """
 
-    source: Source
-    spectrum_id: str
-    feature_id: str
-    scans: str
-    precursor_mz: float | None
-    formula: str
-    adduct: str
-    status: str
-    message: str
-    hypotheses: tuple[Outcome, ...]
-    candidates: tuple[Candidate, ...]
-    confidence_top10: float
-    group: tuple[Source, ...]
-    seconds: float
-    name: str = ""
-    rt_seconds: float | None = None
-    collision_energy: str = ""
-    warnings: str = ""
+    formula: str = ""
+    adduct: str = ""
+    hypotheses: tuple[HypothesisResult, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    confidence_top10: float = 0.0
+    group: tuple[Source, ...] = ()
+    seconds: float = 0.0
     parts: tuple[LikelyPart, ...] | None = None
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
@@ -357,57 +332,137 @@ class Prediction:
         return tuple(source.index for source in self.group)
 
 
-def plain_values(case: Case) -> dict[str, Any]:
-    """A case with the outcome of one hypothesis as plain values.
+def predictions_of(
+    results: Results,
+    candidates: tuple[Candidate, ...],
+    confidence_top10: float,
+    top_k: int,
+) -> list[Prediction]:
+    """The predictions of a feature's spectra, in their order.
+
+    Spectra read together share their candidates; one that could not be used has its own status
+    and none.
+
+    Args:
+        results: Of all hypotheses of the feature.
+        candidates: All of them, as `ranking.rank` orders them.
+        confidence_top10: That the first ten hold the right one.
+        top_k: How many candidates are kept.
+    """
+    return [
+        _prediction(results, spectrum, candidates[:top_k], confidence_top10)
+        for spectrum in results[0].spectra
+    ]
+
+
+def _prediction(
+    results: Results,
+    spectrum: SpectrumReference,
+    candidates: tuple[Candidate, ...],
+    confidence_top10: float,
+) -> Prediction:
+    first, adduct = results[0], parse_adduct(spectrum.adduct_text)
+    written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
+    unused = Prediction(
+        **{one.name: getattr(spectrum, one.name) for one in fields(SpectrumReference)},
+        formula=first.formula or spectrum.formula_text,
+        adduct=first.adduct or written,
+        group=(spectrum.source,),
+        seconds=sum(result.seconds for result in results),
+    )
+    if spectrum.status != OK:
+        return unused
+    failures = (result.status for result in results if result.status != OK)
+    group = tuple(other.source for other in first.spectra if other.status == OK)
+    others = [str(source.index) for source in group if source != spectrum.source]
+    together = f"read together with index {', '.join(others)}" if others else ""
+    # What accompanies candidates is a warning; the message says it too.
+    remarks = (result.message for result in results if result.status == OK)
+    described = replace(unused, hypotheses=tuple(results))
+    return replace(
+        described,
+        status=OK if candidates else next(failures),
+        message=sentences(spectrum.message, *_remarks(results), together, _in_library(described)),
+        candidates=candidates,
+        confidence_top10=confidence_top10,
+        group=group,
+        warnings=sentences(spectrum.warnings, *remarks),
+    )
+
+
+def _in_library(prediction: Prediction) -> str:
+    """What a spectral library says of a feature, "" if nothing."""
+    match = prediction.library_match
+    if not match:
+        return ""
+    found = "found in" if match["offered"] else "nearest of its mass in"
+    named = match["name"] or match["smiles"]
+    matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
+    return f"{found} {match['library']}: {named} ({matched})"
+
+
+def _remarks(results: Results) -> list[str]:
+    """What is said of each hypothesis; of several it is said which."""
+    if len(results) == 1:
+        return [results[0].message]
+    return [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
+
+
+def plain_values(result: HypothesisResult) -> dict[str, Any]:
+    """The line of a journal that holds a result, as plain values.
 
     The spectra are named once, with the first hypothesis. The two long lists go without field
     names, which would be most of a journal.
     """
-    (outcome,) = case.outcomes
-    values = asdict(outcome)
-    position, of, known = (values.pop(name) for name in ("position", "of", "known"))
+    values = asdict(replace(result, structures=(), peaks=(), spectra=()))
+    number, position, of, known = (
+        values.pop(name) for name in ("feature", "position", "of", "known")
+    )
+    del values["spectra"]
     return {
-        "case": case.number,
+        "case": number,
         "hypothesis": position,
         "of": of,
         "members": [
-            {**asdict(member), "source": [member.source.file, member.source.index]}
-            for member in (case.members if position == 0 else ())
+            {**asdict(one), "source": [one.source.file, one.source.index]}
+            for one in (result.spectra if position == 0 else ())
         ],
         "outcome": {
             **values,
             **({"known": known} if known else {}),
-            "structures": outcome.structures,
-            "peaks": outcome.peaks,
+            "structures": result.structures,
+            "peaks": result.peaks,
         },
     }
 
 
-def case_of(lines: Sequence[Mapping[str, Any]]) -> Case:
-    """The case whose hypotheses `plain_values` wrote, in order.
+def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ...]:
+    """The results of a feature, whose lines `plain_values` wrote, in order.
 
     Raises:
         KeyError: A field is absent.
         TypeError: A field is unknown.
     """
-    members = (
-        Member(**{**values, "source": Source(*values["source"])}) for values in lines[0]["members"]
+    spectra = tuple(
+        SpectrumReference(**{**values, "source": Source(*values["source"])})
+        for values in lines[0]["members"]
     )
-    outcomes = (
-        Outcome(
+    return tuple(
+        HypothesisResult(
             **{
                 **values,
                 "structures": tuple(map(Structure._make, values["structures"])),
                 "peaks": tuple(map(ExplainedPeak._make, values["peaks"])),
                 "tallies": Tallies(**values["tallies"]),
                 "notes": tuple(values["notes"]),
+                "feature": line["case"],
+                "spectra": spectra,
                 "position": line["hypothesis"],
                 "of": line["of"],
             }
         )
         for line, values in ((line, line["outcome"]) for line in lines)
     )
-    return Case(lines[0]["case"], tuple(members), tuple(outcomes))
 
 
 def sentences(*parts: str) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
 from duallgd_cli.guide.files import GuideFiles
-from duallgd_cli.predict.prediction import Candidate, Case, Outcome, Structure
+from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED
 
@@ -148,20 +148,20 @@ class SampleStatistics:
     log_steps: float = 0.0
 
     @classmethod
-    def of(cls, case: Case, model: RankingModel) -> "SampleStatistics":
+    def of(cls, results: Results, model: RankingModel) -> "SampleStatistics":
         """Count; a share is that among the samples of one hypothesis."""
-        sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
+        sampled = sum(result.tallies.sampled for result in results)
         if not sampled:
             return cls()
         log_samples, log_steps = float(np.log(sampled)), float(np.log(model.steps))
-        outcomes = [outcome for outcome in case.outcomes if outcome.structures]
-        if not outcomes:
+        drawn = [result for result in results if result.structures]
+        if not drawn:
             return cls(log_samples=log_samples, log_steps=log_steps)
-        distinct = {one.block for outcome in outcomes for one in outcome.structures}
-        with_structures = sum(outcome.tallies.sampled for outcome in outcomes)
+        distinct = {one.block for result in drawn for one in result.structures}
+        with_structures = sum(result.tallies.sampled for result in drawn)
         return cls(
-            n_heavy=max(outcome.n_heavy for outcome in outcomes),
-            log_share=float(np.log(max(_most(one, model) for one in outcomes))),
+            n_heavy=max(result.n_heavy for result in drawn),
+            log_share=float(np.log(max(_most(one, model) for one in drawn))),
             log_distinct=float(np.log(len(distinct) / with_structures)),
             log_samples=log_samples,
             log_steps=log_steps,
@@ -226,22 +226,22 @@ def recorded(values: Mapping[str, object], name: object) -> RankingModel:
 
 
 def rank(
-    case: Case, model: RankingModel, most: int | None = None
+    results: Results, model: RankingModel, most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
-    """Rank what the samples of a case became.
+    """Rank what the samples of a feature became.
 
     Args:
-        case: As predicted, all structures included.
+        results: Of all its hypotheses, all structures included.
         model: Weights.
         most: Candidates that are wanted; None for all.
 
     Returns:
         Candidates, best first, and the probability that the first ten hold the right one.
     """
-    if all(outcome.formula_source == PREDICTED for outcome in case.outcomes):
-        found, confidence = _under_predicted_formulas(case, model)
+    if all(result.formula_source == PREDICTED for result in results):
+        found, confidence = _under_predicted_formulas(results, model)
     else:
-        found, confidence = _under_given_formulas(case, model)
+        found, confidence = _under_given_formulas(results, model)
     candidates = (
         _candidate(one, place, value)
         for place, (one, value) in enumerate(zip(found[:most], confidence, strict=False), 1)
@@ -288,12 +288,12 @@ def rescored(
 
 
 class _Scored(NamedTuple):
-    """A molecule of a case, before it is a candidate.
+    """A molecule of a feature, before it is a candidate.
 
     Attributes:
         score: The logarithm of a weight.
         structure: Under the best of its hypotheses.
-        outcome: Of that hypothesis.
+        result: Of that hypothesis.
         features: In the order of `FEATURES`, there.
         samples: That became it, of all its hypotheses.
         log_likelihood: Their mean.
@@ -301,39 +301,41 @@ class _Scored(NamedTuple):
 
     score: float
     structure: Structure
-    outcome: Outcome
+    result: HypothesisResult
     features: NDArray[np.float64]
     samples: int
     log_likelihood: float
 
 
-def _under_given_formulas(case: Case, model: RankingModel) -> tuple[list[_Scored], list[float]]:
+def _under_given_formulas(
+    results: Results, model: RankingModel
+) -> tuple[list[_Scored], list[float]]:
     """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
     found = _merged(
         _Scored(
-            *(float(np.dot(features, weights)), structure, outcome, features),
+            *(float(np.dot(features, weights)), structure, result, features),
             *(structure.samples or structure.alternatives, structure.log_likelihood),
         )
-        for structure, outcome, features in described(case.outcomes, model)
+        for structure, result, features in described(results, model)
     )
     scores = np.array([one.score for one in found])
-    confidence = candidate_confidence(scores, SampleStatistics.of(case, model), model)
+    confidence = candidate_confidence(scores, SampleStatistics.of(results, model), model)
     return found, confidence.tolist()
 
 
-def _under_predicted_formulas(case: Case, model: RankingModel) -> tuple[list[_Scored], list[float]]:
+def _under_predicted_formulas(
+    results: Results, model: RankingModel
+) -> tuple[list[_Scored], list[float]]:
     """Molecules of all formulas, best first, by the law of total probability; their confidence.
 
     It is that given the formula, times the formula's probability; the score is its logarithm.
     Weights are not compared across formulas, since they grow with the molecule.
     """
     found = _merged(
-        one._replace(score=math.log(max(confidence, _LEAST)) + outcome.log_prior)
-        for outcome in case.outcomes
-        for one, confidence in zip(
-            *_under_given_formulas(replace(case, outcomes=(outcome,)), model), strict=True
-        )
+        one._replace(score=math.log(max(confidence, _LEAST)) + result.log_prior)
+        for result in results
+        for one, confidence in zip(*_under_given_formulas([result], model), strict=True)
     )
     return found, [math.exp(one.score) for one in found]
 
@@ -348,15 +350,15 @@ def _merged(scored: Iterable[_Scored]) -> list[_Scored]:
 
 
 def described(
-    outcomes: Sequence[Outcome], model: RankingModel
-) -> Iterator[tuple[Structure, Outcome, NDArray[np.float64]]]:
+    results: Results, model: RankingModel
+) -> Iterator[tuple[Structure, HypothesisResult, NDArray[np.float64]]]:
     """Every structure of every hypothesis, with its features in the order of `FEATURES`, (F,)."""
-    priors = np.array([outcome.log_prior for outcome in outcomes])
+    priors = np.array([result.log_prior for result in results])
     log_shares = priors - _log_sum_exp(priors) if priors.size else priors
-    for outcome, log_prior in zip(outcomes, log_shares, strict=True):
-        if outcome.structures:
-            rows = _features(outcome, float(log_prior), model)
-            yield from zip(outcome.structures, repeat(outcome), rows, strict=False)
+    for result, log_prior in zip(results, log_shares, strict=True):
+        if result.structures:
+            rows = _features(result, float(log_prior), model)
+            yield from zip(result.structures, repeat(result), rows, strict=False)
 
 
 def candidate_confidence(
@@ -399,14 +401,16 @@ def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
 
 
-def _features(outcome: Outcome, log_prior: float, model: RankingModel) -> NDArray[np.float64]:
+def _features(
+    result: HypothesisResult, log_prior: float, model: RankingModel
+) -> NDArray[np.float64]:
     """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F)."""
     samples, alternatives, repaired, log_likelihood, *agreement = np.array(
-        [one[3:] for one in outcome.structures], np.float64
+        [one[3:] for one in result.structures], np.float64
     ).T
     count = samples + model.alternative_weight * alternatives
     columns = [
-        np.log(count / outcome.tallies.sampled),
+        np.log(count / result.tallies.sampled),
         log_likelihood,
         *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
         np.full(count.shape, log_prior),
@@ -416,12 +420,12 @@ def _features(outcome: Outcome, log_prior: float, model: RankingModel) -> NDArra
     return np.ascontiguousarray(np.array(columns).T)
 
 
-def _most(outcome: Outcome, model: RankingModel) -> float:
+def _most(result: HypothesisResult, model: RankingModel) -> float:
     """Share of the samples that became the structure drawn most often, see `SampleStatistics`."""
     count = max(
-        one.samples + model.alternative_weight * one.alternatives for one in outcome.structures
+        one.samples + model.alternative_weight * one.alternatives for one in result.structures
     )
-    return count / (outcome.tallies.sampled + _DISSENT)
+    return count / (result.tallies.sampled + _DISSENT)
 
 
 def _evidence(said: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -439,7 +443,7 @@ def _evidence(said: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
-    structure, outcome = one.structure, one.outcome
+    structure, result = one.structure, one.result
     extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
     extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
     return Candidate(
@@ -447,8 +451,8 @@ def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
         smiles=structure.smiles,
         inchi=structure.inchi,
         inchikey=structure.inchikey,
-        formula=outcome.formula,
-        adduct=outcome.adduct,
+        formula=result.formula,
+        adduct=result.adduct,
         samples=one.samples,
         log_likelihood=one.log_likelihood,
         score=one.score,
@@ -463,7 +467,7 @@ def _merge(same: list[_Scored]) -> _Scored:
         same,
         key=lambda one: (
             *(-one.score, one.structure.inchikey),
-            *(one.outcome.formula, one.outcome.adduct),
+            *(one.result.formula, one.result.adduct),
         ),
     )
     samples = sum(one.samples for one in same)

@@ -1,39 +1,128 @@
 """The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
 
+import json
 import logging
 import os
+import platform
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial as with_arguments
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from duallgd_cli import __version__, config
+from duallgd_cli.data.pool import in_order
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
-from duallgd_cli.files import STANDARD_STREAM
+from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.guide.knowledge import Knowledge
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.finished import FinishedRun
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.journal import ENDING, Header, Journal, scan
-from duallgd_cli.predict.output import RunSummary, parts_path, record_path, write_all, write_record
+from duallgd_cli.predict.journal import (
+    ENDING,
+    FinishedRun,
+    Journal,
+    journals_of,
+    read,
+    scan,
+)
+from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
-from duallgd_cli.predict.prediction import Case
-from duallgd_cli.predict.ranking import for_run
-from duallgd_cli.predict.settings import PredictRequest, knowledge_of
+from duallgd_cli.predict.prediction import (
+    OK,
+    HypothesisResult,
+    Prediction,
+    predictions_of,
+)
+from duallgd_cli.predict.ranking import for_run, rank, recorded
+from duallgd_cli.predict.settings import Header, PredictRequest, knowledge_of
+from duallgd_cli.runtime import default_threads, each_in_stage, leave_to_parent, stage, versions
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaSource
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import Feature
-from duallgd_cli.writers.formats import check_writable, resolve_format
-from duallgd_cli.writers.summaries import summary_paths
+from duallgd_cli.spectra.types import Feature, Unreadable
+from duallgd_cli.writers.formats import (
+    TABLES,
+    WHOLE,
+    Rows,
+    check_writable,
+    pieces,
+    resolve_format,
+    write,
+    write_parts,
+    write_pieces,
+)
+from duallgd_cli.writers.summaries import summary_paths, write_summary
 
 logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
+_MOST_WORKERS: Final = 16
+_LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """What a run did; the counts are of what has passed `watch`.
+
+    Attributes:
+        output: File written, ``-`` for standard output, "" for a shard, which writes none.
+        journal: Kept journal, or None.
+        counts: Spectra by status.
+        n_candidates: Candidates of all features; what spectra read together share counts once.
+        notes: Remarks for the run record, and how often each was made.
+        computing_s: Seconds of computing, of all features together.
+        n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
+        n_resumed: Features that the journal already held.
+        seconds: Wall time.
+    """
+
+    output: str
+    journal: Path | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    n_candidates: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
+    computing_s: float = 0.0
+    n_ms1: int = 0
+    n_resumed: int = 0
+    seconds: float = 0.0
+
+    def watch(self, run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
+        """The predictions of a run, counted on their way to a writer; see `predictions`."""
+        self.n_ms1 = run.totals.get("ms1", 0)
+        for prediction in predictions(run, parts=parts):
+            self.counts[prediction.status] += 1
+            if prediction.source == prediction.group[0]:
+                self.n_candidates += len(prediction.candidates)
+                self.computing_s += sum(one.seconds for one in prediction.hypotheses)
+                self.notes.update(note for one in prediction.hypotheses for note in one.notes)
+            yield prediction
+
+    def add(self, other: "RunSummary") -> None:
+        """Count what passed another's `watch`, of the same run."""
+        self.n_ms1 = other.n_ms1
+        self.counts += other.counts
+        self.n_candidates += other.n_candidates
+        self.computing_s += other.computing_s
+        self.notes += other.notes
+
+    @property
+    def n_spectra(self) -> int:
+        """MS2 spectra accounted for."""
+        return sum(self.counts.values())
+
+    @property
+    def n_ok(self) -> int:
+        """Spectra with candidates."""
+        return self.counts[OK]
+
+    @property
+    def nothing_readable(self) -> bool:
+        """Whether every record of the input was unreadable."""
+        return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
 
 
 class Progress(Protocol):
@@ -43,11 +132,11 @@ class Progress(Protocol):
         """Work on a stage begins, such as ``predicting`` or ``writing``."""
         ...
 
-    def finished(self, case: Case, n_spectra: int) -> None:
+    def finished(self, result: HypothesisResult, n_spectra: int) -> None:
         """One hypothesis of a feature is in the journal.
 
         Args:
-            case: The feature with this outcome alone.
+            result: What it gave.
             n_spectra: Spectra newly accounted for by it; 0 for further hypotheses.
         """
         ...
@@ -96,7 +185,7 @@ def predict(
             _require_spectra(finished)
             if progress is not None:
                 progress.started("writing")
-            with stages.stage(stages.WRITE):
+            with stage("write"):
                 if is_shard:  # counted: the output is written from all shards
                     deque(summary.watch(finished), maxlen=0)
                 else:
@@ -143,13 +232,13 @@ def _fill(
     features = _features(request, inputs, journal, progress)
     settings, held = request.settings, journal.contents.holds
     with Workers(request.workers, draws_aside=model.draws_aside) as workers:
-        done = results(features, source, model.generator, settings, workers, held, knowledge)
-        for case in done:
-            with stages.stage(stages.WRITE):
-                journal.append(case)
+        for result in results(
+            *(features, model, settings, workers), source=source, knowledge=knowledge, held=held
+        ):
+            with stage("write"):
+                journal.append(result)
             if progress is not None:
-                is_first = case.outcomes[0].position == 0
-                progress.finished(case, len(case.members) if is_first else 0)
+                progress.finished(result, 0 if result.position else len(result.spectra))
     journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
 
 
@@ -158,7 +247,7 @@ def _features(
 ) -> Iterator[tuple[int, Feature | Unreadable]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings = request.settings
-    features = stages.each(stages.READ, inputs.features(settings.group_by, settings.adduct))
+    features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
     for number, item in enumerate(features):
         if not request.shard.holds(number):
             continue
@@ -236,3 +325,161 @@ def _interrupted(request: PredictRequest, path: Path) -> str:
         f"stopped; {n_finished} {features} kept in {path}: {again} goes on, "
         "duallgd merge --partial writes what is there"
     )
+
+
+def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
+    """The predictions of a run, one per spectrum, in input order, ranked as its header says.
+
+    Args:
+        run: Finished.
+        parts: Say what the structures contain, too.
+    """
+    model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
+    top_k = int(run.header.settings["top_k"])
+    latest: tuple[HypothesisResult, ...] = ()
+    for tried, position in run.in_input_order():
+        if tried is not latest:
+            with stage("rank"):
+                candidates, top10 = rank(tried, model, None if parts else top_k)
+            latest, ranked = tried, predictions_of(tried, candidates, top10, top_k)
+            if parts:
+                found = likely_parts(tried, candidates)
+                ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
+        yield ranked[position]
+
+
+def merge(
+    names: list[Path],
+    output: str,
+    format_name: str = "",
+    rows: Rows = "feature",
+    *,
+    parts: bool = False,
+    summaries: Collection[str] = (),
+    partial: bool = False,
+) -> RunSummary:
+    """Join the shards of a run and write its output.
+
+    Args:
+        names: Journals, or outputs that have journals beside them.
+        output: File, or ``-``.
+        format_name: One of `writers.FORMATS`; empty decides by the ending.
+        rows: See `writers.write`.
+        parts: See `write_all`.
+        summaries: See `write_all`.
+        partial: Write what is finished, whatever is missing or still going on.
+
+    Raises:
+        UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
+    """
+    kind = resolve_format(output, format_name)
+    check_writable(output)
+    if parts:
+        parts_path(output)
+    summary_paths(summaries, output)
+    size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
+    workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
+    run = read(names, partial=partial, workers=workers)
+    summary = RunSummary(output)
+    write_all(run, summary, kind, rows, parts=parts, summaries=summaries, workers=workers)
+    if output != STANDARD_STREAM:
+        write_record(record_path(Path(output)), run, summary, {})
+    return summary
+
+
+def write_all(
+    run: FinishedRun,
+    summary: RunSummary,
+    output_format: str,
+    rows: Rows,
+    *,
+    parts: bool = False,
+    summaries: Collection[str] = (),
+    workers: int = 1,
+) -> None:
+    """Write the output of a run and, if asked for, further tables beside it.
+
+    Args:
+        run: Finished.
+        summary: Knows the output; counts what is written.
+        output_format: One of `writers.FORMATS`.
+        rows: See `writers.write`.
+        parts: Write what structures contain beside the output; JSON lines hold that too.
+        summaries: Tables for other programs, see `summaries.SUMMARIES`.
+        workers: Processes that rank and write; they change nothing.
+
+    Raises:
+        UsageError: A file cannot be written.
+    """
+    told = parts and output_format == "jsonl"
+    if output_format in WHOLE:
+        write(summary.watch(run, parts=told), summary.output, output_format, run.header, rows)
+    else:
+        work = with_arguments(_text, output_format=output_format, rows=rows, parts=told)
+        texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent, at_a_time=1)
+        write_pieces(_joined(texts, summary, output_format), summary.output)
+    if parts:
+        write_parts(predictions(run, parts=True), parts_path(summary.output))
+    if summaries:
+        for name, path in summary_paths(summaries, summary.output).items():
+            write_summary(predictions(run), name, path)
+
+
+def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:
+    """Text of some spectra of a run, and their counts."""
+    summary = RunSummary("")
+    watched = summary.watch(run, parts=parts)
+    return "".join(pieces(watched, output_format, run.header, rows)), summary
+
+
+def _joined(
+    texts: Iterable[tuple[str, RunSummary]], summary: RunSummary, output_format: str
+) -> Iterator[str]:
+    """Text of all spectra, the columns named once; the summary learns the counts."""
+    for place, (text, counts) in enumerate(texts):
+        summary.add(counts)
+        yield text.partition("\n")[2] if place and output_format in TABLES else text
+
+
+def parts_path(output: str) -> Path:
+    """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``.
+
+    Raises:
+        UsageError: There is no place beside the output, or it cannot be written.
+    """
+    if output == STANDARD_STREAM:
+        raise UsageError("--parts needs an output file to lie beside; name one with -o")
+    path = Path(output).with_suffix(".parts.csv")
+    check_writable(str(path))
+    return path
+
+
+def record_path(output: Path) -> Path:
+    """Where the record of a run lies: ``out.csv.run.json``."""
+    return output.with_name(f"{output.name}.run.json")
+
+
+def write_record(
+    path: Path, run: FinishedRun, summary: RunSummary, times: Mapping[str, Any]
+) -> None:
+    """Write what was run with what, and how it went; the one place for times and versions.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    record = {
+        "duallgd": run.header.version,
+        "versions": versions(),
+        "platform": platform.platform(),
+        "weights": run.header.model,
+        "settings": run.header.settings,
+        "inputs": list(run.header.inputs),
+        "shard": run.header.shard,
+        "spectra": summary.n_spectra,
+        "counts_by_status": dict(sorted(summary.counts.items())),
+        "candidates": summary.n_candidates,
+        "ms1_skipped": summary.n_ms1,
+        "notes": dict(sorted(summary.notes.items())),
+        "times": {"computing_s": round(summary.computing_s, 3), **times},
+    }
+    write_atomically(path, [json.dumps(record, indent=2, ensure_ascii=False) + "\n"])

@@ -1,11 +1,13 @@
-"""What a prediction run is asked for."""
+"""What a prediction run is asked for, and what it then is."""
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from duallgd_cli.config import SamplingSettings, require
+from duallgd_cli.config import SamplingSettings, flatten, require
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
@@ -38,7 +40,7 @@ class PredictSettings:
     Attributes:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
-        group_by: ``feature`` reads spectra that share feature id and precursor as one case.
+        group_by: ``feature`` reads spectra that share feature id and precursor as one feature.
         adduct: The adduct of every spectrum, whatever its file says; None takes each one's own.
         formula_column: Field that holds the formula; None looks for the usual names.
         formula: The formula of every spectrum; None takes each spectrum's own, and predicts that of
@@ -134,9 +136,9 @@ class Shard:
             raise UsageError(f"shard {quote(text)} is not of the form 2/8")
         return cls(int(match[1]), int(match[2]))
 
-    def holds(self, case: int) -> bool:
+    def holds(self, feature: int) -> bool:
         """Whether the feature with this 0-based number belongs to the shard."""
-        return case % self.count == self.number - 1
+        return feature % self.count == self.number - 1
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -220,6 +222,50 @@ class PredictRequest:
                 )
             return None
         return journal_beside(Path(self.output), self.shard)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a run is, as plain values; two runs are the same run if their headers are equal.
+
+    Attributes:
+        version: Of duallgd.
+        settings: All settings, and the content of the formula table.
+        model: SHA-256 and name of the weights, and the ranking model.
+        inputs: Name, size in bytes and SHA-256 of each input, in order.
+        shard: Such as ``2/8``.
+    """
+
+    version: str
+    settings: Mapping[str, Any]
+    model: Mapping[str, Any]
+    inputs: tuple[Mapping[str, Any], ...]
+    shard: str = "1/1"
+
+    def differences(self, other: "Header") -> str:
+        """What changed from this header to the other, as part of a sentence; "" if nothing.
+
+        The first three changes as ``name before -> after``, and how many more there are.
+        """
+        before, after = self._flat(), other._flat()
+        changed = [
+            f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+            for name in dict.fromkeys((*before, *after))
+            if before.get(name) != after.get(name)
+        ]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        return f"{', '.join(changed[:3])}{more}"
+
+    def _flat(self) -> dict[str, Any]:
+        plain = {
+            "version": self.version,
+            "settings": self.settings,
+            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
+            "input": {entry["name"]: dict(entry) for entry in self.inputs},
+            "inputs": [entry["name"] for entry in self.inputs],
+            "shard": self.shard,
+        }
+        return flatten(json.loads(json.dumps(plain)))
 
 
 def journal_beside(output: Path, shard: Shard) -> Path:

@@ -18,7 +18,7 @@ from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Denoise, Samples, draw_in_chunks
-from duallgd_cli.errors import Failure, UnsupportedElementError
+from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.network import (
     deadline,
@@ -28,7 +28,7 @@ from duallgd_cli.generator.network import (
 )
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.predict.generation import Generated, LoadedModel, RefusedError
+from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser

@@ -17,11 +17,19 @@ from numpy.typing import NDArray
 from duallgd_cli import config
 from duallgd_cli.chem.parts import matches
 from duallgd_cli.files import sha256
-from duallgd_cli.predict import finished
-from duallgd_cli.predict.output import predictions_of, record_path
+from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
-from duallgd_cli.predict.prediction import OK, Candidate, Case, LikelyPart, Outcome, Prediction
+from duallgd_cli.predict.prediction import (
+    OK,
+    Candidate,
+    HypothesisResult,
+    LikelyPart,
+    Prediction,
+    Results,
+    predictions_of,
+)
 from duallgd_cli.predict.ranking import rank, recorded
+from duallgd_cli.predict.run import record_path
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.explanation import explained_by, neutral_loss
 from duallgd_cli.spectra.features import CleaningSettings, clean
@@ -84,7 +92,7 @@ class ReportedRun:
             UsageError: A journal is missing, unfinished, or of another run.
             UnreadableError: It was ranked by another version.
         """
-        self._run = finished.read(names)
+        self._run = journal.read(names)
         self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
         self._ranking = recorded(self._header.model["ranking"], self._output)
@@ -118,13 +126,13 @@ class ReportedRun:
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         measured = self._measured()
-        for case in self._cases():
-            candidates, confidence_top10 = rank(case, self._ranking)
-            predictions = predictions_of(case, candidates, confidence_top10, self._top_k)
+        for results in self._features():
+            candidates, confidence_top10 = rank(results, self._ranking)
+            predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
-            spectra = [measured[m.source] for m in case.members if m.source in measured]
-            feature = _feature(case, predictions, shown, spectra)
-            found = likely_parts(case, candidates) if shown.candidates else ()
+            spectra = [measured[one.source] for one in results[0].spectra if one.source in measured]
+            feature = _feature(results[0].feature, predictions, shown, spectra)
+            found = likely_parts(results, candidates) if shown.candidates else ()
             certainty = bond_certainty(candidates, len(shown.candidates))
             for values, of_bonds in zip(feature["candidates"], certainty, strict=True):
                 values["certainty"] = of_bonds
@@ -132,8 +140,8 @@ class ReportedRun:
 
     def first_candidates(self) -> Iterator[FirstCandidate]:
         """The first candidate of every feature, in the order of the input."""
-        for case in self._cases():
-            predictions = predictions_of(case, *rank(case, self._ranking), 1)
+        for results in self._features():
+            predictions = predictions_of(results, *rank(results, self._ranking), 1)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             first = shown.candidates[0] if shown.candidates else None
             yield FirstCandidate(
@@ -144,12 +152,12 @@ class ReportedRun:
                 shown.status,
             )
 
-    def _cases(self) -> Iterator[Case]:
+    def _features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         seen: set[int] = set()
-        for case, _ in self._run.in_input_order():
-            if case.number not in seen:
-                seen.add(case.number)
-                yield case
+        for results, _ in self._run.in_input_order():
+            if results[0].feature not in seen:
+                seen.add(results[0].feature)
+                yield results
 
     def _measured(self) -> dict[Source, _Peaks]:
         """Cleaned spectra of the inputs that are still what they were; the others are named."""
@@ -218,13 +226,13 @@ def _key(mz: float, intensity: float) -> tuple[float, float]:
 
 
 def _feature(
-    case: Case, predictions: Sequence[Prediction], shown: Prediction, spectra: Sequence[_Peaks]
+    number: int, predictions: Sequence[Prediction], shown: Prediction, spectra: Sequence[_Peaks]
 ) -> dict[str, Any]:
     candidates = shown.candidates
     spectra = _shown_spectra(shown.hypotheses, spectra)
     drawings = depictions([candidate.smiles for candidate in candidates])
     return {
-        "number": case.number,
+        "number": number,
         "id": readable(shown.feature_id or shown.spectrum_id),
         "spectra_ids": [
             [readable(p.spectrum_id), readable(p.source.file), p.source.index] for p in predictions
@@ -278,7 +286,7 @@ def _remarks(predictions: Sequence[Prediction]) -> list[str]:
     return [readable(remark) for remark in told if remark]
 
 
-def _hypothesis(outcome: Outcome, spectra: Sequence[_Peaks]) -> dict[str, Any]:
+def _hypothesis(outcome: HypothesisResult, spectra: Sequence[_Peaks]) -> dict[str, Any]:
     return {
         "formula": readable(outcome.formula),
         "adduct": readable(outcome.adduct),
@@ -295,7 +303,7 @@ def _hypothesis(outcome: Outcome, spectra: Sequence[_Peaks]) -> dict[str, Any]:
     }
 
 
-def _explained(outcome: Outcome, spectra: Sequence[_Peaks]) -> list[list[Any]]:
+def _explained(outcome: HypothesisResult, spectra: Sequence[_Peaks]) -> list[list[Any]]:
     """Rows in the journal's order: spectrum, peak, sub-formula, ppm, neutral loss."""
     place = {
         key: (which, peak)
@@ -313,7 +321,7 @@ def _explained(outcome: Outcome, spectra: Sequence[_Peaks]) -> list[list[Any]]:
     ]
 
 
-def _shown_spectra(outcomes: Sequence[Outcome], spectra: Sequence[_Peaks]) -> Sequence[_Peaks]:
+def _shown_spectra(outcomes: Results, spectra: Sequence[_Peaks]) -> Sequence[_Peaks]:
     """The spectra, or the explained peaks alone where the input is gone, and the label says so."""
     explained = {_key(p.mz, p.intensity): p for outcome in outcomes for p in outcome.peaks}
     measured = {key for spectrum in spectra for key in spectrum.identities()}
@@ -325,7 +333,7 @@ def _shown_spectra(outcomes: Sequence[Outcome], spectra: Sequence[_Peaks]) -> Se
     return [_Peaks("explained peaks only", *map(np.array, zip(*peaks, strict=True)))]
 
 
-def _candidate(candidate: Candidate, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
     hypothesis = next(
         place
         for place, outcome in enumerate(outcomes)

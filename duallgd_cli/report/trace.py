@@ -264,7 +264,7 @@ def _spectrum(followed: Trace) -> Iterator[_Shape]:
     feature = followed.annotated.hypothesis.feature
     mz = np.concatenate([one.mz for one in feature.spectra])
     last = max(float(mz.max()), feature.first.precursor_mz or 0.0) * 1.02
-    peaks = followed.case.outcomes[0].peaks
+    peaks = followed.result.peaks
     explained = {(np.float32(one.mz), np.float32(one.intensity)): one.formula for one in peaks}
     yield _axis()
     for spectrum in feature.spectra:

@@ -6,9 +6,9 @@ What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, Literal, Self
 
 import numpy as np
@@ -26,8 +26,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.reading import Unreadable, read
-from duallgd_cli.spectra.reading.opening import spool
+from duallgd_cli.spectra.reading import read, spool
 from duallgd_cli.spectra.reading.record import name_of
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
@@ -36,6 +35,7 @@ from duallgd_cli.spectra.types import (
     IsotopePattern,
     Source,
     Spectrum,
+    Unreadable,
 )
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
@@ -167,7 +167,10 @@ class Surveys:
         else:
             polarity = spectrum.polarity
             last = self.latest.get(polarity) or self.latest.get(0)
-            own = [last] if last is not None and _same_precursor(last, spectrum) else []
+            fits = last is not None and (
+                last.precursor_mz is None or _same_precursor(spectrum, last)
+            )
+            own = [last] if last is not None and fits else []
         patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
         if not patterns:
             return spectrum
@@ -177,11 +180,12 @@ class Surveys:
         return replace(spectrum, isotopes=total)
 
 
-def _same_precursor(ms1: Spectrum, ms2: Spectrum) -> bool:
-    if ms1.precursor_mz is None or ms2.precursor_mz is None:
-        return ms1.precursor_mz is None
-    error = abs(ms1.precursor_mz - ms2.precursor_mz)
-    return error <= SAME_PRECURSOR_PPM * 1e-6 * ms2.precursor_mz
+def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
+    """Whether two spectra name one precursor, or neither names any."""
+    if first.precursor_mz is None or other.precursor_mz is None:
+        return first.precursor_mz is other.precursor_mz
+    difference = abs(first.precursor_mz - other.precursor_mz)
+    return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
 
 
 def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
@@ -245,7 +249,12 @@ def group(
             ion = parse_adduct(item.adduct_text)
             own = item.adduct_text if isinstance(ion, Failure) else ion
             group = groups.setdefault((item.feature_id, own, item.ms_level), [])
-            _place(item, group, held)
+            members = next((one for one in group if _same_ion(one[0], item)), None)
+            if members is None:  # the first of a new feature
+                members = []
+                group.append(members)
+                held.append(members)
+            members.append(item)
         if not groups:
             yield from _finished(held, surveys)
             held = []
@@ -282,28 +291,9 @@ def _finished(
             yield Feature(tuple(surveys.shown(one) if one.feature_id else one for one in entry))
 
 
-def _place(
-    spectrum: Spectrum,
-    candidates: list[list[Spectrum]],
-    held: list[list[Spectrum] | Unreadable],
-) -> None:
-    """Join the first group that fits, or found a new one."""
-    for members in candidates:
-        if _same_ion(members[0], spectrum):
-            members.append(spectrum)
-            return
-    members = [spectrum]
-    candidates.append(members)
-    held.append(members)
-
-
 def _same_ion(first: Spectrum, other: Spectrum) -> bool:
-    if first.formula_text and other.formula_text and first.formula_text != other.formula_text:
-        return False
-    if first.precursor_mz is None or other.precursor_mz is None:
-        return first.precursor_mz is None and other.precursor_mz is None
-    difference = abs(first.precursor_mz - other.precursor_mz)
-    return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
+    formulas = {first.formula_text, other.formula_text} - {""}
+    return len(formulas) < 2 and _same_precursor(first, other)
 
 
 @dataclass(slots=True)
@@ -334,12 +324,7 @@ class Inputs:
         self._piped |= {name: _copy(name) for name in self.names if _flows(name)}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for copied in self._piped.values():
             copied.close()
 
@@ -375,19 +360,16 @@ class Inputs:
                 yield Unreadable(source, name_of(source), Failure("unreadable", str(error), "read"))
 
     def _identity(self, name: str) -> Mapping[str, Any]:
-        if name in self._piped:
-            copied = self._piped[name]
-            copied.seek(0)
-            size, digest = _hash(copied)
-            copied.seek(0)
-        elif Path(name).is_dir():
+        if Path(name).is_dir():
             raise UnreadableError(f"{name} is a folder; name the files in it")
-        else:
-            try:
-                with Path(name).open("rb") as file:
-                    size, digest = _hash(file)
-            except OSError as error:
-                raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
+        copied = self._piped.get(name)
+        try:
+            with Path(name).open("rb") if copied is None else nullcontext(copied) as file:
+                file.seek(0)
+                digest, size = sha256(file), file.tell()
+                file.seek(0)
+        except OSError as error:
+            raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
         return {"name": name, "bytes": size, "sha256": digest}
 
 
@@ -418,8 +400,3 @@ def _copy(name: str) -> BinaryIO:
         return spool(sys.stdin.buffer)
     with Path(name).open("rb") as pipe:
         return spool(pipe)
-
-
-def _hash(file: BinaryIO) -> tuple[int, str]:
-    digest = sha256(file)
-    return file.tell(), digest

@@ -5,9 +5,9 @@ come from a person or another program; `formulas.ranking` predicts them from the
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from duallgd_cli.errors import (
     ConfigError,
     Failure,
     FormulaError,
+    RefusedError,
     UnsupportedElementError,
     clip,
     quote,
 )
-from duallgd_cli.spectra.formula_table import TableRow, read_table
+from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, is_missing, name_of
 from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
 
@@ -40,6 +41,10 @@ HOW_TO_SUPPLY = (
     "give it in the file (a FORMULA field, or another one named by --formula-col), "
     "for all spectra by --formula, or in a table by --formulas"
 )
+
+
+# What a feature might be, the most likely first, or why there is nothing.
+FormulaSource: TypeAlias = Callable[[Feature], list[Hypothesis] | Failure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +84,12 @@ def hypothesis_of(
     """
     try:
         return _check(feature, formula_text, adduct_text, limits)
-    except _RefusedError as refused:
+    except RefusedError as refused:
         return refused.failure
 
 
-class _RefusedError(Exception):
-    """Carries a failure from the check that found it to `hypothesis_of`; never leaves here."""
-
-    def __init__(self, status: str, message: str) -> None:
-        super().__init__(message)
-        self.failure = Failure(status, message, "formula")
+def _refused(status: str, message: str) -> RefusedError:
+    return RefusedError(Failure(status, message, "formula"))
 
 
 def _check(
@@ -97,7 +98,7 @@ def _check(
     spectrum, ppm = feature.first, limits.precursor_ppm
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
-        raise _RefusedError(adduct.status, adduct.message)
+        raise RefusedError(adduct)
     formula = _parse(formula_text, adduct)
     notes = []
     if adduct is None:
@@ -127,10 +128,10 @@ def _parse(text: str, adduct: Adduct | None) -> Formula:
     except UnsupportedElementError as error:
         message = str(error)
     except FormulaError as error:
-        raise _RefusedError("no_formula", str(error)) from None
+        raise _refused("no_formula", str(error)) from None
     ion = None if adduct is None else ion_with_metal(text, adduct)
     if ion is None:
-        raise _RefusedError("unsupported_element", message)
+        raise _refused("unsupported_element", message)
     return ion
 
 
@@ -151,10 +152,9 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     mz = spectrum.precursor_mz
     if mz is None:
         message = "neither a precursor m/z nor an adduct is given; give one of them"
-        raise _RefusedError("no_precursor", message)
+        raise _refused("no_precursor", message)
     if abs(spectrum.charge) > 1:
-        refused = nameless_charge(spectrum.charge)
-        raise _RefusedError(refused.status, refused.message)
+        raise RefusedError(nameless_charge(spectrum.charge))
     found = infer_adduct(formula, mz, spectrum.polarity, ppm)
     if len(found) == 1:
         return found[0]
@@ -164,7 +164,7 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
         f"no adduct is given and {choice} {formula} at m/z {mz:.4f} within {ppm:g} ppm{names}; "
         f"name the adduct; tried are {_INFERRED}"
     )
-    raise _RefusedError("unsupported_adduct", message)
+    raise _refused("unsupported_adduct", message)
 
 
 def _as_molecule(
@@ -200,9 +200,7 @@ def _within(formula: Formula, adduct: Adduct, measured: float | None, ppm: float
     return abs(precursor_mz(formula, adduct) - measured) <= ppm * 1e-6 * measured
 
 
-def _mismatch(
-    formula: Formula, adduct: Adduct, measured: float | None, ppm: float
-) -> _RefusedError:
+def _mismatch(formula: Formula, adduct: Adduct, measured: float | None, ppm: float) -> RefusedError:
     if measured is None or _within(formula, adduct, measured, ppm):
         return _impossible(formula, adduct)
     expected = precursor_mz(formula, adduct)
@@ -214,34 +212,34 @@ def _mismatch(
         f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is {measured:.4f} "
         f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
     )
-    return _RefusedError("formula_mismatch", message)
+    return _refused("formula_mismatch", message)
 
 
-def _impossible(formula: Formula, adduct: Adduct) -> _RefusedError:
+def _impossible(formula: Formula, adduct: Adduct) -> RefusedError:
     """Masses agree, but no closed-shell molecule of this formula gives this adduct."""
     if adduct is PERMANENT_CATION:
         message = (
             f"{formula} as [M]+ is a radical cation, which is not supported; [M]+ is for permanent "
             "cations, written with the cation's formula"
         )
-        return _RefusedError("unsupported_adduct", message)
+        return _refused("unsupported_adduct", message)
     if formula.charge:
         reason = f"has charge {formula.charge:+d} and {adduct.name} needs a neutral molecule"
     elif not formula.has_even_electrons:
         reason = "has an odd number of electrons, so no closed-shell molecule has it"
     else:
         reason = f"lacks atoms that {adduct.name} takes away"
-    return _RefusedError("formula_mismatch", f"{formula} {reason}; check formula and adduct")
+    return _refused("formula_mismatch", f"{formula} {reason}; check formula and adduct")
 
 
 def _check_size(formula: Formula, limit: int) -> None:
     n = formula.n_heavy
     if n > limit:
         message = f"{formula} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
-        raise _RefusedError("too_large", message)
+        raise _refused("too_large", message)
     if n < MIN_HEAVY_ATOMS:
         message = f"{formula} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
-        raise _RefusedError("too_small", message)
+        raise _refused("too_small", message)
 
 
 def _contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
@@ -272,163 +270,121 @@ def _with_precursor(
     return Feature(spectra), (f"no precursor m/z given; {mz:.4f} follows from formula and adduct",)
 
 
-class FormulaSource(Protocol):
-    """Something that proposes what a feature might be."""
-
-    def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
-        """Hypotheses, the most likely first, or why there is none."""
-
-
-class FieldFormulas:
-    """The formula stands in a field of the spectrum itself."""
-
-    def __init__(
-        self,
-        column: str | None = None,
-        limits: FormulaLimits | None = None,
-        otherwise: FormulaSource | None = None,
-    ) -> None:
-        """Choose the field.
-
-        Args:
-            column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other
-                name that contains FORMULA.
-            limits: What a formula must satisfy; None for the defaults.
-            otherwise: Asked about features without a formula, if there is one.
-        """
-        self.column = column.strip().lower() if column else None
-        self.limits = limits or FormulaLimits()
-        self.otherwise = otherwise
-
-    def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
-        """The formula of the first spectrum of the feature that has one."""
-        texts = (self._text(index, feature) for index in range(len(feature.spectra)))
-        text = next((text for text in texts if text), "")
-        if not text and self.otherwise is not None:
-            return self.otherwise.propose(feature)
-        if not text:
-            field = f"field {clip(self.column.upper())}" if self.column else "formula"
-            return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}", "formula")
-        return _one(hypothesis_of(feature, text, feature.first.adduct_text, self.limits))
-
-    def _text(self, index: int, feature: Feature) -> str:
-        spectrum = feature.spectra[index]
-        if self.column is None:
-            return spectrum.formula_text
-        text = spectrum.metadata.get(self.column, "").strip()
-        return "" if is_missing(text) else text
+def from_text(
+    feature: Feature, text: str, limits: FormulaLimits = FormulaLimits()
+) -> list[Hypothesis] | Failure:
+    """One formula for every feature, where its precursor m/z agrees with it."""
+    found = hypothesis_of(feature, text, feature.first.adduct_text, limits)
+    return found if isinstance(found, Failure) else [found]
 
 
-class FixedFormula:
-    """One formula for every feature."""
+def from_field(
+    feature: Feature,
+    column: str | None = None,
+    limits: FormulaLimits = FormulaLimits(),
+    otherwise: FormulaSource | None = None,
+) -> list[Hypothesis] | Failure:
+    """The formula that stands in the first spectrum of the feature that has one.
 
-    def __init__(self, text: str, limits: FormulaLimits | None = None) -> None:
-        """Take the formula as written, such as ``C9H8O4``."""
-        self.text = text
-        self.limits = limits or FormulaLimits()
+    Args:
+        feature: Measured.
+        column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
+            that contains FORMULA.
+        limits: What a formula must satisfy.
+        otherwise: Asked about features without a formula, if there is one.
+    """
+    name = column.strip().lower() if column else ""
+    texts = (
+        one.metadata.get(name, "").strip() if name else one.formula_text for one in feature.spectra
+    )
+    text = next((text for text in texts if not is_missing(text)), "")
+    if text:
+        return from_text(feature, text, limits)
+    if otherwise is not None:
+        return otherwise(feature)
+    field = f"field {clip(name.upper())}" if name else "formula"
+    return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}", "formula")
 
-    def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
-        """The fixed formula, where the feature's precursor m/z agrees with it."""
-        return _one(hypothesis_of(feature, self.text, feature.first.adduct_text, self.limits))
+
+def table_source(
+    path: str, limits: FormulaLimits = FormulaLimits(), otherwise: FormulaSource | None = None
+) -> FormulaSource:
+    """Formulas from a table, joined by identifier; a feature may have several.
+
+    It gives a feature's rows that agree with its precursor, priors normalised over these. An adduct
+    in the table goes before the spectrum's, since formula and adduct belong together. A feature
+    that the table does not know keeps the formula that its file gives, if any.
+
+    Args:
+        path: CSV or TSV file; see `formula_table.read_table` for the columns.
+        limits: What a formula must satisfy.
+        otherwise: Asked about features without a formula anywhere, if there is one.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is empty or no text.
+        UsageError: It has no identifier or no formula column.
+    """
+    tables = read_table(path)
+
+    def source(feature: Feature) -> list[Hypothesis] | Failure:
+        tried = [_agreeing(feature, rows, limits) for rows in _rows_of(feature, tables)]
+        if tried:
+            # Columns may count spectra by accident: one whose formulas have its mass is meant.
+            found, failures = next((one for one in tried if one[0]), tried[0])
+            return _normalised(found, len(failures)) if found else failures[0]
+        own = from_field(feature, None, limits, otherwise)
+        if not isinstance(own, Failure):
+            note = "formula from the file, since the table has none"
+            return [
+                replace(one, notes=(*one.notes, note)) if one.source == GIVEN else one
+                for one in own
+            ]
+        if own.status != "no_formula" or otherwise is not None:
+            return own
+        identifier = feature.first.feature_id or feature.first.spectrum_id
+        message = (
+            f"{path} has no formula for {quote(identifier)} "
+            f"(columns tried: {clip(', '.join(tables))}): {HOW_TO_SUPPLY}"
+        )
+        return Failure("no_formula", message, "formula")
+
+    return source
 
 
-class TableFormulas:
-    """Formulas from a table, joined by identifier; a feature may have several."""
+def _rows_of(feature: Feature, tables: Mapping[str, Rows]) -> Iterator[list[TableRow]]:
+    """Rows that each column has for the feature, the likelier column first.
 
-    def __init__(
-        self,
-        path: str,
-        limits: FormulaLimits | None = None,
-        otherwise: FormulaSource | None = None,
-    ) -> None:
-        """Read a CSV or TSV file.
+    Scan numbers count only without a feature id: both are small integers of different meaning.
+    """
+    spectrum = feature.first
+    last = "" if spectrum.feature_id else spectrum.scans
+    names = (spectrum.feature_id, spectrum.spectrum_id, name_of(spectrum.metadata), last)
+    for name in dict.fromkeys(filter(None, names)):
+        yield from (rows[name] for rows in tables.values() if rows.get(name))
 
-        Args:
-            path: See `formula_table.read_table` for the columns.
-            limits: What a formula must satisfy; None for the defaults.
-            otherwise: Asked about features without a formula anywhere, if there is one.
 
-        Raises:
-            MissingInputError: There is no such file.
-            UnreadableError: It is empty or no text.
-            UsageError: It has no identifier or no formula column.
-        """
-        self.path = path
-        self.limits = limits or FormulaLimits()
-        self.otherwise = otherwise
-        self.tables = read_table(path)
-
-    def propose(self, feature: Feature) -> list[Hypothesis] | Failure:
-        """The feature's rows that agree with its precursor, priors normalised over these.
-
-        An adduct in the table goes before the spectrum's, since formula and adduct belong together.
-        A feature that the table does not know keeps the formula that its file gives, if any.
-        """
-        tried = [self._agreeing(feature, rows) for rows in self._rows_of(feature)]
-        if not tried:
-            return self._not_in_table(feature)
-        # Columns may count spectra by accident: one whose formulas have the right mass is meant.
-        found, failures = next((one for one in tried if one[0]), tried[0])
-        return _normalised(found, len(failures)) if found else failures[0]
-
-    def _agreeing(
-        self, feature: Feature, rows: list[TableRow]
-    ) -> tuple[list[tuple[Hypothesis, float]], list[Failure]]:
-        """Distinct hypotheses with their weights, and why other rows are none."""
-        found: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
-        failures: list[Failure] = []
-        for row in rows:
-            result = self._check(feature, row)
-            if isinstance(result, Failure):
-                failures.append(result)
-            else:
-                key = (result.formula, result.adduct.index)
-                found.setdefault(key, (result, row.log_weight))
-        return list(found.values()), failures
-
-    def _not_in_table(self, feature: Feature) -> list[Hypothesis] | Failure:
-        own = FieldFormulas(None, self.limits, self.otherwise).propose(feature)
-        if isinstance(own, Failure):
-            if own.status != "no_formula" or self.otherwise is not None:
-                return own
-            identifier = feature.first.feature_id or feature.first.spectrum_id
-            message = (
-                f"{self.path} has no formula for {quote(identifier)} "
-                f"(columns tried: {clip(', '.join(self.tables))}): {HOW_TO_SUPPLY}"
-            )
-            return Failure("no_formula", message, "formula")
-        note = "formula from the file, since the table has none"
-        return [
-            replace(one, notes=(*one.notes, note)) if one.source == GIVEN else one for one in own
-        ]
-
-    def _rows_of(self, feature: Feature) -> Iterator[list[TableRow]]:
-        """Rows that each column has for the feature, the likelier column first.
-
-        Scan numbers count only without a feature id: both are small integers of different meaning.
-        """
-        spectrum = feature.first
-        last = "" if spectrum.feature_id else spectrum.scans
-        names = (spectrum.feature_id, spectrum.spectrum_id, name_of(spectrum.metadata), last)
-        for name in dict.fromkeys(filter(None, names)):
-            yield from (rows[name] for rows in self.tables.values() if rows.get(name))
-
-    def _check(self, feature: Feature, row: TableRow) -> Hypothesis | Failure:
-        own = feature.first.adduct_text
-        result = hypothesis_of(feature, row.formula, row.adduct or own, self.limits)
+def _agreeing(
+    feature: Feature, rows: Sequence[TableRow], limits: FormulaLimits
+) -> tuple[list[tuple[Hypothesis, float]], list[Failure]]:
+    """Distinct hypotheses with their weights, and why other rows are none."""
+    found: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
+    failures: list[Failure] = []
+    own = feature.first.adduct_text
+    for row in rows:
+        result = hypothesis_of(feature, row.formula, row.adduct or own, limits)
         if isinstance(result, Failure):
-            return result
-        result = replace(result, source=TABLE)
-        if not row.adduct or not own:
-            return result
-        if parse_adduct(own) == result.adduct:
-            return result
-        note = f"the table's adduct {result.adduct.name} is used, not the spectrum's {clip(own)}"
-        return replace(result, notes=(*result.notes, note))
-
-
-def _one(result: Hypothesis | Failure) -> list[Hypothesis] | Failure:
-    return result if isinstance(result, Failure) else [result]
+            failures.append(result)
+            continue
+        notes, adduct = result.notes, result.adduct
+        if row.adduct and own and parse_adduct(own) != adduct:
+            told = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
+            notes = (*notes, told)
+        found.setdefault(
+            (result.formula, adduct.index),
+            (replace(result, source=TABLE, notes=notes), row.log_weight),
+        )
+    return list(found.values()), failures
 
 
 def _normalised(found: list[tuple[Hypothesis, float]], n_refused: int) -> list[Hypothesis]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import Failure
 
 # Where the formula of a hypothesis comes from.
 GIVEN: Final = "file"
@@ -56,6 +57,21 @@ class Source:
 
     file: str
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that could not be read, so that it still gets its row.
+
+    Attributes:
+        source: File and 0-based index among its records.
+        spectrum_id: Best identifier found, or ``<file stem>:<index>``.
+        failure: Why, with stage ``read``.
+    """
+
+    source: Source
+    spectrum_id: str
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)

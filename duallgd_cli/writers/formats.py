@@ -26,8 +26,8 @@ from typing import Any, Final, Literal
 
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
-from duallgd_cli.predict.journal import Header
-from duallgd_cli.predict.prediction import Candidate, Outcome, Prediction, sentences
+from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Prediction, sentences
+from duallgd_cli.predict.settings import Header
 from duallgd_cli.writers import mztab
 
 Rows = Literal["feature", "spectrum"]
@@ -301,7 +301,7 @@ def _likeness(analogue: Mapping[str, Any]) -> str:
     return f"like {of}: {change}{name}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
-def _formula_cells(outcome: Outcome | None) -> dict[str, str]:
+def _formula_cells(outcome: HypothesisResult | None) -> dict[str, str]:
     """Where the formula of a hypothesis comes from, and how likely it was before any structure."""
     if outcome is None or not outcome.formula:
         return {}
@@ -370,7 +370,7 @@ def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def _hypothesis(outcome: Outcome) -> dict[str, Any]:
+def _hypothesis(outcome: HypothesisResult) -> dict[str, Any]:
     return {
         "formula": outcome.formula,
         "adduct": outcome.adduct,

@@ -31,7 +31,7 @@ from rich.table import Table
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import Failure, MoleculeError, UsageError
+from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
 from duallgd_cli.evaluate.mces import Search
 from duallgd_cli.evaluate.molecules import Molecule, molecule
@@ -40,7 +40,7 @@ from duallgd_cli.evaluate.run import TRUE_ORDER, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import read_predictions, write_table
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import LoadedModel, RefusedError
+from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.reference.generator import ReferenceGenerator
 from duallgd_cli.runtime import Runtime

@@ -23,7 +23,7 @@ import typer
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.prediction import HypothesisResult
 from duallgd_cli.predict.settings import PRESETS, PredictSettings
 
 _SECONDS: Final = "cpu_s.txt"
@@ -41,9 +41,9 @@ class Clock:
         self._spent = time.process_time_ns()
         command.say(f"{self._name}: {description}")
 
-    def finished(self, case: Case, n_spectra: int) -> None:
+    def finished(self, result: HypothesisResult, n_spectra: int) -> None:
         """Note a spectrum; there is one hypothesis of each, as its formula is given."""
-        del case
+        del result
         now = time.process_time_ns()
         self._file.write(f"{(now - self._spent) / 1e9:.4f}\n")
         self._file.flush()

@@ -331,7 +331,7 @@ def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        (("merge", "a.csv", "-o", "b.csv"), "duallgd_cli.predict.output.write_pieces"),
+        (("merge", "a.csv", "-o", "b.csv"), "duallgd_cli.predict.run.write_pieces"),
         (("report", "a.csv", "-o", "b.html"), "duallgd_cli.report.page.write_atomically"),
         (("selftest",), "duallgd_cli.predict.selftest.predict_spectra"),
     ],

@@ -4,14 +4,15 @@ from collections import Counter
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.pipeline import formula_source, results
+from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz
 from tests.fuzz.mutate import mutate, packed_as
-from tests.stub_model import StubGenerator
+from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 
@@ -56,13 +57,12 @@ def _read(path):
 
 def _statuses(path, workers):
     seen = Counter()
-    source = formula_source(SETTINGS, None, 100)
     with Inputs((str(path),)) as inputs:
         features = list(enumerate(inputs.features(SETTINGS.group_by)))
-        cases = list(results(features, source, StubGenerator(), SETTINGS, workers))
-    assert {case.number for case in cases} == {number for number, _ in features}, "one vanished"
-    for (outcome,) in (case.outcomes for case in cases):
-        seen[outcome.status] += 1
-        if outcome.status != "ok":
-            assert_sentence(outcome.message)
+        found = list(results(features, stub_model(), SETTINGS, workers))
+    assert {one.feature for one in found} == {number for number, _ in features}, "one vanished"
+    for result in found:
+        seen[result.status] += 1
+        if result.status != "ok":
+            assert_sentence(result.message)
     return seen

@@ -4,7 +4,7 @@ import itertools
 
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.formulas import TableFormulas
+from duallgd_cli.spectra.formulas import table_source
 from examples.make_examples import SPECTRA
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz
@@ -69,9 +69,9 @@ def fuzz_tables(count, seed, folder):
             if rng.random() < 0.1
             else content
         )
-        source = TableFormulas(str(path))
+        source = table_source(str(path))
         for feature in features:
-            found = source.propose(feature)
+            found = source(feature)
             if isinstance(found, Failure):
                 assert_sentence(found.message)
                 yield found.status

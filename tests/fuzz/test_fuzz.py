@@ -3,7 +3,7 @@
 import pytest
 
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.formulas import TableFormulas
+from duallgd_cli.spectra.formulas import table_source
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
 from examples.make_examples import SPECTRA
@@ -79,10 +79,10 @@ def test_broken_archives_tables_and_settings_give_one_sentence(tmp_path, fuzz, c
 def test_the_tables_to_be_broken_are_sound(tmp_path, program):
     (tmp_path / "plain.ms").write_bytes(sound_files()["plain.ms"])
     (tmp_path / "table").write_bytes(sound_tables()[program])
-    source = TableFormulas(str(tmp_path / "table"))
+    source = table_source(str(tmp_path / "table"))
 
     with Inputs((str(tmp_path / "plain.ms"),)) as inputs:
-        found = [source.propose(feature) for feature in inputs.features("feature")]
+        found = [source(feature) for feature in inputs.features("feature")]
 
     assert [str(hypotheses[0].formula) for hypotheses in found] == [
         made.formula for made in SPECTRA[:4]

@@ -4,19 +4,18 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.predict.finished import FinishedRun
-from duallgd_cli.predict.journal import Journal
-from tests.unit.predict.test_journal import HEADER, case, fill
+from duallgd_cli.predict.journal import FinishedRun, Journal
+from tests.unit.predict.test_journal import HEADER, feature, fill
 
-CASES = [case(0), case(1, n_hypotheses=3), case(2, text="timeout"), case(3)]
+FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), feature(3)]
 
 
 def run(path, header=HEADER):
     """Resume a journal and finish it; its bytes."""
     with Journal.resume(path, header) as journal:
-        fill(journal, *CASES)
+        fill(journal, *FEATURES)
         if not journal.contents.end:
-            journal.finish({"cases": len(CASES), "ms1": 0})
+            journal.finish({"cases": len(FEATURES), "ms1": 0})
     return path.read_bytes()
 
 
@@ -44,13 +43,13 @@ def test_garbage_after_the_last_whole_line_is_dropped(data):
 
 
 @given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
-def test_cases_are_read_the_same_in_whatever_order_they_were_finished(stop, order):
+def test_features_are_read_the_same_in_whatever_order_they_were_finished(stop, order):
     with TemporaryDirectory() as folder:
         path = Path(folder, "j")
         with Journal.create(path, HEADER) as journal:
-            fill(journal, *(CASES[number] for number in order[:stop]))
+            fill(journal, *(FEATURES[number] for number in order[:stop]))
         run(path)
         finished = FinishedRun([path])
-        assert [finished.case(number) for number in range(4)] == CASES
-        found = [(one.number, place) for one, place in finished.in_input_order()]
+        assert [finished.feature(number) for number in range(4)] == FEATURES
+        found = [(tried[0].feature, place) for tried, place in finished.in_input_order()]
         assert found == [(number, place) for number in range(4) for place in (0, 1)]

@@ -10,7 +10,7 @@ from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, infer_adduct, parse_a
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean, group
-from duallgd_cli.spectra.formulas import FixedFormula
+from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.fields import collision_energy_ev
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
@@ -138,6 +138,6 @@ def test_any_formula_and_adduct_text_gives_a_hypothesis_or_a_failure(formula, mz
     one = np.ones(1)
     spectrum = Spectrum(Source("a", 0), "x", one, one, precursor_mz=mz, adduct_text=adduct)
 
-    result = FixedFormula(formula).propose(Feature((spectrum,)))
+    result = from_text(Feature((spectrum,)), formula)
 
     assert isinstance(result, Failure) or len(result) == 1

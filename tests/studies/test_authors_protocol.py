@@ -20,11 +20,10 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth, report
 from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
-from duallgd_cli.predict.generation import RefusedError
 from duallgd_cli.reference import convert, weights_file
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum

@@ -29,8 +29,8 @@ from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import logistic, part_of
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
-from duallgd_cli.predict.finished import FinishedRun, journals_of
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.predict.journal import read
+from duallgd_cli.predict.prediction import Results
 from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
 
 Array = NDArray[Any]
@@ -165,22 +165,24 @@ def asked_of(
     run: Path, truths: Mapping[str, Mapping[str, str]], ranking: RankingModel, novel: set[str]
 ) -> Iterator[Asked]:
     """Every feature of a run with all its samples, then with fewer of them."""
-    finished = FinishedRun(journals_of([run]), partial=True)
+    finished = read([run], partial=True)
     model = replace(ranking, steps=int(finished.header.settings["sampling"]["steps"]))
-    for case, position in finished.in_input_order():
-        if position == 0 and any(outcome.structures for outcome in case.outcomes):
-            row = truths[case.members[0].spectrum_id]
-            yield from _draws(case, row, model, row["inchikey"][:14] in novel)
+    for results, position in finished.in_input_order():
+        if position == 0 and any(result.structures for result in results):
+            row = truths[results[0].spectra[0].spectrum_id]
+            yield from _draws(results, row, model, row["inchikey"][:14] in novel)
 
 
-def _draws(case: Case, row: Mapping[str, str], model: RankingModel, novel: bool) -> Iterator[Asked]:
-    smiles = [candidate.smiles for candidate in rank(case, model)[0]]
+def _draws(
+    results: Results, row: Mapping[str, str], model: RankingModel, novel: bool
+) -> Iterator[Asked]:
+    smiles = [candidate.smiles for candidate in rank(results, model)[0]]
     parts, has = _questions(smiles, row["smiles"])
     is_ring = np.array([part.kind == RING_SYSTEM for part in parts])
-    sampled = sum(outcome.tallies.sampled for outcome in case.outcomes)
-    generator = np.random.default_rng(case.number)
+    sampled = sum(result.tallies.sampled for result in results)
+    generator = np.random.default_rng(results[0].feature)
     for number in (sampled, *(number for number in _NUMBERS if number < sampled)):
-        candidates, _ = rank(part_of(case, number, generator), model)
+        candidates, _ = rank(part_of(results, number, generator), model)
         if not candidates:
             continue
         kept = has[:, [smiles.index(candidate.smiles) for candidate in candidates]]

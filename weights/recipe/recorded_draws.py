@@ -18,7 +18,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import ScoredCase
 from duallgd_cli.evaluate.fitting import scored_cases, truths_of
-from duallgd_cli.predict.finished import FinishedRun, journals_of
+from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.ranking import RankingModel
 
 NUMBERS: Final = (1, 5, 10, 30, 100, 300)
@@ -36,7 +36,7 @@ def record(
     cases = [
         case
         for one in run
-        for case in scored_cases(FinishedRun(journals_of([one]), partial=True), truths, model)
+        for case in scored_cases(read([one], partial=True), truths, model)
         if round(np.exp(case.statistics.log_samples)) in NUMBERS
     ]
     molecules = {name: number for number, name in enumerate(sorted({c.molecule for c in cases}))}

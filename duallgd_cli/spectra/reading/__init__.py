@@ -1,26 +1,67 @@
-"""Reading spectra: any supported format, lazily, in order, one outcome for every record."""
+"""Reading spectra: any supported format, lazily, in order, one outcome for every record.
 
+Text is UTF-8, or UTF-16 with a byte-order mark; bytes that are no UTF-8 are read as Latin-1, so
+that an accent in a title never costs a spectrum.
+"""
+
+import codecs
+import contextlib
+import glob
+import io
+import logging
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import BinaryIO
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePath
+from typing import BinaryIO, Final, cast
 
 from duallgd_cli.errors import Failure, UnreadableError, counted
-from duallgd_cli.files import DAMAGED, describe_damage
-from duallgd_cli.spectra.reading import (
-    mgf,
-    msp,
-    mzspeclib,
-    sirius,
-    spectrum_json,
-    table,
-    usi,
+from duallgd_cli.files import (
+    DAMAGED,
+    PACKED_ENDINGS,
+    describe_damage,
+    require_input,
+    unpacked,
 )
-from duallgd_cli.spectra.reading.opening import FORMATS, Opened, open_input
-from duallgd_cli.spectra.reading.record import Record, Unreadable, build, name_of
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.reading import mgf, msp, mzspeclib, sirius, spectrum_json, table, usi
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, name_of
+from duallgd_cli.spectra.types import Source, Spectrum, Unreadable
 
-__all__ = ["FORMATS", "Unreadable", "read"]
+logger = logging.getLogger(__name__)
 
+FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
+_HEAD_BYTES: Final = 1 << 16
+_SPOOL_BYTES: Final = 1 << 26
+_ARCHIVES: Final = {b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd"}
+# Tried in this order on the first 64 KiB; the first that is found names the format.
+_SIGNS: Final = (
+    ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
+    ("mzxml", re.compile(r"<(?:mzXML|msRun)\b")),
+    ("mzspeclib", re.compile(r"^[ \t]*<[ \t]*mzSpecLib\b", re.IGNORECASE | re.MULTILINE)),
+    ("mgf", re.compile(r"^[ \t]*BEGIN[ \t]+IONS[ \t]*$", re.IGNORECASE | re.MULTILINE)),
+    ("ms", re.compile(r"^>[ \t]*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
+    ("tsv", re.compile(r"\A\s*(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*\t", re.I)),
+    ("msp", re.compile(r"^[ \t]*num ?peaks[ \t]*:", re.IGNORECASE | re.MULTILINE)),
+    ("msp", re.compile(r"^[ \t]*name[ \t]*:", re.IGNORECASE | re.MULTILINE)),
+    ("usi", re.compile(r"\A\s*(?:usi\s+)?mzspec:", re.IGNORECASE)),
+    ("json", re.compile(r"\A\s*[\[{]")),
+)
+# Raw data of instruments, and what turns them into mzML.
+_CONVERTERS: Final = {
+    ".raw": "raw data of a Thermo or Waters instrument; convert it to mzML with "
+    "ThermoRawFileParser or ProteoWizard's msconvert",
+    ".d": "raw data of a Bruker or Agilent instrument; convert it to mzML with ProteoWizard's "
+    "msconvert, or TIMSCONVERT for a timsTOF",
+    ".wiff": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
+    ".wiff2": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
+}
+_SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
 _MOST_WAITING = 1000
 _TEXT = {
     "mgf": mgf.records,
@@ -29,6 +70,68 @@ _TEXT = {
     "tsv": table.records,
     "mzspeclib": mzspeclib.records,
 }
+
+
+def _as_latin1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error("duallgd.latin1", _as_latin1)
+
+
+@dataclass(slots=True)
+class Opened:
+    """An input ready to be read once, from its first byte; `close` it afterwards.
+
+    Attributes:
+        file: As the user named it, ``-`` for standard input.
+        format: mgf, msp, ms, tsv, mzspeclib, json, usi, mzml or mzxml.
+        stream: Decompressed bytes, seekable.
+        encoding: Of the text.
+        raw: The bytes as stored, the same object as `stream` where nothing is compressed.
+        damage: Set while reading: why the bytes ended early, else "".
+    """
+
+    file: str
+    format: str
+    stream: BinaryIO
+    encoding: str
+    raw: BinaryIO
+    damage: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Lines without their ends; a torn or corrupt stream ends them and sets `damage`.
+
+        Of a line of more than `LONGEST_LINE` characters one more than these is given.
+        """
+        with self._text() as text:
+            read_line = partial(text.readline, LONGEST_LINE + 1)
+            for line in iter(read_line, ""):
+                yield line.rstrip("\r\n")
+                while len(line) > LONGEST_LINE and not line.endswith("\n"):
+                    line = read_line()
+
+    def blocks(self) -> Iterator[str]:
+        """Text in pieces, for formats without lines; ends and damage as for `lines`."""
+        with self._text() as text:
+            yield from iter(partial(text.read, _HEAD_BYTES), "")
+
+    @contextlib.contextmanager
+    def _text(self) -> Iterator[io.TextIOWrapper]:
+        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors="duallgd.latin1")
+        try:
+            yield text
+        except DAMAGED as error:
+            self.damage = describe_damage(error)
+        finally:
+            if not self.stream.closed:
+                text.detach()
+
+    def close(self) -> None:
+        """Release the file."""
+        self.stream.close()
+        self.raw.close()
 
 
 def read(
@@ -134,3 +237,153 @@ def parents_first(items: Iterable[Spectrum | Unreadable]) -> Iterator[Spectrum |
         else:
             yield item
     yield from waiting
+
+
+def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
+    """Open a file or standard input (``-``), or take `raw` for it, and recognise what it is.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: A folder, an empty or binary file, an unsupported compression or format.
+    """
+    name = "standard input" if path == "-" else path
+    raw = raw or _open(path)
+    try:
+        stream = _decompress(raw, name)
+        head, damage = _head(stream)
+        encoding = _encoding(head, name)
+        kind = _format(head.decode(encoding, errors="replace"), path, damage)
+    except UnreadableError:
+        raw.close()
+        raise
+    return Opened(path, kind, stream, encoding, raw)
+
+
+def _open(path: str) -> BinaryIO:
+    if path == "-":
+        return spool(sys.stdin.buffer)
+    require_input(path)
+    if Path(path).is_dir():
+        raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
+    try:
+        stream = Path(path).open("rb")  # noqa: SIM115  closed by `Opened.close`
+        if stream.seekable():
+            return stream
+        with stream:
+            return spool(stream)
+    except OSError as error:
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def spool(pipe: BinaryIO) -> BinaryIO:
+    """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
+    with contextlib.suppress(OSError, AttributeError):  # a stream of bytes in memory has no file
+        if stat.S_ISBLK(mode := os.fstat(pipe.fileno()).st_mode) or (
+            stat.S_ISCHR(mode) and not pipe.isatty()
+        ):
+            raise UnreadableError("standard input is a device; pipe spectra into it")
+    copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+    shutil.copyfileobj(pipe, copy)
+    copy.seek(0)
+    return cast("BinaryIO", copy)
+
+
+def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
+    start = raw.read(8)
+    raw.seek(0)
+    for magic, kind in _ARCHIVES.items():
+        if start.startswith(magic):
+            raise UnreadableError(f"{name} is {kind}-compressed; unpack it, or use gzip")
+    return unpacked(raw)
+
+
+def _head(stream: BinaryIO) -> tuple[bytes, str]:
+    """The first 64 KiB or what there is of them, and why they end early if a stream is damaged.
+
+    The stream stands at its start again.
+    """
+    head, damage = bytearray(), ""
+    read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
+    try:
+        while len(head) < _HEAD_BYTES and (chunk := read1(_HEAD_BYTES)):
+            head += chunk
+    except DAMAGED as error:
+        damage = describe_damage(error)  # reported again when the records are read
+    stream.seek(0)
+    return bytes(head), damage
+
+
+def _encoding(head: bytes, name: str) -> str:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # A few control characters, NUL too, are damage in a text; many are another kind of file.
+    controls = sum(byte < 9 or 13 < byte < 32 for byte in head[:4096])
+    if controls > min(40, len(head[:4096]) // 20):
+        fault = raw_data(name) or f"a binary file; expected {FORMATS}"
+        raise UnreadableError(f"{name} is {fault}")
+    return "utf-8-sig"
+
+
+def _format(text: str, path: str, damage: str) -> str:
+    name = "standard input" if path == "-" else path
+    text = text.replace("\r", "\n")
+    for kind, sign in _SIGNS:
+        if sign.search(text):
+            return kind
+    kind = _SUFFIXES.get(_ending(PurePath(path)), "")
+    # By its ending alone only text whose first spectrum may come late; XML always shows its root.
+    if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
+        return kind
+    if damage:
+        raise UnreadableError(f"{name} holds nothing readable: {damage}")
+    fault = "is not recognised" if text.strip() else "is empty"
+    raise UnreadableError(f"{name} {fault}; expected {FORMATS}")
+
+
+def raw_data(path: str) -> str:
+    """Whose raw data a file or a folder is by its ending, and what converts them; "" if none."""
+    return _CONVERTERS.get(PurePath(path).suffix.lower(), "")
+
+
+def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Inputs as a user names them, folders and patterns replaced by the files that they hold.
+
+    A folder gives its own files of a known ending, sorted by name; what is raw data among them is
+    warned of. A pattern such as ``runs/*.mgf`` is one that the shell has left as it is.
+
+    Raises:
+        UnreadableError: Raw data, or a folder without a file of spectra.
+    """
+    found: list[str] = []
+    for name in names:
+        path = Path(name)
+        if name == "-" or path.is_file():
+            found.append(name)
+        elif path.is_dir():
+            found += _files_in(path)
+        else:
+            found += sorted(glob.glob(name)) or [name]  # noqa: PTH207  a pattern is no path
+    return tuple(found)
+
+
+def _files_in(folder: Path) -> list[str]:
+    if said := raw_data(str(folder)):
+        raise UnreadableError(f"{folder} is {said}")
+    held = sorted(folder.iterdir())
+    found = [str(path) for path in held if path.is_file() and _ending(path) in _SUFFIXES]
+    raw = [path for path in held if raw_data(str(path))]
+    if not found and raw:
+        raise UnreadableError(f"{raw[0]} is {raw_data(str(raw[0]))}")
+    if not found:
+        endings = ", ".join(_SUFFIXES)
+        raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
+    for path in raw:
+        logger.warning("%s is left out: %s", path, raw_data(str(path)))
+    return found
+
+
+def _ending(path: PurePath) -> str:
+    """The last ending but for that of a packed file, in lower case; "" for none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    plain = [suffix for suffix in suffixes if suffix not in PACKED_ENDINGS]
+    return plain[-1] if plain else ""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import Failure, counted, printable, quote
 from duallgd_cli.spectra.reading import fields as of
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum, Unreadable
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
 LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record
@@ -22,21 +22,6 @@ TOO_LARGE: Final = (
     "peaks; restore the file, or centroid the spectrum"
 )
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A record that could not be read, so that it still gets its row.
-
-    Attributes:
-        source: File and 0-based index among its records.
-        spectrum_id: Best identifier found, or ``<file stem>:<index>``.
-        failure: Why, with stage ``read``.
-    """
-
-    source: Source
-    spectrum_id: str
-    failure: Failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from duallgd_cli.evaluate.calibrate import (
     scored_case,
 )
 from duallgd_cli.evaluate.fitting import record_of
-from duallgd_cli.predict.prediction import Case
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
@@ -208,7 +207,7 @@ def test_validation_needs_spectra():
 def test_a_case_is_scored_with_its_truth_by_first_block():
     outcomes = (outcome(structure("A", 10), structure("B", 3)), outcome(structure("A", 5)))
 
-    scored = scored_case(Case(0, (), outcomes), "BXXXXXXXXXXXXX", RankingModel())
+    scored = scored_case(outcomes, "BXXXXXXXXXXXXX", RankingModel())
 
     assert scored.features.shape == (2, len(FEATURES))
     assert scored.is_right.tolist() == [False, True]
@@ -240,12 +239,12 @@ def drawn_twice(sampled=100):
         structure("C", 2),
         structure("D", 0, alternatives=6),
     )
-    return Case(0, (), (outcome(*structures, sampled=sampled),))
+    return (outcome(*structures, sampled=sampled),)
 
 
 @pytest.mark.parametrize("n", [1, 7, 99])
 def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
-    (part,) = part_of(drawn_twice(), n, np.random.default_rng(0)).outcomes
+    (part,) = part_of(drawn_twice(), n, np.random.default_rng(0))
 
     assert part.tallies.sampled == n
     assert sum(one.samples for one in part.structures) <= n
@@ -254,16 +253,16 @@ def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
 
 
 def test_parts_are_right_on_average_and_all_samples_are_themselves():
-    case, generator = drawn_twice(), np.random.default_rng(1)
+    drawn, generator = drawn_twice(), np.random.default_rng(1)
 
-    parts = [part_of(case, 10, generator).outcomes[0].structures for _ in range(2000)]
+    parts = [part_of(drawn, 10, generator)[0].structures for _ in range(2000)]
 
     counts = {
         name: np.mean([sum(one.samples for one in part if one.smiles == name) for part in parts])
         for name in "AB"
     }
     assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.15)
-    assert part_of(case, 100, generator) == case
+    assert tuple(part_of(drawn, 100, generator)) == drawn
 
 
 def test_parts_teach_probabilities_but_not_the_order():

@@ -6,7 +6,7 @@ import pytest
 
 from duallgd_cli.evaluate.formula_track import formula_accuracy, tried_formulas
 from duallgd_cli.evaluate.tables import Truth
-from duallgd_cli.predict.prediction import Outcome
+from duallgd_cli.predict.prediction import HypothesisResult
 
 ETHANOL, ETHER = Truth("a", "CCO", "ethanol"), Truth("b", "COC", "ether")
 CHOLINE = Truth("c", "C[N+](C)(C)CCO", "choline")
@@ -58,7 +58,7 @@ def test_a_formula_outside_the_vocabulary_is_never_right_and_has_no_group():
 
 def test_formulas_that_were_tried_stand_by_their_probability_once():
     hypotheses = tuple(
-        Outcome("ok", formula=formula, log_prior=prior)
+        HypothesisResult("ok", formula=formula, log_prior=prior)
         for formula, prior in (("C2H6O", -2.0), ("CH4", -0.5), ("C2H6O", -0.1), ("", 0.0))
     )
     prediction = SimpleNamespace(spectrum_id="a", hypotheses=hypotheses)

@@ -10,9 +10,9 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import RefusedError, WeightsError
 from duallgd_cli.generator.network import load_model
-from duallgd_cli.predict.generation import OutOfTimeError, RefusedError
+from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.predict.ranking import rank
 from duallgd_cli.reference import generator as reference_generate
 from duallgd_cli.reference.generator import (
@@ -192,7 +192,7 @@ def test_candidates_are_ranked_by_how_often_they_were_drawn():
 
 
 def _candidates(samples):
-    from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
+    from duallgd_cli.predict.prediction import HypothesisResult, Structure, Tallies
 
     names = ("most", "less likely", "likelier")
     likelihoods = (-500.0, -40.0, -2.0)
@@ -202,6 +202,8 @@ def _candidates(samples):
             zip(names, samples, likelihoods, strict=True)
         )
     )
-    outcome = Outcome("ok", n_heavy=6, structures=structures, tallies=Tallies(sampled=sum(samples)))
-    candidates, _ = rank(Case(0, (), (outcome,)), BY_FREQUENCY)
+    outcome = HypothesisResult(
+        "ok", n_heavy=6, structures=structures, tallies=Tallies(sampled=sum(samples))
+    )
+    candidates, _ = rank((outcome,), BY_FREQUENCY)
     return [candidate.smiles for candidate in candidates]

@@ -11,9 +11,8 @@ import duallgd_cli
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, to_dataframe
-from duallgd_cli.predict.finished import FinishedRun
-from duallgd_cli.predict.output import predictions
-from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.journal import FinishedRun
+from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS

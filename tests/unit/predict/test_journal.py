@@ -1,3 +1,4 @@
+import itertools
 import json
 import resource
 from dataclasses import replace
@@ -5,16 +6,15 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.finished import FinishedRun, journals_of
-from duallgd_cli.predict.journal import Header, Journal, scan
+from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.prediction import (
-    Case,
     ExplainedPeak,
-    Member,
-    Outcome,
+    HypothesisResult,
+    SpectrumReference,
     Structure,
     Tallies,
 )
+from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
 
 HEADER = Header(
@@ -25,73 +25,74 @@ HEADER = Header(
 )
 
 
-def case(number, n_hypotheses=1, text="ok"):
-    outcomes = tuple(
-        Outcome(
+def feature(number, n_hypotheses=1, text="ok"):
+    spectra = (
+        SpectrumReference(Source("a.mgf", 2 * number), f"id {number}", precursor_mz=47.05),
+        SpectrumReference(Source("a.mgf", 2 * number + 1), "", status="no_peaks", message="none"),
+    )
+    return tuple(
+        HypothesisResult(
             status=text,
             message="änd \ud800 \n",
             formula="C2H6O",
             adduct="[M+H]+",
             n_heavy=3,
-            log_prior=-0.1 * place,
+            log_prior=-0.1 * position,
             structures=(Structure("CCO", "InChI=1S/x", "K" * 27, 3, 0, 1, -1 / 3, -0.1, None),),
             tallies=Tallies(5, 3, 1, {"valence": 1}, 1),
             n_peaks=2,
             peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),),
             notes=("halved",),
             seconds=0.25,
-            position=place,
+            feature=number,
+            spectra=spectra,
+            position=position,
             of=n_hypotheses,
         )
-        for place in range(n_hypotheses)
+        for position in range(n_hypotheses)
     )
-    members = (
-        Member(Source("a.mgf", 2 * number), f"id {number}", precursor_mz=47.05),
-        Member(Source("a.mgf", 2 * number + 1), "", status="no_peaks", message="none"),
-    )
-    return Case(number, members, outcomes)
 
 
-def fill(journal, *cases):
-    for one in cases:
-        for place, outcome in enumerate(one.outcomes):
-            if not journal.contents.holds(one.number, place):
-                journal.append(replace(one, outcomes=(outcome,)))
+def fill(journal, *features):
+    for result in itertools.chain(*features):
+        if not journal.contents.holds(result.feature, result.position):
+            journal.append(result)
 
 
-def finished(path, *cases, header=HEADER, total=None):
+def finished(path, *features, header=HEADER, total=None):
     with Journal.create(path, header) as journal:
-        fill(journal, *cases)
-        journal.finish({"cases": len(cases) if total is None else total, "ms1": 0})
+        fill(journal, *features)
+        journal.finish({"cases": len(features) if total is None else total, "ms1": 0})
     return path
 
 
-def test_cases_are_read_back_as_they_were_written(tmp_path):
-    cases = [case(0), case(1, n_hypotheses=3)]
+def test_features_are_read_back_as_they_were_written(tmp_path):
+    features = [feature(0), feature(1, n_hypotheses=3)]
 
-    run = FinishedRun([finished(tmp_path / "j", *cases)])
+    run = FinishedRun([finished(tmp_path / "j", *features)])
 
-    assert [run.case(number) for number in (0, 1)] == cases
+    assert [run.feature(number) for number in (0, 1)] == features
 
 
 def test_spectra_come_in_input_order_whatever_the_order_of_the_journal(tmp_path):
     header = replace(HEADER, inputs=({"name": "b.mgf", "bytes": 1}, {"name": "a.mgf", "bytes": 1}))
-    in_b = replace(case(0), members=(Member(Source("b.mgf", 7), "b"),))
+    spectra = (SpectrumReference(Source("b.mgf", 7), "b"),)
+    in_b = [replace(one, spectra=spectra) for one in feature(0)]
     with Journal.create(tmp_path / "j", header) as journal:
-        fill(journal, case(2), case(1), in_b)
+        fill(journal, feature(2), feature(1), in_b)
         journal.finish({"cases": 3})
 
     run = FinishedRun([tmp_path / "j"])
 
-    found = [one.members[place].source for one, place in run.in_input_order()]
+    found = [tried[0].spectra[place].source for tried, place in run.in_input_order()]
     assert found == [Source("b.mgf", 7), *(Source("a.mgf", index) for index in (2, 3, 4, 5))]
 
 
 def test_resuming_knows_what_is_finished(tmp_path):
     path = tmp_path / "j"
     with Journal.create(path, HEADER) as journal:
-        fill(journal, case(0))
-        journal.append(replace(case(1), outcomes=case(1, n_hypotheses=2).outcomes[:1]))
+        fill(journal, feature(0))
+        journal.append(feature(1, n_hypotheses=2)[0])
 
     with Journal.resume(path, HEADER) as journal:
         assert journal.contents.is_finished(0)
@@ -110,7 +111,7 @@ def test_resuming_without_a_journal_starts_one(tmp_path):
 
 
 def test_a_finished_journal_says_so(tmp_path):
-    path = finished(tmp_path / "j", case(0))
+    path = finished(tmp_path / "j", feature(0))
 
     with Journal.resume(path, HEADER) as journal:
         assert journal.contents.end
@@ -134,7 +135,7 @@ def test_a_finished_journal_says_so(tmp_path):
     ],
 )
 def test_a_different_run_is_refused_with_what_changed(tmp_path, changed, said):
-    path = finished(tmp_path / "j", case(0))
+    path = finished(tmp_path / "j", feature(0))
     before = path.read_bytes()
 
     with pytest.raises(UsageError, match=said):
@@ -144,7 +145,7 @@ def test_a_different_run_is_refused_with_what_changed(tmp_path, changed, said):
 
 
 def test_the_same_weights_under_another_name_are_the_same_run(tmp_path):
-    path = finished(tmp_path / "j", case(0))
+    path = finished(tmp_path / "j", feature(0))
 
     with Journal.resume(path, replace(HEADER, model={**HEADER.model, "name": "b"})) as journal:
         assert journal.contents.end
@@ -155,7 +156,7 @@ def test_starting_again_keeps_work_aside_that_is_in_no_output(tmp_path, part, is
     """A finished shard is in none yet: that comes when all shards are joined."""
     header, path = replace(HEADER, shard=part), tmp_path / "j"
     with Journal.create(path, header) as journal:
-        fill(journal, case(0))
+        fill(journal, feature(0))
         if is_finished:
             journal.finish({"cases": 1})
     before = path.read_bytes()
@@ -163,11 +164,11 @@ def test_starting_again_keeps_work_aside_that_is_in_no_output(tmp_path, part, is
     Journal.create(path, header).close()
 
     assert (tmp_path / "j.old").read_bytes() == before
-    assert not scan(path).lines
+    assert not scan(path).counts
 
 
 def test_starting_again_after_a_finished_run_leaves_nothing_behind(tmp_path):
-    finished(tmp_path / "j", case(0))
+    finished(tmp_path / "j", feature(0))
 
     Journal.create(tmp_path / "j", HEADER).close()
 
@@ -194,7 +195,7 @@ def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
     ],
 )
 def test_a_journal_of_a_later_format_or_damaged_inside_is_refused(tmp_path, lines, said):
-    path = finished(tmp_path / "j", case(0), case(1))
+    path = finished(tmp_path / "j", feature(0), feature(1))
     path.write_bytes(b"".join(lines(path.read_bytes().splitlines(keepends=True))))
 
     with pytest.raises(UsageError, match=said):
@@ -219,26 +220,26 @@ def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
     try:
         with pytest.raises(UsageError, match=r"cannot write the journal .*too large; make room"):
-            finished(path, *map(case, range(20)))
+            finished(path, *map(feature, range(20)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert path.stat().st_size == 3000
     with Journal.resume(path, HEADER) as journal:
         assert 0 < journal.contents.n_finished < 20
-        fill(journal, *map(case, range(20)))
+        fill(journal, *map(feature, range(20)))
         assert journal.contents.n_finished == 20
 
 
 def test_a_number_that_is_not_finite_never_enters(tmp_path):
-    broken = replace(case(0), outcomes=(replace(case(0).outcomes[0], seconds=float("nan")),))
+    broken = [replace(one, seconds=float("nan")) for one in feature(0)]
 
     with Journal.create(tmp_path / "j", HEADER) as journal, pytest.raises(ValueError, match="JSON"):
         fill(journal, broken)
 
 
 def test_every_line_is_plain_json(tmp_path):
-    path = finished(tmp_path / "j", case(0))
+    path = finished(tmp_path / "j", feature(0))
 
     kinds = [set(json.loads(line)) for line in path.read_text("ascii").splitlines()]
 
@@ -249,7 +250,7 @@ def test_every_line_is_plain_json(tmp_path):
 
 @pytest.mark.parametrize("change", ["one more field", "an unknown name"])
 def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, change):
-    path = finished(tmp_path / "j", case(0))
+    path = finished(tmp_path / "j", feature(0))
     lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
     outcome = lines[1]["outcome"]
     if change == "one more field":
@@ -259,36 +260,35 @@ def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(t
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "ascii")
 
     with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
-        FinishedRun([path]).case(0)
+        FinishedRun([path]).feature(0)
 
 
-def shard(folder, number, count, *cases, header=HEADER, name="out.csv"):
+def shard(folder, number, count, *features, header=HEADER, name="out.csv"):
     path = folder / f"{name}.shard-{number}-of-{count}.journal.jsonl"
-    return finished(path, *cases, header=replace(header, shard=f"{number}/{count}"), total=3)
+    return finished(path, *features, header=replace(header, shard=f"{number}/{count}"), total=3)
 
 
 def test_shards_together_are_the_whole_run(tmp_path):
-    shard(tmp_path, 1, 2, case(0), case(2))
-    shard(tmp_path, 2, 2, case(1))
+    shard(tmp_path, 1, 2, feature(0), feature(2))
+    shard(tmp_path, 2, 2, feature(1))
 
-    run = FinishedRun(journals_of([tmp_path / "out.csv"]))
+    run = read([tmp_path / "out.csv"])
 
-    run.require_whole()
-    assert [one.number for one, place in run.in_input_order() if place == 0] == [0, 1, 2]
+    assert [tried[0].feature for tried, place in run.in_input_order() if place == 0] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("numbers", "said"), [([1], "shard 2/2 is absent"), ([1, 1, 2], "shard 1/2 is given twice")]
 )
 def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said):
-    paths = [shard(tmp_path, n, 2, case(n), name=str(i)) for i, n in enumerate(numbers)]
+    paths = [shard(tmp_path, n, 2, feature(n), name=str(i)) for i, n in enumerate(numbers)]
 
     with pytest.raises(UsageError, match=said):
-        FinishedRun(paths).require_whole()
+        read(paths)
 
 
 def test_an_unfinished_shard_is_named(tmp_path):
-    first = shard(tmp_path, 1, 2, case(0), case(2))
+    first = shard(tmp_path, 1, 2, feature(0), feature(2))
     path = tmp_path / "out.csv.shard-2-of-2.journal.jsonl"
     Journal.create(path, replace(HEADER, shard="2/2")).close()
 
@@ -297,9 +297,9 @@ def test_an_unfinished_shard_is_named(tmp_path):
 
 
 def test_shards_of_different_runs_are_not_mixed(tmp_path):
-    first = shard(tmp_path, 1, 2, case(0), case(2))
+    first = shard(tmp_path, 1, 2, feature(0), feature(2))
     other = replace(HEADER, settings={"seed": 9, "sampling": {"steps": 10}})
-    second = shard(tmp_path, 2, 2, case(1), header=other)
+    second = shard(tmp_path, 2, 2, feature(1), header=other)
 
     with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
         FinishedRun([first, second])

@@ -1,17 +1,18 @@
 """The one loop: what each hypothesis of each feature gives, in order."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.runtime import watched
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import StubGenerator
+from tests.stub_model import StubGenerator, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 
@@ -30,13 +31,14 @@ def features(tmp_path):
 
 def drawn(features, generator=None, held=lambda *_: False, draws_aside=False):
     items, source = features
+    model = replace(stub_model(), generator=generator or StubGenerator())
     with Workers(1, draws_aside=draws_aside) as workers:
-        yield from results(items, source, generator or StubGenerator(), SETTINGS, workers, held)
+        yield from results(items, model, SETTINGS, workers, source=source, held=held)
 
 
 @pytest.mark.parametrize("draws_aside", [False, True])
 def test_every_hypothesis_has_its_result_in_order(features, draws_aside):
-    found = [(c.number, c.outcomes[0].position) for c in drawn(features, draws_aside=draws_aside)]
+    found = [(one.feature, one.position) for one in drawn(features, draws_aside=draws_aside)]
 
     assert found == sorted(set(found))
     assert {number for number, _ in found} == {0, 1, 2}
@@ -58,10 +60,10 @@ def test_waiting_for_molecules_belongs_to_their_assembly(features, monkeypatch):
 
     monkeypatch.setattr(Workers, "assemble", slowly)
 
-    with stages.watched() as seconds:
-        cases = list(drawn(features))
+    with watched() as seconds:
+        found = list(drawn(features))
 
-    assert seconds[stages.ASSEMBLE] == sum(bool(case.outcomes[0].structures) for case in cases) > 0
+    assert seconds["assemble"] == sum(bool(one.structures) for one in found) > 0
 
 
 def test_what_is_held_already_is_not_drawn_again(features):
@@ -82,13 +84,13 @@ def test_a_result_comes_before_the_next_feature_is_drawn(features):
 
     first = next(drawn(features, Counting()))
 
-    assert first.number == 0
+    assert first.feature == 0
     assert Counting.count == 1
 
 
 def test_results_of_a_feature_come_together(features):
     whole = list(by_feature(drawn(features)))
 
-    assert [case.number for case in whole] == [0, 1, 2]
-    for case in whole:
-        assert [outcome.position for outcome in case.outcomes] == [*range(case.outcomes[0].of)]
+    assert [together[0].feature for together in whole] == [0, 1, 2]
+    for together in whole:
+        assert [one.position for one in together] == [*range(together[0].of)]

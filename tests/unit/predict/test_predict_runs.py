@@ -12,9 +12,8 @@ from duallgd_cli.errors import (
     InterruptedRunError,
     UsageError,
 )
-from duallgd_cli.predict import output
-from duallgd_cli.predict.output import merge
-from duallgd_cli.predict.run import predict
+from duallgd_cli.predict import run as output
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import Shard
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model

@@ -13,12 +13,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import ConfigError, Failure
 from duallgd_cli.formulas import ranking as room
-from duallgd_cli.formulas.ranking import FormulaSettings, PredictedFormulas, RankedFormula
-from duallgd_cli.predict.prediction import Case
+from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, predicted_formulas
+from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.spectra.formulas import FormulaLimits
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_ranking import outcome, structure
@@ -36,8 +35,7 @@ def ranked(*probabilities):
 
 def proposed(monkeypatch, *probabilities, most=5, largest=100):
     monkeypatch.setattr(room, "rank_formulas", lambda *_: ranked(*probabilities))
-    limits = FormulaLimits(max_heavy_atoms=largest)
-    return PredictedFormulas(FormulaSettings(), limits, most).propose(None)
+    return predicted_formulas(None, FormulaSettings(), largest, most)
 
 
 def rows_of(path):
@@ -74,7 +72,7 @@ def test_formulas_that_the_weights_cannot_draw_are_left_out(monkeypatch):
 
 
 def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_path, monkeypatch):
-    def two(self, feature):
+    def two(feature, **_):
         first, second = ranked(0.8, 0.1)
         return [
             room.Hypothesis(
@@ -88,7 +86,7 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
             for text, one, share in (("C9H8O4", first, 0.9), ("C13H8O", second, 0.1))
         ]
 
-    monkeypatch.setattr(PredictedFormulas, "propose", two)
+    monkeypatch.setattr(pipeline, "predicted_formulas", two)
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN, formula=None))
     request = PredictRequest((made,), str(tmp_path / "out.jsonl"), settings=SETTINGS)
 
@@ -101,16 +99,16 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
 
 
 def test_confidence_is_that_given_the_formula_times_its_probability():
-    given = Case(0, (), (outcome(structure("A", 60), structure("B", 20)),))
+    given = (outcome(structure("A", 60), structure("B", 20)),)
     other = outcome(structure("C", 90), formula="C10H12O3")
     predicted = [
         replace(one, formula_source="predicted", log_prior=np.log(p))
-        for one, p in ((given.outcomes[0], 0.7), (other, 0.2))
+        for one, p in ((given[0], 0.7), (other, 0.2))
     ]
     alone = {one.smiles: one.confidence for one in rank(given, RankingModel())[0]}
-    alone |= {one.smiles: one.confidence for one in rank(Case(0, (), (other,)), RankingModel())[0]}
+    alone |= {one.smiles: one.confidence for one in rank((other,), RankingModel())[0]}
 
-    found, top = rank(Case(0, (), tuple(predicted)), RankingModel())
+    found, top = rank(tuple(predicted), RankingModel())
 
     share = {"A": 0.7, "B": 0.7, "C": 0.2}
     assert {one.smiles: one.confidence for one in found} == pytest.approx(
@@ -126,9 +124,9 @@ def test_a_molecule_under_two_adducts_has_both_shares():
         outcome(structure("A", 9), adduct=adduct, formula_source="predicted", log_prior=np.log(p))
         for adduct, p in (("[M+H]+", 0.5), ("[M+NH4]+", 0.25))
     ]
-    (alone,), _ = rank(Case(0, (), (replace(same[0], formula_source="file"),)), RankingModel())
+    (alone,), _ = rank((replace(same[0], formula_source="file"),), RankingModel())
 
-    (found,), _ = rank(Case(0, (), tuple(same)), RankingModel())
+    (found,), _ = rank(tuple(same), RankingModel())
 
     assert found.adduct == "[M+H]+"
     assert found.confidence == pytest.approx(0.75 * alone.confidence)

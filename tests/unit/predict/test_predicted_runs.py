@@ -9,8 +9,7 @@ import pytest
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.ranking import FormulaSettings
-from duallgd_cli.predict.output import merge
-from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
 from tests.made_spectra import (
     ASPIRIN,

@@ -5,7 +5,7 @@ from duallgd_cli import config
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.guide.files import GuideFiles
-from duallgd_cli.predict.prediction import Case, Outcome, Structure, Tallies
+from duallgd_cli.predict.prediction import HypothesisResult, Structure, Tallies
 from duallgd_cli.predict.ranking import (
     FEATURES,
     RankingModel,
@@ -27,7 +27,7 @@ def structure(name, samples=1, **values):
 
 
 def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100, **values):
-    return Outcome(
+    return HypothesisResult(
         status="ok",
         formula=formula,
         adduct=adduct,
@@ -44,7 +44,7 @@ def names(case, model=None):
 
 
 def test_the_more_frequent_molecule_comes_first():
-    case = Case(0, (), (outcome(structure("A", 3), structure("B", 50)),))
+    case = (outcome(structure("A", 3), structure("B", 50)),)
 
     candidates, _ = rank(case, RankingModel())
 
@@ -56,22 +56,22 @@ def test_the_more_frequent_molecule_comes_first():
 def test_ties_are_broken_by_inchikey_whatever_the_order():
     first, second = structure("A"), structure("B")
 
-    assert names(Case(0, (), (outcome(second, first),))) == ["A", "B"]
-    assert names(Case(0, (), (outcome(first, second),))) == ["A", "B"]
+    assert names((outcome(second, first),)) == ["A", "B"]
+    assert names((outcome(first, second),)) == ["A", "B"]
 
 
 def test_agreement_with_the_fingerprint_outweighs_a_few_samples():
     likely = structure("A", 1, fingerprint_tanimoto=0.9)
     frequent = structure("B", 3, fingerprint_tanimoto=0.1)
 
-    assert names(Case(0, (), (outcome(likely, frequent),))) == ["A", "B"]
+    assert names((outcome(likely, frequent),)) == ["A", "B"]
 
 
 def test_the_score_is_the_weighted_sum_of_the_extra_scores():
     model = RankingModel(repaired_share=-2.0, fingerprint_log_likelihood=0.3)
     shown = structure("A", 4, repaired=1, fingerprint_log_likelihood=-20.0)
 
-    (candidate,), _ = rank(Case(0, (), (outcome(shown),)), model)
+    (candidate,), _ = rank((outcome(shown),), model)
 
     total = sum(candidate.extra_scores[name] * getattr(model, name) for name in FEATURES)
     assert candidate.score == pytest.approx(total)
@@ -83,7 +83,7 @@ def test_the_score_is_the_weighted_sum_of_the_extra_scores():
 def test_a_further_reading_counts_for_less_than_a_sample():
     read, further = structure("B", 4), structure("A", 0, alternatives=4)
 
-    candidates, _ = rank(Case(0, (), (outcome(read, further),)), RankingModel())
+    candidates, _ = rank((outcome(read, further),), RankingModel())
 
     assert [candidate.smiles for candidate in candidates] == ["B", "A"]
     assert candidates[1].samples == 4  # those that it comes from
@@ -93,7 +93,7 @@ def test_hypotheses_are_pooled_by_their_priors():
     likely = outcome(structure("A", 10), formula="C9H8O4", log_prior=np.log(0.9))
     unlikely = outcome(structure("B", 20), formula="C8H4O5", log_prior=np.log(0.1))
 
-    candidates, _ = rank(Case(0, (), (unlikely, likely)), RankingModel())
+    candidates, _ = rank((unlikely, likely), RankingModel())
 
     assert [candidate.smiles for candidate in candidates] == ["A", "B"]
     assert [candidate.formula for candidate in candidates] == ["C9H8O4", "C8H4O5"]
@@ -105,7 +105,7 @@ def test_priors_need_not_be_normalised():
             outcome(structure("A"), log_prior=shift),
             outcome(structure("B"), log_prior=shift),
         )
-        return [candidate.score for candidate in rank(Case(0, (), outcomes), RankingModel())[0]]
+        return [candidate.score for candidate in rank(outcomes, RankingModel())[0]]
 
     assert scores(0.0) == pytest.approx(scores(-7.0))
 
@@ -114,7 +114,7 @@ def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
     alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
     again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
 
-    (candidate,), _ = rank(Case(0, (), (alone, again)), RankingModel(log_likelihood=0.0))
+    (candidate,), _ = rank((alone, again), RankingModel(log_likelihood=0.0))
 
     assert candidate.samples == 40
     assert candidate.adduct == "[M+Na]+"
@@ -122,7 +122,7 @@ def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
 
 
 def test_a_case_without_structures_has_no_candidates():
-    assert rank(Case(0, (), (Outcome(status="timeout"),)), RankingModel()) == ((), 0.0)
+    assert rank((HypothesisResult(status="timeout"),), RankingModel()) == ((), 0.0)
 
 
 def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
@@ -170,23 +170,23 @@ def test_what_says_that_the_right_one_was_drawn(weight, more, less):
 def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     proton = outcome(structure("A", 30, alternatives=10), structure("B", 2), sampled=50)
     sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
-    failed = Outcome(status="timeout")
+    failed = HypothesisResult(status="timeout")
 
     model = RankingModel(alternative_weight=0.5, steps=5)
-    statistics = SampleStatistics.of(Case(0, (), (proton, sodium, failed)), model)
+    statistics = SampleStatistics.of((proton, sodium, failed), model)
 
     assert statistics.n_heavy == 10
     assert statistics.log_share == pytest.approx(np.log(35 / (50 + 10)))
     assert statistics.log_distinct == pytest.approx(np.log(3 / 80))
     assert statistics.log_samples == pytest.approx(np.log(80))
     assert statistics.log_steps == pytest.approx(np.log(5))
-    assert SampleStatistics.of(Case(0, (), (failed,)), RankingModel()) == SampleStatistics()
+    assert SampleStatistics.of((failed,), RankingModel()) == SampleStatistics()
 
 
 def test_the_first_ten_have_the_sum_of_their_confidence():
     twelve = outcome(*(structure(name) for name in "ABCDEFGHIJKL"))
 
-    candidates, first_ten = rank(Case(0, (), (twelve,)), RankingModel())
+    candidates, first_ten = rank((twelve,), RankingModel())
 
     assert first_ten == pytest.approx(sum(one.confidence for one in candidates[:10]))
 
@@ -216,7 +216,7 @@ def test_peaks_count_next_to_the_best_of_the_hypothesis():
     ]
     model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
 
-    ranked, _ = rank(Case(0, (), (outcome(*asked),)), model)
+    ranked, _ = rank((outcome(*asked),), model)
 
     said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-3:]] for one in ranked}
     assert said == {"A": [-3, 0, -2], "B": [-4, -6, 0], "C": [-4, -6, -2]}
@@ -227,9 +227,7 @@ def test_weights_without_evidence_rank_as_before():
     silent = (structure("A", 3), structure("B", 50))
     model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
 
-    assert rank(Case(0, (), (outcome(*silent),)), model) == rank(
-        Case(0, (), (outcome(*silent),)), RankingModel()
-    )
+    assert rank((outcome(*silent),), model) == rank((outcome(*silent),), RankingModel())
 
 
 CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
@@ -268,15 +266,14 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     model = RankingModel()
 
     one, fifty = (
-        SampleStatistics.of(Case(0, (), (outcome(structure("A", n), sampled=n),)), model)
-        for n in (1, 50)
+        SampleStatistics.of((outcome(structure("A", n), sampled=n),), model) for n in (1, 50)
     )
 
     assert one.log_share < fifty.log_share - 1
 
 
 def test_samples_that_became_no_molecule_are_counted_too():
-    nothing = Case(0, (), (outcome(sampled=30),))
+    nothing = (outcome(sampled=30),)
 
     statistics = SampleStatistics.of(nothing, RankingModel(steps=5))
 

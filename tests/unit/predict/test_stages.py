@@ -6,9 +6,8 @@ from threading import Thread
 
 import pytest
 
-from duallgd_cli.predict import stages
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.stages import add, each, stage, watched
+from duallgd_cli.runtime import ELSEWHERE, STAGES, add_seconds, each_in_stage, stage, watched
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import request
 
@@ -57,7 +56,7 @@ def test_making_an_item_counts_and_using_it_does_not(clock):
             yield number
 
     with watched() as seconds:
-        for _ in each("read", items()):
+        for _ in each_in_stage("read", items()):
             clock(50)
 
     assert seconds == {"read": 3}
@@ -66,7 +65,7 @@ def test_making_an_item_counts_and_using_it_does_not(clock):
 def test_nobody_watching_measures_nothing(clock):
     with stage("alone"):
         clock(1)
-    add("alone", 5)
+    add_seconds("alone", 5)
 
     with watched() as seconds:
         pass
@@ -91,6 +90,6 @@ def test_a_run_goes_through_all_stages(spectra, tmp_path, workers):
     with watched() as seconds:
         predict(request(spectra, tmp_path / "out.csv", workers=workers), stub_model())
 
-    expected = set(stages.STAGES) - {stages.ENCODE}  # the stand-in has no encoder
-    assert set(seconds) == expected | ({stages.ELSEWHERE} if workers > 1 else set())
+    expected = set(STAGES) - {"encode"}  # the stand-in has no encoder
+    assert set(seconds) == expected | ({ELSEWHERE} if workers > 1 else set())
     assert all(one > 0 for one in seconds.values())

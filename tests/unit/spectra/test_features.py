@@ -4,8 +4,7 @@ import numpy as np
 
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.reading import Unreadable
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
 
 
 def spectrum(index, feature_id="", mz=181.05, adduct="[M+H]+", file="a.mgf", **more):

@@ -15,10 +15,11 @@ from duallgd_cli.errors import (
     UnreadableError,
     UsageError,
 )
-from duallgd_cli.spectra.formulas import FieldFormulas, FixedFormula, FormulaLimits, TableFormulas
+from duallgd_cli.spectra.formulas import FormulaLimits, from_field, from_text, table_source
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 ASPIRIN_H = 181.04954
+LIMITS = FormulaLimits()
 
 
 def feature_of(mz=ASPIRIN_H, adduct="[M+H]+", formula="", **more):
@@ -35,8 +36,8 @@ def feature_of(mz=ASPIRIN_H, adduct="[M+H]+", formula="", **more):
     return Feature((spectrum,))
 
 
-def propose(formula, mz=ASPIRIN_H, adduct="[M+H]+", limits=None, **more):
-    result = FixedFormula(formula, limits).propose(feature_of(mz, adduct, **more))
+def propose(formula, mz=ASPIRIN_H, adduct="[M+H]+", limits=LIMITS, **more):
+    result = from_text(feature_of(mz, adduct, **more), formula, limits)
     return result if isinstance(result, Failure) else result[0]
 
 
@@ -235,7 +236,7 @@ def test_the_field_formula_is_taken_from_the_first_spectrum_that_has_one():
     bare, labelled = feature_of(), feature_of(formula="C9H8O4")
     feature = Feature(bare.spectra + labelled.spectra)
 
-    (found,) = FieldFormulas().propose(feature)
+    (found,) = from_field(feature)
 
     assert str(found.formula) == "C9H8O4"
     assert len(found.feature.spectra) == 2
@@ -244,8 +245,8 @@ def test_the_field_formula_is_taken_from_the_first_spectrum_that_has_one():
 def test_another_field_can_be_named():
     feature = feature_of(formula="C2H6O", metadata={"my formula": "C9H8O4", "other": "N/A"})
 
-    (found,) = FieldFormulas("My Formula").propose(feature)
-    missing = FieldFormulas("OTHER").propose(feature)
+    (found,) = from_field(feature, "My Formula")
+    missing = from_field(feature, "OTHER")
 
     assert str(found.formula) == "C9H8O4"
     assert missing.status == "no_formula"
@@ -253,16 +254,16 @@ def test_another_field_can_be_named():
 
 
 def test_no_formula_says_how_to_supply_one():
-    failure = FieldFormulas().propose(feature_of())
+    failure = from_field(feature_of())
 
     assert failure.status == "no_formula"
     assert all(option in failure.message for option in ("--formula-col", "--formula", "--formulas"))
 
 
-def table(tmp_path, text, name="t.tsv", limits=None):
+def table(tmp_path, text, name="t.tsv", limits=LIMITS):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    return TableFormulas(str(path), limits)
+    return table_source(str(path), limits)
 
 
 def test_a_sirius_export_gives_several_hypotheses_with_normalised_priors(tmp_path):
@@ -276,7 +277,7 @@ def test_a_sirius_export_gives_several_hypotheses_with_normalised_priors(tmp_pat
         limits=FormulaLimits(precursor_ppm=20_000),
     )
 
-    first, second = source.propose(feature_of(adduct="", feature_id="7"))
+    first, second = source(feature_of(adduct="", feature_id="7"))
 
     assert [str(h.formula) for h in (first, second)] == ["C9H8O4", "C7H12O2S"]
     assert [h.adduct.name for h in (first, second)] == ["[M+H]+", "[M+Na]+"]
@@ -293,7 +294,7 @@ def test_zodiac_probabilities_go_before_the_sirius_score(tmp_path):
         limits=FormulaLimits(precursor_ppm=200_000),
     )
 
-    first, second = source.propose(feature_of(adduct="", feature_id="7"))
+    first, second = source(feature_of(adduct="", feature_id="7"))
 
     assert math.exp(first.log_prior) == pytest.approx(0.75)
     assert second.adduct.name == "[M+Na]+"
@@ -307,11 +308,11 @@ def test_an_msbuddy_summary_has_its_ranks_in_columns(tmp_path):
         limits=FormulaLimits(precursor_ppm=20_000),
     )
 
-    first, second = source.propose(feature_of(feature_id="7"))
+    first, second = source(feature_of(feature_id="7"))
 
     assert math.exp(first.log_prior) == pytest.approx(0.8)
     assert str(second.formula) == "C9H10O4"
-    assert source.propose(feature_of(feature_id="8")).status == "no_formula"
+    assert source(feature_of(feature_id="8")).status == "no_formula"
 
 
 SIRIUS_HEAD = "rank\tmolecularFormula\tadduct\tionMass\t"
@@ -346,10 +347,10 @@ def test_the_column_whose_values_match_names_the_spectra(tmp_path, text, named):
     source = table(tmp_path, text)
 
     for spectrum in ({"feature_id": named}, {"spectrum_id": named}, {"metadata": {"name": named}}):
-        (found,) = source.propose(feature_of(adduct="[M+H]+", **spectrum))
+        (found,) = source(feature_of(adduct="[M+H]+", **spectrum))
 
         assert str(found.formula) == "C9H8O4"
-    failure = source.propose(feature_of(feature_id="404"))
+    failure = source(feature_of(feature_id="404"))
     assert failure.status == "no_formula"
     assert "(columns tried: " in failure.message
 
@@ -359,12 +360,12 @@ def test_a_table_may_be_packed(tmp_path, pack):
     path = tmp_path / "table.csv"
     path.write_bytes(pack(b"id,formula\na:0,C9H8O4\n"))
 
-    (found,) = TableFormulas(str(path)).propose(feature_of())
+    (found,) = table_source(str(path))(feature_of())
 
     assert str(found.formula) == "C9H8O4"
     path.write_bytes(pack(b"id,formula\na:0,C9H8O4\n")[:-3])
     with pytest.raises(UnreadableError, match="cut off"):
-        TableFormulas(str(path))
+        table_source(str(path))
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
@@ -375,7 +376,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def test_a_cell_with_thousands_of_digits_is_one_refused_row(tmp_path):
     source = table(tmp_path, f"id,formula,rank\na:0,C{'9' * 5000},{'9' * 5000}\n", "t.csv")
 
-    assert source.propose(feature_of()).status in {"no_formula", "too_large"}
+    assert source(feature_of()).status in {"no_formula", "too_large"}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -383,10 +384,10 @@ def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
     text = "\ufeffFeature_ID,Formula\n12.0,C9H8O4\nscan=5,C9H8O4\n9,\n"
     source = table(tmp_path, text.replace(",", delimiter), "t.csv")
 
-    assert str(source.propose(feature_of(feature_id="12"))[0].formula) == "C9H8O4"
-    assert source.propose(feature_of(spectrum_id="scan=5"))[0].log_prior == 0
-    assert source.propose(feature_of(feature_id="9")).status == "no_formula"
-    unknown = source.propose(feature_of(feature_id="404"))
+    assert str(source(feature_of(feature_id="12"))[0].formula) == "C9H8O4"
+    assert source(feature_of(spectrum_id="scan=5"))[0].log_prior == 0
+    assert source(feature_of(feature_id="9")).status == "no_formula"
+    unknown = source(feature_of(feature_id="404"))
     assert unknown.status == "no_formula"
     assert "has no formula for '404'" in unknown.message
 
@@ -394,11 +395,11 @@ def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
 def test_a_feature_that_the_table_does_not_know_keeps_its_own_formula(tmp_path):
     source = table(tmp_path, "feature_id,formula\n1,C9H8O4\n", "t.csv")
 
-    (found,) = source.propose(feature_of(formula="C9H8O4", feature_id="2", scans="1"))
+    (found,) = source(feature_of(formula="C9H8O4", feature_id="2", scans="1"))
 
     assert found.notes == ("formula from the file, since the table has none",)
-    assert source.propose(feature_of(feature_id="2", scans="1")).status == "no_formula"
-    assert len(source.propose(feature_of(scans="1"))) == 1
+    assert source(feature_of(feature_id="2", scans="1")).status == "no_formula"
+    assert len(source(feature_of(scans="1"))) == 1
 
 
 def test_ranks_stand_in_for_missing_scores(tmp_path):
@@ -408,7 +409,7 @@ def test_ranks_stand_in_for_missing_scores(tmp_path):
         limits=FormulaLimits(precursor_ppm=20_000),
     )
 
-    first, second = source.propose(feature_of())
+    first, second = source(feature_of())
 
     assert math.exp(first.log_prior) == pytest.approx(2 / 3)
     assert str(second.formula) == "C9H8O4"
@@ -417,7 +418,7 @@ def test_ranks_stand_in_for_missing_scores(tmp_path):
 def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path):
     source = table(tmp_path, "name,formula,adduct\na:0,C9H8O4,[M+Na]+\n", "t.csv")
 
-    (found,) = source.propose(feature_of(203.03148, "[M+H]+"))
+    (found,) = source(feature_of(203.03148, "[M+H]+"))
 
     assert found.notes == ("the table's adduct [M+Na]+ is used, not the spectrum's [M+H]+",)
 
@@ -425,7 +426,7 @@ def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path
 def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
     source = table(tmp_path, "name,formula\na:0,C9H10O4\na:0,CH4\n", "t.csv")
 
-    assert "C9H10O4 as [M+H]+" in source.propose(feature_of()).message
+    assert "C9H10O4 as [M+H]+" in source(feature_of()).message
 
 
 @pytest.mark.parametrize(
@@ -445,4 +446,4 @@ def test_a_bad_table_is_refused_with_what_was_found(tmp_path, text, error, messa
 
 def test_a_missing_table_is_said_to_be_missing(tmp_path):
     with pytest.raises(MissingInputError, match="does not exist"):
-        TableFormulas(str(tmp_path / "none.csv"))
+        table_source(str(tmp_path / "none.csv"))

@@ -6,7 +6,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.reading.opening import open_input, spectrum_files
+from duallgd_cli.spectra.reading import open_input, spectrum_files
 from tests.made_spectra import ASPIRIN, block, mgf
 
 

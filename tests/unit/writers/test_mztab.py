@@ -6,8 +6,7 @@ from collections import defaultdict
 import pytest
 from pyteomics import mztab
 
-from duallgd_cli.predict.output import merge
-from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PredictRequest
 from tests.cli.conftest import EXAMPLES
 from tests.stub_model import stub_model

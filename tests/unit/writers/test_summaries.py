@@ -5,8 +5,7 @@ import csv
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.output import merge
-from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
 from duallgd_cli.writers.summaries import SUMMARIES
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf

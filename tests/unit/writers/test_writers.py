@@ -9,15 +9,15 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.journal import Header
 from duallgd_cli.predict.prediction import (
     Candidate,
     ExplainedPeak,
-    Outcome,
+    HypothesisResult,
     Prediction,
     Tallies,
     sentences,
 )
+from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers import formats
 
@@ -45,7 +45,7 @@ def candidate(rank=1, smiles="CCO", **values):
 
 
 def prediction(*candidates, **values):
-    outcome = Outcome(
+    outcome = HypothesisResult(
         status="ok",
         formula="C2H6O",
         adduct="[M+H]+",

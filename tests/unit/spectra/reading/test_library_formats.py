@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.spectra.reading import Unreadable, read, spectrum_json
-from duallgd_cli.spectra.types import Spectrum
+from duallgd_cli.spectra.reading import read, spectrum_json
+from duallgd_cli.spectra.types import Spectrum, Unreadable
 from tests.fuzz.corpus import sound_files
 
 FORMS = ("matchms.json", "gnps.json", "plain.mzlib.json", "plain.mzlib.txt")

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 
 PEAKS = "121.0284 1000\n163.0390 250.5\n"
 

@@ -14,7 +14,8 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import replaced_text
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 
 PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 
 MONA = """Name: Acetylsalicylic acid
 Synon: $:00in-source

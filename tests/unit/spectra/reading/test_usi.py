@@ -2,7 +2,8 @@
 
 import pytest
 
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 from tests.fuzz.corpus import sound_files
 
 

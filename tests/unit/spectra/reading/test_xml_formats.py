@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.spectra.reading import Unreadable, read
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.types import Unreadable
 
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
 
