@@ -77,8 +77,7 @@ class Matches:
 class _Parts:
     """Count vectors over some elements, each written as one mixed-radix number."""
 
-    elements: tuple[int, ...]
-    sizes: tuple[int, ...]
+    sizes: dict[int, int]  # how many counts of each element there are
     mass: NDArray[np.float64]
     excess: NDArray[np.int64]
     cost: NDArray[np.float64]
@@ -94,30 +93,19 @@ class _Parts:
         price = hetero * (_HETEROATOM_COST * number + _LOST_ELEMENT_COST * (number < count))
         cost = np.add.outer(self.cost, price).ravel()
         code = np.add.outer(self.code * (count + 1), number).ravel()
-        return _Parts(
-            (*self.elements, element),
-            (*self.sizes, count + 1),
-            mass[kept],
-            excess[kept],
-            cost[kept],
-            code[kept],
-        )
+        sizes = self.sizes | {element: count + 1}
+        return _Parts(sizes, mass, excess, cost, code).take(kept)
 
     def take(self, rows: NDArray[np.int64]) -> "_Parts":
         """Some of the parts, in the order given."""
         return _Parts(
-            self.elements,
-            self.sizes,
-            self.mass[rows],
-            self.excess[rows],
-            self.cost[rows],
-            self.code[rows],
+            self.sizes, self.mass[rows], self.excess[rows], self.cost[rows], self.code[rows]
         )
 
     def fill(self, rows: NDArray[np.int64], counts: NDArray[np.int16]) -> None:
         """Write the counts of `rows` into their columns of `counts`, int16 (K, N_ELEMENTS)."""
         code = self.code[rows]
-        for element, size in zip(reversed(self.elements), reversed(self.sizes), strict=True):
+        for element, size in reversed(self.sizes.items()):
             code, counts[:, element] = np.divmod(code, size)
 
 
@@ -130,10 +118,11 @@ class SubformulaTable:
     """
 
     def __init__(self, counts: Sequence[int], heaviest_da: float) -> None:
-        first, second = _empty_parts(), _empty_parts()
+        nothing = np.zeros(1, dtype=np.int64)
+        first = second = _Parts({}, np.zeros(1), nothing, np.zeros(1), nothing)
         for element in _CARBON_AND_HYDROGEN:
             first = first.extended(element, counts[element], heaviest_da)
-        others = [e for e in range(N_ELEMENTS) if counts[e] and e not in first.elements]
+        others = [e for e in range(N_ELEMENTS) if counts[e] and e not in first.sizes]
         for element in sorted(others, key=lambda e: counts[e]):
             if second.mass.size * (counts[element] + 1) <= _LARGEST_TABLE:
                 second = second.extended(element, counts[element], heaviest_da)
@@ -184,11 +173,6 @@ class SubformulaTable:
 def excess(counts: NDArray[Any]) -> NDArray[Any]:
     """Twice (unsaturation minus one) of atoms (K, N_ELEMENTS), shape (K,)."""
     return np.asarray(counts @ np.array(_EXCESS))
-
-
-def _empty_parts() -> _Parts:
-    nothing = np.zeros(1, dtype=np.int64)
-    return _Parts((), (), np.zeros(1), nothing, np.zeros(1), nothing)
 
 
 def _prune(parts: _Parts, partners: _Parts) -> _Parts:
@@ -250,25 +234,28 @@ class AnnotationSettings:
         return {"orbitrap": self.orbitrap_ppm, "qtof": self.qtof_ppm}.get(instrument, self.ppm)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FeaturePeaks:
-    """Peaks of all spectra of a feature, most intense first; arrays of shape (P,)."""
+# Peaks of all spectra of a feature.
+_PEAK: Final = np.dtype(
+    [(name, np.float64) for name in ("mz", "intensity", "energy_ev", "tolerance_da")]
+    + [("spectrum", np.int64)]
+)
+# Explanations of peaks; those of one peak stand together, cheapest first.
+_ROW: Final = np.dtype(
+    [
+        ("peak", np.int64),
+        ("subformula", np.int16, N_ELEMENTS),
+        ("error_da", np.float64),
+        ("carrier", np.int8),
+    ]
+)
 
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
-    energy_ev: NDArray[np.float64]
-    tolerance_da: NDArray[np.float64]
-    spectrum: NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Explanations of some peaks, K rows; those of one peak stand together, cheapest first."""
-
-    peak: NDArray[np.int64]
-    subformula: NDArray[np.int16]
-    error_da: NDArray[np.float64]
-    carrier: NDArray[np.int8]
+def _table(dtype: np.dtype[np.void], *columns: NDArray[Any]) -> NDArray[np.void]:
+    """Columns of equal length, in the order of the fields."""
+    table = np.empty(len(columns[0]), dtype)
+    for name, column in zip(dtype.names or (), columns, strict=True):
+        table[name] = column
+    return table
 
 
 def annotate(
@@ -291,19 +278,16 @@ def annotate(
     """
     peaks = _gather(hypothesis.feature, settings)
     ion = _Ion(hypothesis)
-    chunks: list[_Rows] = []
-    n_rows = 0
-    for start in range(0, max(peaks.mz.size, 1), _CHUNK):
-        window = np.arange(start, min(start + _CHUNK, peaks.mz.size))
-        rows = ion.explain(window, peaks.mz[window], peaks.tolerance_da[window], settings)
-        chunks.append(rows)
-        n_rows += rows.peak.size
-        if n_rows > settings.max_rows:
+    rows = np.empty(0, _ROW)
+    for start in range(0, peaks.size, _CHUNK):
+        window = np.arange(start, min(start + _CHUNK, peaks.size))
+        mz, tolerance_da = peaks["mz"][window], peaks["tolerance_da"][window]
+        rows = np.concatenate([rows, ion.explain(window, mz, tolerance_da, settings)])
+        if rows.size > settings.max_rows:
             break
-    rows = _join(chunks)
-    looked_at = peaks.mz.size
-    if rows.peak.size > settings.max_rows:  # the most intense peaks whose rows are so many
-        looked_at = int(np.sort(rows.peak)[settings.max_rows])
+    looked_at = peaks.size
+    if rows.size > settings.max_rows:  # the most intense peaks whose rows are so many
+        looked_at = int(np.sort(rows["peak"])[settings.max_rows])
     return _annotated(hypothesis, peaks, rows, looked_at)
 
 
@@ -339,7 +323,7 @@ class _Ion:
         mz: NDArray[np.float64],
         tolerance_da: NDArray[np.float64],
         settings: AnnotationSettings,
-    ) -> _Rows:
+    ) -> NDArray[np.void]:
         """Explain peaks numbered `peak` (ascending), all arrays of shape (P,)."""
         whole = np.abs(mz - self.mz) <= tolerance_da
         part = np.flatnonzero(~whole)
@@ -352,20 +336,17 @@ class _Ion:
         cost[(self.kept[carrier] > 0) & (part_da <= self.added_da)] = np.inf
         chosen = _cheapest(owner, cost, settings.candidates)
         kept = carrier[chosen]
-        rows = _Rows(
+        rows = _table(
+            _ROW,
             peak[part][owner[chosen]],
             self.table.counts(matches, chosen) + self.whole[kept],
             matches.error_da[chosen] / self.charges[kept],
-            kept.astype(np.int8),
+            kept,
         )
-        at_ion = np.flatnonzero(whole)
-        ions = _Rows(
-            peak[at_ion],
-            np.tile(self.atoms.array, (at_ion.size, 1)),
-            mz[at_ion] - self.mz,
-            np.full(at_ion.size, self.charges.size - 1, dtype=np.int8),
-        )
-        return _join([rows, ions])
+        ions = np.empty(int(whole.sum()), _ROW)
+        ions["peak"], ions["subformula"] = peak[whole], self.atoms.array
+        ions["error_da"], ions["carrier"] = mz[whole] - self.mz, self.charges.size - 1
+        return np.concatenate([rows, ions])
 
     def _cost(
         self, matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
@@ -381,7 +362,8 @@ class _Ion:
         return np.where(impossible, np.inf, error_cost + _RADICAL_COST * radical + matches.cost)
 
 
-def _gather(feature: Feature, settings: AnnotationSettings) -> _FeaturePeaks:
+def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
+    """All peaks of a feature, most intense first."""
     spectra = feature.spectra
     sizes = [spectrum.mz.size for spectrum in spectra]
     missing = float("nan")
@@ -389,14 +371,15 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> _FeaturePeaks:
     ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
-    order = np.argsort(-intensity, kind="stable")
-    return _FeaturePeaks(
-        mz[order],
-        intensity[order],
-        np.repeat(np.array(energy), sizes)[order],
-        (np.maximum(mz, settings.floor_mz) * np.repeat(np.array(ppm), sizes) * _PPM)[order],
-        np.repeat(np.arange(len(spectra)), sizes)[order],
+    peaks = _table(
+        _PEAK,
+        mz,
+        intensity,
+        np.repeat(np.array(energy), sizes),
+        np.maximum(mz, settings.floor_mz) * np.repeat(np.array(ppm), sizes) * _PPM,
+        np.repeat(np.arange(len(spectra)), sizes),
     )
+    return peaks[np.argsort(-intensity, kind="stable")]
 
 
 def _cheapest(
@@ -414,39 +397,30 @@ def _cheapest(
     return np.concatenate(chosen)
 
 
-def _join(rows: Sequence[_Rows]) -> _Rows:
-    return _Rows(
-        np.concatenate([r.peak for r in rows]),
-        np.concatenate([r.subformula for r in rows]),
-        np.concatenate([r.error_da for r in rows]),
-        np.concatenate([r.carrier for r in rows]),
-    )
-
-
 def _annotated(
-    hypothesis: Hypothesis, peaks: _FeaturePeaks, rows: _Rows, looked_at: int
+    hypothesis: Hypothesis, peaks: NDArray[np.void], rows: NDArray[np.void], looked_at: int
 ) -> AnnotatedSpectrum:
     """Order the rows of the peaks looked at and count what they explain."""
-    kept = np.flatnonzero(rows.peak < looked_at)
+    rows = rows[rows["peak"] < looked_at]
+    own = peaks[rows["peak"]]
     # Stable, so that the explanations of a peak stay in the order of their cost.
-    kept = kept[np.lexsort((peaks.mz[rows.peak[kept]], peaks.spectrum[rows.peak[kept]]))]
-    peak = rows.peak[kept]
-    mz = peaks.mz[peak]
-    explained, n_rows = np.unique(peak, return_counts=True)
-    share = np.zeros(peaks.mz.size)
+    order = np.lexsort((own["mz"], own["spectrum"]))
+    rows, own = rows[order], own[order]
+    explained, n_rows = np.unique(rows["peak"], return_counts=True)
+    share = np.zeros(peaks.size)
     share[explained] = 1.0 / n_rows
-    total = float(peaks.intensity[:looked_at].sum())
-    error_da = rows.error_da[kept]
+    intensity, error_da = np.ascontiguousarray(peaks["intensity"]), rows["error_da"]
+    total = float(intensity[:looked_at].sum())
     return AnnotatedSpectrum(
         hypothesis=hypothesis,
-        subformula=rows.subformula[kept],
-        intensity=peaks.intensity[peak].astype(np.float32),
-        ppm=(error_da / (mz - error_da) / _PPM).astype(np.float32),
-        mz=mz.astype(np.float32),
-        share=share[peak].astype(np.float32),
-        carrier=rows.carrier[kept],
-        energy_ev=peaks.energy_ev[peak].astype(np.float32),
+        subformula=np.ascontiguousarray(rows["subformula"]),
+        intensity=own["intensity"].astype(np.float32),
+        ppm=(error_da / (own["mz"] - error_da) / _PPM).astype(np.float32),
+        mz=own["mz"].astype(np.float32),
+        share=share[rows["peak"]].astype(np.float32),
+        carrier=np.ascontiguousarray(rows["carrier"]),
+        energy_ev=own["energy_ev"].astype(np.float32),
         n_peaks=looked_at,
         n_explained=explained.size,
-        explained_intensity=float(peaks.intensity[explained].sum()) / total if total else 0.0,
+        explained_intensity=float(intensity[explained].sum()) / total if total else 0.0,
     )

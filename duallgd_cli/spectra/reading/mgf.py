@@ -19,42 +19,40 @@ _STRAY_END: Final = "END IONS stands without BEGIN IONS"
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
 
 
-class _Block(Block):
-    """Lines of one record, or those outside records, whose parameters hold for all that follow."""
-
-    def add(self, line: str) -> None:
-        """Take a line that is no plain peak."""
-        key, equals, value = line.partition("=")
-        if equals:
-            self.add_field(key.strip().lower(), value.strip())
-        elif key.strip() and not key.lstrip().startswith(_COMMENT):
-            self.add_peak(line)
-
-    def record(self, shared: Mapping[str, str], torn: str = "") -> Record:
-        """The record, its own parameters over the shared ones; a warning where it is torn."""
-        self.metadata = {**shared, **self.metadata}
-        warnings = (f"the record may be incomplete: {torn}",) if torn else ()
-        return peak_record(self, self.peaks, warnings, self.metadata.keys() >= _MASSSPECGYM)
-
-
 def records(lines: Iterable[str]) -> Iterator[Record]:
     """Records of MGF text in order, one for every BEGIN IONS or stray END IONS."""
-    shared: dict[str, str] = {}
-    block, is_open = _Block(), False
+    shared: dict[str, str] = {}  # of lines outside records, which hold for all that follow
+    block, is_open = Block(), False
     for line in lines:
         if line[:1].isdigit():
             block.add_peak(line)
         elif _BEGIN.fullmatch(line):
             if is_open:
-                yield block.record(shared, "it has no END IONS")
+                yield _record(block, shared, "it has no END IONS")
             else:
                 shared |= block.metadata
-            block, is_open = _Block(), True
+            block, is_open = Block(), True
         elif _END.fullmatch(line):
             # Parameters before a stray END IONS belonged to its record, so they are not shared.
-            yield block.record(shared) if is_open else unreadable_record({}, _STRAY_END)
-            block, is_open = _Block(), False
+            yield _record(block, shared) if is_open else unreadable_record({}, _STRAY_END)
+            block, is_open = Block(), False
         else:
-            block.add(line)
+            _add(block, line)
     if is_open:
-        yield block.record(shared, "the file ends within it")
+        yield _record(block, shared, "the file ends within it")
+
+
+def _add(block: Block, line: str) -> None:
+    """Take a line that is no plain peak."""
+    key, equals, value = line.partition("=")
+    if equals:
+        block.add_field(key.strip().lower(), value.strip())
+    elif key.strip() and not key.lstrip().startswith(_COMMENT):
+        block.add_peak(line)
+
+
+def _record(block: Block, shared: Mapping[str, str], torn: str = "") -> Record:
+    """The record, its own parameters over the shared ones; a warning where it is torn."""
+    block.metadata = {**shared, **block.metadata}
+    warnings = (f"the record may be incomplete: {torn}",) if torn else ()
+    return peak_record(block, block.peaks, warnings, block.metadata.keys() >= _MASSSPECGYM)

@@ -129,7 +129,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
     """
     stream = cast("BinaryIO", _Bounded(stream))
     with _quiet():
-        instrument = _mzml_instrument(stream)
+        instrument = _instrument(stream)
         # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
         # only types values, which the functions below do by themselves.
         reader = mzml.MzML(
@@ -150,7 +150,7 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
     """
     stream = cast("BinaryIO", _Bounded(stream))
     with _quiet():
-        instrument = _mzxml_instrument(stream)
+        instrument = _instrument(stream)
         reader = mzxml.MzXML(stream, **_OPTIONS)
         # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
         reader._decode_peaks = _leave
@@ -185,27 +185,15 @@ def _one_by_one(iterator: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield info
 
 
-def _mzml_instrument(stream: BinaryIO) -> str:
+def _instrument(stream: BinaryIO) -> str:
     """Class of the instrument from the parameters that stand before the first spectrum."""
     names = []
     for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
         tag = etree.QName(element).localname
-        if tag in {"spectrumList", "chromatogramList"}:
+        if tag in {"spectrumList", "chromatogramList", "scan"}:
             break
-        if tag in {"cvParam", "userParam"}:
+        if tag in {"cvParam", "userParam", "msModel", "msMassAnalyzer"}:
             names.append(f"{element.get('name', '')} {element.get('value', '')}")
-    stream.seek(0)
-    return next((name for name in map(instrument_class, names) if name), "")
-
-
-def _mzxml_instrument(stream: BinaryIO) -> str:
-    names = []
-    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
-        tag = etree.QName(element).localname
-        if tag == "scan":
-            break
-        if tag in {"msModel", "msMassAnalyzer"}:
-            names.append(element.get("value", ""))
     stream.seek(0)
     return next((name for name in map(instrument_class, names) if name), "")
 
