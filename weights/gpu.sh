@@ -28,6 +28,8 @@
 #   TOTAL   minutes that the learning-rate schedule of a stage is made for   (those of the command)
 #   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (300000, 16)
 #   PAIRS, SPECTRA, COMPILE   batch size in atom pairs, in spectra, and on or off  (as bench found best, 1024)
+#   TRIED   batches that bench tries, compiled or not : atom pairs   (off:100000 off:200000 off:400000 on:200000)
+#   PREDICT, SCALING   options of duallgd bench predict and of duallgd bench   (as below)
 #   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
 #   GROWN   sizes of the encoder, as such options                            (width 256, 6 layers, summary 320)
 set -uo pipefail
@@ -114,7 +116,7 @@ bench)
     --target "$runs/site" .wheels/*.whl && export PYTHONPATH="$PYTHONPATH:$here/$runs/site"
   within 120 gpu-tests python3 -m pytest -q -m gpu tests/gpu -p no:cacheprovider
   if unpacked sample; then # the smallest batch within a tenth of the best
-    for tried in off:100000 off:200000 off:400000 on:200000; do
+    for tried in ${TRIED:-off:100000 off:200000 off:400000 on:200000}; do
       [ "$(left)" -gt 240 ] || break
       try "$runs/try" --stage decoder --data "$runs/sample" --compile "${tried%:*}" \
         --set training.data.pairs_per_batch="${tried#*:}" > "$out/training.log" 2>&1 &&
@@ -123,9 +125,12 @@ bench)
     sort -k 2 -n -r "$out/training.txt" | awk 'NR == 1 { best = $2 } $2 >= 0.9 * best { print $1 }' | sort -t : -k 2 -n |
       head -n 1 | sed 's/\(.*\):\(.*\)/compile=\1\npairs=\2/' > "$runs/choice"
   fi
-  within 150 bench-predict python3 -m duallgd_cli bench predict --atoms 30 --made 20 --steps 10 --samples 100 \
+  # shellcheck disable=SC2086
+  within 150 bench-predict python3 -m duallgd_cli bench predict ${PREDICT:---atoms 30 --made 20 --steps 10 --samples 100} \
     --device "$device" -o "$out/predict" --profile
-  within 150 bench python3 -m duallgd_cli bench --atoms 10..100:30 --steps 500 --device "$device" -o "$out/bench" --repeats 3 --limit 5
+  # shellcheck disable=SC2086
+  within 150 bench python3 -m duallgd_cli bench ${SCALING:---atoms 10..100:30 --steps 500 --repeats 3 --limit 5} \
+    --device "$device" -o "$out/bench"
   (cd "$out" && tar -czf results.tar.gz --exclude results.tar.gz -- * && find . -mindepth 1 ! -name results.tar.gz ! -name '*.txt' -delete)
   ;;
 decoder)

@@ -94,28 +94,74 @@ def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_
     assert [path.name for path in (tmp_path / "runs" / "done").iterdir()] == ["measured"]
 
 
-@pytest.mark.slow
-def test_the_gpu_run_grows_an_encoder_from_what_the_recipe_prepared(tables, tmp_path):
-    prepared, packs, runs = (tmp_path / name for name in ("prepared", "packs", "runs"))
-    done = train(tables, prepared, UNTIL="alike")
-    packs.mkdir()
-    for name in ("alike", "measured"):
+@pytest.fixture(scope="module")
+def prepared(tables, tmp_path_factory):
+    """What the recipe prepares, and the same packed as a GPU run carries it."""
+    folder, packs = (tmp_path_factory.mktemp(name) for name in ("prepared", "packs"))
+    done = train(tables, folder, UNTIL="cations")
+    assert done.returncode == 0, done.stderr
+    copies = {"sample": "alike"}
+    for name in ("alike", "measured", "large", "cations", "sample"):
         with tarfile.open(packs / f"{name}.tar.xz", "w:xz") as pack:
-            pack.add(prepared / name, name)
+            pack.add(folder / copies.get(name, name), name)
+    return folder, packs
+
+
+FEW = {"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "SPECTRA": "4", "PAIRS": "400"}
+ONE_PROCESS = "--set training.data.workers=0 --threads 1"
+TINY = {
+    "denoiser.layers": 1,
+    **{f"denoiser.{stream}_width": 16 for stream in ("atom", "pair", "global", "cross")},
+    **{"denoiser.pair_features": 8, "encoder.layers": 1, "encoder.width": 16, "memory_bits": 20},
+}
+
+
+@pytest.mark.slow
+def test_the_gpu_run_grows_an_encoder_from_what_the_recipe_prepared(prepared, tmp_path):
+    folder, packs = prepared
     sizes = "--set model.encoder.width=32 --set model.encoder.layers=1"
-    start = train_tiny_encoder(prepared, tmp_path / "start")
+    start = train_tiny_encoder(folder, tmp_path / "start")
 
     gpu = script(
         "gpu.sh",
         *("encoder", tmp_path / "out", 1),
-        **{"PACKS": str(packs), "RUNS": str(runs), "START": str(start), "GROWN": sizes},
-        **{"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "SPECTRA": "4"},
-        EXTRA="--set training.data.workers=0 --threads 1",
+        **{"PACKS": str(packs), "RUNS": str(tmp_path / "runs"), "START": str(start)},
+        **{"GROWN": sizes, "EXTRA": ONE_PROCESS, **FEW},
     )
 
-    assert done.returncode == 0, done.stderr
     assert gpu.returncode == 0, gpu.stdout + gpu.stderr
     assert load(tmp_path / "out" / "encoder.safetensors").settings.encoder.width == 32
+
+
+@pytest.mark.slow
+def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_path):
+    """Every command in turn on one machine; where a stage is planned already, nothing is tried."""
+    _, packs = prepared
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    runs.mkdir()
+    for stage in ("decoder", "encoder", "joint"):
+        (runs / f"{stage}.steps").write_text("3\n")
+    tiny = [f"--set model.{name}={size}" for name, size in TINY.items()]
+    said = FEW | {"PACKS": str(packs), "RUNS": str(runs), "START": ""}
+    said |= {"GROWN": "--set training.seed=1"}
+    said |= {"EXTRA": " ".join([ONE_PROCESS, *tiny]), "TRIED": "off:400"}
+    said |= {"PREDICT": "--atoms 5 --made 1 --samples 1 --steps 1 --threads 1"}
+    said |= {"SCALING": "--atoms 4 --steps 1 --repeats 1 --no-sweeps --threads 1"}
+
+    done = {
+        name: script("gpu.sh", name, out / name, minutes, **said)
+        for name, minutes in (("bench", 8), ("decoder", 1), ("encoder", 1), ("joint", 1))
+    }
+
+    for name, one in done.items():
+        assert one.returncode == 0, (name, one.stdout + one.stderr)
+    with tarfile.open(out / "bench" / "results.tar.gz") as pack:
+        names = {Path(name).as_posix() for name in pack.getnames()}
+    assert {"predict/results.json", "predict/profile.txt", "bench/results.json"} <= names
+    assert {"gpu-tests.log", "training.txt", "machine.txt"} <= names
+    assert (runs / "choice").read_text() == "compile=off\npairs=400\n"
+    for name in ("decoder", "encoder", "joint"):
+        assert load(out / name / f"{name}.safetensors").settings.denoiser.layers == 1
 
 
 def train_tiny_encoder(prepared, out):
