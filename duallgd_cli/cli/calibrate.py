@@ -40,10 +40,9 @@ def calibrate(
     """
     from duallgd_cli.evaluate.fitting import fit_weights_file
 
-    fitted = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
-    held = fitted.validation
+    ranking, held = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
     typer.echo(
-        f"{fitted.n_spectra} spectra, cross-validated: "
+        f"{ranking.n_spectra} spectra, cross-validated: "
         f"top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
         err=True,
     )
@@ -51,14 +50,14 @@ def calibrate(
     for name, part in zip(parts, (held.candidates, held.first, held.first_ten), strict=True):
         typer.echo(
             f"{name}: Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f}), "
-            f"calibration error {part.calibration_error:.4f}",
+            f"calibration error {part.expected_error:.4f}",
             err=True,
         )
     for number, part in held.by_samples.items():
-        right = sum(one.count * one.observed for one in part.bins) / max(1, part.count)
-        stated = sum(one.count * one.predicted for one in part.bins) / max(1, part.count)
+        right = sum(one.count * one.observed.mean for one in part.bins) / max(1, part.count)
+        stated = sum(one.count * one.stated for one in part.bins) / max(1, part.count)
         typer.echo(
             f"{number:>5} samples: first candidate right {right:.3f}, stated {stated:.3f}, "
-            f"calibration error {part.calibration_error:.4f} ({part.count} draws)",
+            f"calibration error {part.expected_error:.4f} ({part.count} draws)",
             err=True,
         )

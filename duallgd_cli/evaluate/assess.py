@@ -122,17 +122,5 @@ def calibration(scores: Scores, known: Mapping[str, Sequence[Any]]) -> dict[str,
         right = scores.columns[f"accuracy@{k}"][rows] > 0
         molecules = [scores.molecule[row] for row in rows]
         table = reliability(stated, right, n_bins=10, clusters=molecules)
-        tables[name] = {
-            "bins": [
-                {
-                    "count": one.count,
-                    "stated": one.predicted,
-                    "observed": asdict(Estimate(one.observed, one.observed_low, one.observed_high)),
-                }
-                for one in table.bins
-            ],
-            "expected_error": table.calibration_error,
-            "brier": table.brier,
-            "base_brier": table.base_brier,
-        }
+        tables[name] = asdict(table)
     return tables

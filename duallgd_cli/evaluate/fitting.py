@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,24 +32,9 @@ from duallgd_cli.predict.ranking import RankingModel
 _BLOCK: Final = 14  # letters of an InChIKey that name the skeleton
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A fit and how well it holds on spectra that took no part in it.
-
-    Attributes:
-        ranking: As stored in the new weights file.
-        validation: Cross-validated by molecule.
-        n_spectra: Spectra it rests on.
-    """
-
-    ranking: RankingModel
-    validation: Validation
-    n_spectra: int
-
-
 def fit_weights_file(
     weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
-) -> Fitted:
+) -> tuple[RankingModel, Validation]:
     """Fit the ranking of a weights file on runs that were made with it.
 
     Args:
@@ -61,6 +46,9 @@ def fit_weights_file(
             column smiles, candidates that are like the truth count a little too.
         out: Where to write the weights with the fit; in 16 bit, codes of fingerprint bits in 8.
         keep_ranking: Leave the order of candidates as it is and fit probabilities alone.
+
+    Returns:
+        The ranking as stored in the new file, and how well it holds, cross-validated by molecule.
 
     Raises:
         UsageError: A run was made with other weights or has no finished spectrum, or the truth
@@ -87,7 +75,7 @@ def fit_weights_file(
         record={**checkpoint.record, "ranking_validation": record_of(validation, known)},
     )
     save(out, fitted, torch.float16, short_codes=True)
-    return Fitted(ranking, validation, ranking.n_spectra)
+    return ranking, validation
 
 
 def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -137,25 +137,17 @@ def wilson(mean: float, size: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Observations whose predicted probability fell into one interval.
+    """Observations whose stated probabilities are alike.
 
     Attributes:
-        low: Lower end of the interval.
-        high: Upper end.
         count: Observations.
-        predicted: Their mean predicted probability.
+        stated: Their mean stated probability.
         observed: Share of them that were right.
-        observed_low: Lower end of the 95 % interval of that share.
-        observed_high: Upper end.
     """
 
-    low: float
-    high: float
     count: int
-    predicted: float
-    observed: float
-    observed_low: float
-    observed_high: float
+    stated: float
+    observed: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +156,20 @@ class CalibrationTable:
 
     Attributes:
         bins: Those that hold observations.
+        expected_error: Mean absolute difference of observed and stated, weighted by count.
         brier: Mean squared error of the probabilities.
         base_brier: The same for the constant base rate; to be beaten.
-        calibration_error: Mean absolute difference of observed and predicted, weighted by count.
-        count: Observations.
     """
 
     bins: tuple[CalibrationBin, ...]
+    expected_error: float
     brier: float
     base_brier: float
-    calibration_error: float
-    count: int
+
+    @property
+    def count(self) -> int:
+        """Observations."""
+        return sum(one.count for one in self.bins)
 
 
 def reliability(
@@ -198,30 +193,22 @@ def reliability(
         edges = np.concatenate([[-np.inf], inner, [np.inf]])
     names = [str(case) for case in range(probability.size)] if clusters is None else clusters
     index = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
-    right, bins = is_right.astype(np.float64), []
-    for number in np.unique(index):
-        inside = np.flatnonzero(index == number)
-        observed = share(right[inside], [names[case] for case in inside.tolist()])
-        bins.append(
-            CalibrationBin(
-                low=float(edges[number]),
-                high=float(edges[number + 1]),
-                count=inside.size,
-                predicted=float(probability[inside].mean()),
-                observed=observed.mean,
-                observed_low=observed.low,
-                observed_high=observed.high,
-            )
+    right = is_right.astype(np.float64)
+    bins = tuple(
+        CalibrationBin(
+            count=inside.size,
+            stated=float(probability[inside].mean()),
+            observed=share(right[inside], [names[case] for case in inside.tolist()]),
         )
+        for inside in (np.flatnonzero(index == number) for number in np.unique(index))
+    )
     count = max(1, probability.size)
     base = right.mean() if right.size else 0.0
     return CalibrationTable(
-        bins=tuple(bins),
+        bins=bins,
+        expected_error=sum(one.count * abs(one.observed.mean - one.stated) for one in bins) / count,
         brier=float(np.square(probability - right).sum()) / count,
         base_brier=float(np.square(base - right).sum()) / count,
-        calibration_error=sum(one.count * abs(one.observed - one.predicted) for one in bins)
-        / count,
-        count=probability.size,
     )
 
 

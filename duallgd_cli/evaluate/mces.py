@@ -21,8 +21,8 @@ import logging
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -97,21 +97,68 @@ class Interval:
         return self.lower == self.upper or self.lower > cutoff
 
 
+class SolvedPairs:
+    """Pairs solved so far: in a file, so that a second run need not solve them again, or in memory.
+
+    The file is an SQLite database; several processes may use it at once.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open a file, which is made if absent.
+
+        Args:
+            path: Of the file; None keeps pairs in memory alone.
+
+        Raises:
+            UsageError: The file is no such cache, or cannot be written.
+        """
+        self._path = path
+        with self._asked() as where:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(where, timeout=_WAIT_S, isolation_level=None)
+            self._file.execute(
+                f"CREATE TABLE IF NOT EXISTS {_TABLE} (first TEXT, second TEXT, lower REAL, "
+                "upper REAL, limit_s REAL, PRIMARY KEY (first, second)) WITHOUT ROWID"
+            )
+
+    def __getitem__(self, pair: Pair) -> Interval | None:
+        """What is known of a pair."""
+        wanted = f"SELECT lower, upper, limit_s FROM {_TABLE} WHERE first = ? AND second = ?"
+        with self._asked():
+            row = self._file.execute(wanted, pair).fetchone()
+        return None if row is None else Interval(*row)
+
+    def __setitem__(self, pair: Pair, found: Interval) -> None:
+        """Add what was found of a pair, in place of what was known."""
+        row = (*pair, found.lower, found.upper, found.limit_s)
+        with self._asked():
+            self._file.execute(f"REPLACE INTO {_TABLE} VALUES (?, ?, ?, ?, ?)", row)
+
+    @contextmanager
+    def _asked(self) -> Iterator[Path | str]:
+        try:
+            yield self._path or ":memory:"
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise UsageError(
+                f"{self._path} cannot be used as MCES cache ({error}); "
+                "delete it or name another file with --mces-cache"
+            ) from error
+
+
 @dataclass(slots=True)
 class Search:
-    """Computes minimum distances; remembers every pair that it solved.
+    """Computes minimum distances, each pair once.
 
     Attributes:
         limit_s: Time limit of one pair, s.
-        known: Pairs solved before.
-        solved: Pairs solved by this object.
+        solved: Pairs solved before, to which new ones are added.
         needed: Pairs whose exact distance was asked for.
         timeouts: Those whose time limit ran out, each counted as the worst that it could score.
     """
 
     limit_s: float = LIMIT_S
-    known: dict[Pair, Interval] = field(default_factory=dict)
-    solved: dict[Pair, Interval] = field(default_factory=dict)
+    solved: SolvedPairs = field(default_factory=SolvedPairs)
     needed: set[Pair] = field(default_factory=set)
     timeouts: set[Pair] = field(default_factory=set)
 
@@ -156,7 +203,7 @@ class Search:
         first, second = sorted(pair)
         key = (first, second)
         self.needed.add(key)
-        found = self.solved.get(key) or self.known.get(key) or Interval(bound, math.inf)
+        found = self.solved[key] or Interval(bound, math.inf)
         if not found.settles(cutoff) and found.limit_s < self.limit_s:
             found &= search(_graph(first), _graph(second), cutoff, self.limit_s, bound)
             self.solved[key] = found
@@ -345,63 +392,3 @@ def _mapping(values: NDArray[np.float64], atoms: list[tuple[int, int]]) -> dict[
         if value > 0.5 and i not in found and j not in found.values():
             found[i] = j
     return found
-
-
-def load_pairs(path: Path, pairs: Iterable[Pair]) -> dict[Pair, Interval]:
-    """Look up pairs in a file of solved ones, so that a second run need not solve them again.
-
-    The file is an SQLite database; several processes may use it at once.
-
-    Args:
-        path: Of the file; no file knows no pair.
-        pairs: To look up.
-
-    Raises:
-        UsageError: The file is no such cache.
-    """
-    if not path.exists():
-        return {}
-    question = f"SELECT lower, upper, limit_s FROM {_TABLE} WHERE first = ? AND second = ?"
-    found: dict[Pair, Interval] = {}
-    try:
-        with closing(_connect(path)) as connection:
-            for pair in pairs:
-                row = connection.execute(question, pair).fetchone()
-                if row is not None:
-                    found[pair] = Interval(*row)
-    except sqlite3.DatabaseError as error:
-        raise _refusal(path, error) from error
-    return found
-
-
-def save_pairs(path: Path, solved: Mapping[Pair, Interval]) -> None:
-    """Add solved pairs to a file, which is made if absent; a pair already there is replaced.
-
-    Raises:
-        UsageError: The file is no such cache, or cannot be written.
-    """
-    rows = [(*pair, found.lower, found.upper, found.limit_s) for pair, found in solved.items()]
-    if not rows:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(_connect(path)) as connection, connection:
-            connection.executemany(f"REPLACE INTO {_TABLE} VALUES (?, ?, ?, ?, ?)", rows)
-    except (sqlite3.DatabaseError, OSError) as error:
-        raise _refusal(path, error) from error
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_WAIT_S)
-    connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {_TABLE} (first TEXT, second TEXT, lower REAL, "
-        "upper REAL, limit_s REAL, PRIMARY KEY (first, second)) WITHOUT ROWID"
-    )
-    return connection
-
-
-def _refusal(path: Path, error: Exception) -> UsageError:
-    return UsageError(
-        f"{path} cannot be used as MCES cache ({error}); "
-        "delete it or name another file with --mces-cache"
-    )

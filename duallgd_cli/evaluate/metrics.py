@@ -8,7 +8,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from duallgd_cli.evaluate.intervals import (
     share,
     share_difference,
 )
-from duallgd_cli.evaluate.mces import Search
+from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth
@@ -142,15 +142,14 @@ def score(
     if settings.mces:
         mces.require()
     rows: list[dict[str, float]] = []
-    total = Search()
-    for row, search in _run(truths, predicted, settings):
+    needed: set[Pair] = set()
+    timeouts: set[Pair] = set()
+    for row, asked, late in _run(truths, predicted, settings):
         rows.append(row)
-        if settings.mces_cache is not None:
-            mces.save_pairs(settings.mces_cache, search.solved)
-        total.needed |= search.needed
-        total.timeouts |= search.timeouts
+        needed |= asked
+        timeouts |= late
         advance(len(rows))
-    work = {"pairs": len(total.needed), "timeouts": len(total.timeouts)}
+    work = {"pairs": len(needed), "timeouts": len(timeouts)}
     return Scores(
         truths=tuple(truths),
         columns={name: np.array([row[name] for row in rows]) for name in (rows or [{}])[0]},
@@ -160,7 +159,7 @@ def score(
 
 def _run(
     truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
-) -> Iterator[tuple[dict[str, float], Search]]:
+) -> Iterator[tuple[dict[str, float], set[Pair], set[Pair]]]:
     one = partial(_score_one, settings=settings)
     workers = settings.workers or available_cores()
     if workers == 1:
@@ -177,8 +176,8 @@ def _run(
 
 def _score_one(
     spectrum: Truth, ranked: Predicted, settings: EvaluateSettings
-) -> tuple[dict[str, float], Search]:
-    """Scores of one spectrum, and the search for MCES distances behind them."""
+) -> tuple[dict[str, float], set[Pair], set[Pair]]:
+    """Scores of one spectrum, pairs whose MCES distance was needed, and those out of time."""
     truth = molecule(spectrum.smiles)
     if truth is None:
         raise UnreadableError(
@@ -201,14 +200,14 @@ def _score_one(
     }
     search = Search(settings.mces_limit)
     if settings.mces:
-        if settings.mces_cache is not None:
-            others = sorted({found.smiles for found in valid})
-            pairs = ((min(truth.smiles, other), max(truth.smiles, other)) for other in others)
-            search.known = mces.load_pairs(settings.mces_cache, pairs)
+        search.solved = _solved(settings.mces_cache)
         smiles = [found.smiles if found else None for found in candidates]
         minima = search.minima(truth.smiles, smiles, top_k)
         row |= {f"mces@{k}": value for k, value in zip(top_k, minima, strict=True)}
-    return row, search
+    return row, search.needed, search.timeouts
+
+
+_solved = lru_cache(maxsize=1)(SolvedPairs)  # one connection a process
 
 
 def _at_ranks(name: str, values: Sequence[float], top_k: Sequence[int]) -> dict[str, float]:

@@ -26,6 +26,7 @@ from duallgd_cli.evaluate.tables import read_predictions, write_table
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
+MODEL_CARD: Final = "model_card.yaml"
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule, Newcombe for differences; other means, and all that is `independent`: bootstrap, "
@@ -38,11 +39,6 @@ _TRACKS: Final = {
     "formula known": "The formula is the true one.",
     "formula predicted": "Formulas are predicted.",
 }
-_CARD_HEAD: Final = """\
-# Written by duallgd evaluate. The intervals are 95 % bootstrap over spectra, as the benchmark asks;
-# results.json beside this file has those clustered by molecule, which are wider.
-# Fill in: paper_url, code_url, parquet_url.
-"""
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
@@ -284,58 +280,23 @@ def write_model_card(directory: Path, found: Mapping[str, Any]) -> Path:
     Raises:
         UsageError: The file cannot be written.
     """
-    path = directory / "model_card.yaml"
-    text = yaml.safe_dump(_model_card(found), sort_keys=False, allow_unicode=True, width=100)
-    write_atomically(path, [_CARD_HEAD, text])
-    return path
-
-
-def _model_card(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The card's fields from the contents of results.json."""
+    template = Path(__file__).with_name(MODEL_CARD).read_text(encoding="utf-8")
+    card = yaml.safe_load(template)
     prediction, data = found["prediction"], found["data"]
     chosen = (data["fold"], data["spectra_per_molecule"], data["limit"])
     record = prediction.get("weights", {}).get("record") or {}
-    return {
-        "method_name": "duallgd",
-        "paper_url": "",
-        "code_url": "",
-        "random_seed": prediction.get("settings", {}).get("seed"),
-        "results": [
-            {
-                "task": "de_novo",
-                # A predictor of formulas also makes a method one of the bonus track.
-                "challenge": "bonus",
-                "uses_formula_at_inference": True,
-                "comment": f"{found['track']}; duallgd {found['duallgd']}",
-                "metrics": _card_numbers(found["metrics"]),
-            }
-        ],
-        "uses_mist_encoder": False,
-        "uses_mist_cf": False,
-        "uses_iceberg": False,
-        "mist_cf_version": "",
-        "iceberg_version": "",
-        "pretraining": {
-            "used": True,
-            "description": "; ".join(f"{key}: {value}" for key, value in record.items()),
-            "filtering_criterion": "exact_match",
-            "inchikey_layer_used": "14char",
-            "parquet_url": "",
-        },
-        "uses_official_split": chosen == ("test", "all", None),
-        "custom_split_path": "",
-        "notes": " ".join(
-            [
-                _TRACKS.get(found["track"], "Whether the formula was the true one is not stated."),
-                "Metrics follow the benchmark's definitions (InChIKey first block, Morgan radius 2 "
-                "2048 bits, myopic-mces threshold 15 always_stronger_bound, capped at 100).",
-                "Spectra without candidates count as 0, 0 and 100.",
-                "The encoder is a formula transformer in the manner of MIST, written anew, with "
-                "padding masked by -inf.",
-                *found["remarks"],
-            ]
-        ),
-    }
+    track = _TRACKS.get(found["track"], "Whether the formula was the true one is not stated.")
+    card["random_seed"] = prediction.get("settings", {}).get("seed")
+    card["results"][0]["comment"] = f"{found['track']}; duallgd {found['duallgd']}"
+    card["results"][0]["metrics"] = _card_numbers(found["metrics"])
+    card["pretraining"]["description"] = "; ".join(f"{key}: {one}" for key, one in record.items())
+    card["uses_official_split"] = chosen == ("test", "all", None)
+    card["notes"] = " ".join([track, card["notes"], *found["remarks"]])
+    head = template.partition("method_name:")[0]
+    text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
+    path = directory / MODEL_CARD
+    write_atomically(path, [head, text])
+    return path
 
 
 def _card_numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:

@@ -39,11 +39,3 @@ def test_a_file_of_settings_is_taken_by_predict(duallgd, spectra, tmp_path):
 
     assert done.code == 0
     assert {row[8] for row in done.rows[1:]} <= {"1", ""}
-
-
-@pytest.mark.parametrize("name", ["samples", "steps"])
-def test_a_setting_without_its_prefix_is_named_in_full(duallgd, spectra, name):
-    done = duallgd("predict", spectra, "--set", f"{name}=10", "-o", "-")
-
-    assert done.code == 2
-    assert f"did you mean sampling.{name}?" in done.err

@@ -275,33 +275,3 @@ def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     assert rival["ours_minus_theirs"]["tanimoto@1"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert (tmp_path / "r" / "rival_single_stream.csv").exists()
     assert "single stream\tall\taccuracy@1" in (tmp_path / "r" / "rivals.tsv").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ((), 2, "nothing to predict"),
-        (("--predictions", "p.csv", "--decompose"), 2, "--decompose is for a prediction"),
-        (("--predictions", "p.csv", "--max-memory", "9"), 2, "--max-memory is for a prediction"),
-        (("--benchmark", "labelled.tsv", "--rival", "single"), 2, "NAME=WEIGHTS"),
-        (("--benchmark", "labelled.tsv", "--precision", "half"), 2, "precision must be one of"),
-        (
-            ("--benchmark", "labelled.tsv", "--allow-leakage", "--drop-leaked"),
-            2,
-            "exclude each other",
-        ),
-        (("--predictions", "p.csv"), 2, "give --benchmark, or --predictions"),
-        (("--predictions", "p.csv", "--truth", "t.tsv"), 66, "does not exist"),
-        (("--benchmark", "absent.tsv"), 66, "nor a file that exists"),
-        (("--benchmark", "labelled.tsv", "--top-k", "1,many"), 2, "--top-k '1,many'"),
-        (("--benchmark", "labelled.tsv", "--fold", "dev"), 2, "no fold 'dev'"),
-        (("--benchmark", "nplib1"), 66, "NPLIB1 is not downloaded automatically"),
-        (("--benchmark", "massspecgym", "--data-dir", "."), 66, "holds no MassSpecGym1.5.tsv"),
-    ],
-)
-def test_impossible_requests_end_with_one_sentence(duallgd, arguments, code, message):
-    done = duallgd("evaluate", *arguments)
-
-    assert done.code == code
-    assert message in done.err
-    assert "Traceback" not in done.err

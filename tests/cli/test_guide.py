@@ -49,23 +49,6 @@ def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_
     assert all("without [Si]" in row["message"] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--core", "c1cc"], "error: core 'c1cc' is not a SMILES"),
-        (["--core", "[Fe]"], "error: core '[Fe]' holds Fe"),
-        (["--require", "xx("], "error: 'xx(' is neither a SMARTS nor the name of a part"),
-        (["--forbid", "hexoze"], "error: 'hexoze' is neither a SMARTS nor the name of a part"),
-    ],
-)
-def test_what_cannot_be_read_is_one_sentence(duallgd, spectra, options, said, tmp_path):
-    done = duallgd("predict", spectra, *options, "-o", "out.csv")
-
-    assert done.code == 2
-    assert done.err.splitlines()[-1].startswith(said)
-    assert not list(tmp_path.glob("out.csv*"))
-
-
 def test_a_run_is_not_resumed_with_another_core(duallgd, spectra, formulas):
     given = ("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--journal", "j.jsonl")
     duallgd(*given, "--core", "CO")
@@ -114,17 +97,6 @@ def test_a_run_is_not_resumed_with_other_analogues(duallgd, spectra, formulas, m
 
     assert refused.code == 2
     assert "analogues" in refused.err
-
-
-def test_an_empty_file_of_analogues_is_one_sentence(duallgd, spectra, mine):
-    mine.write_text("smiles\n")
-
-    done = duallgd("predict", spectra, "--analogues", mine, "-o", "out.csv")
-
-    assert done.code == 2
-    assert done.err.splitlines()[-1].endswith(
-        "holds no molecule that can be an analogue: it is empty"
-    )
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import csv
 import json
 
-import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
@@ -46,16 +45,6 @@ def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     done = duallgd(*run, "--resume")
 
     assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
-
-
-@pytest.mark.parametrize(
-    "options", [("-o", "-"), ("-o", "out.csv", "--shard", "1/2")], ids=["standard output", "shard"]
-)
-def test_where_no_table_can_lie_the_option_is_refused(duallgd, spectra, formulas, options):
-    done = duallgd("predict", spectra, "--formulas", formulas, "--parts", *options)
-
-    assert done.code == 2
-    assert "--parts needs" in done.err
 
 
 def test_a_terminal_ends_with_the_first_candidates_unless_quiet(duallgd, tmp_path, monkeypatch):

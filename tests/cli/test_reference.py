@@ -100,15 +100,6 @@ def test_what_the_weights_do_not_know_gets_a_row_that_says_so(duallgd, weights, 
     assert rows["c"]["status"] == "ok"
 
 
-def test_prediction_knows_no_true_order(duallgd, weights, tmp_path):
-    spectra = mgf(tmp_path / "s.mgf", block(ALANINE))
-
-    done = duallgd("predict", spectra, "--weights", weights, "--atom-order", "truth")
-
-    assert done.code == 2
-    assert "No such option: --atom-order" in done.err
-
-
 def test_a_decoder_alone_is_refused_in_one_sentence(duallgd, network, tmp_path):
     torch.save(decoder_file(network), tmp_path / "decoder.ckpt")
     duallgd("weights", "convert", "decoder.ckpt", "-o", "part.safetensors")

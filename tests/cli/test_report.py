@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
 HOSTILE = (
@@ -54,13 +52,6 @@ def test_nothing_of_a_hostile_file_is_markup(duallgd, tmp_path):
     assert "A" * 400 not in text
 
 
-def test_a_name_that_was_never_run_is_refused_in_a_sentence(duallgd):
-    done = duallgd("report", "nothing.csv")
-
-    assert done.code == 2
-    assert "no journal beside it" in done.err
-
-
 def test_predict_writes_a_page_at_once(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ALANINE), block(CAFFEINE))
     done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4")
@@ -68,11 +59,3 @@ def test_predict_writes_a_page_at_once(duallgd, tmp_path):
     assert done.code == 0, done.err
     assert "b.html; open it in a browser" in done.err
     assert (tmp_path / "b.html").read_text(encoding="utf-8").count("text/plain") == 2
-
-
-@pytest.mark.parametrize("options", [("-o", "-"), ("-o", "b.csv", "--shard", "1/2")])
-def test_a_run_without_a_journal_of_its_own_refuses_a_report_first(duallgd, spectra, options):
-    done = duallgd("predict", spectra, *options, "--report", "b.html")
-
-    assert done.code == 2
-    assert "--report needs an output file" in done.err

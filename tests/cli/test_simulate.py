@@ -54,30 +54,6 @@ def test_options_choose_the_structures_and_the_seed(duallgd, prepared):
     assert spectra.molecules.n_heavy.max() <= 9
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["none", "--like", "spectra", "-o", "made"], 66, "none holds no prepared data"),
-        (["structures", "--like", "none", "-o", "made"], 66, "none holds no prepared data"),
-        (["structures", "--like", "structures", "-o", "made"], 2, "holds structures, not spectra"),
-        (["structures", "--like", "spectra", "-o", "structures"], 2, "give another output"),
-        (["structures", "--like", "spectra", "-o", "./spectra"], 2, "give another output"),
-        (["structures", "--like", "spectra", "-o", "made", "--seed", "-1"], 2, "--seed"),
-        (["structures", "--like", "spectra", "-o", "made", "--max-atoms", "2"], 65, "no structure"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused_in_a_sentence(
-    duallgd, prepared, arguments, code, message
-):
-    done = duallgd("data", "simulate", *arguments, "--workers", "1", "--steps", "1")
-
-    assert done.code == code
-    assert message in done.err
-    assert "Traceback" not in done.err
-    verify(prepared / "structures")
-    verify(prepared / "spectra")
-
-
 @pytest.mark.slow
 def test_no_chemistry_library_is_needed(prepared):
     done = subprocess.run(

@@ -110,20 +110,6 @@ def test_a_strip_for_slides_shows_what_the_picture_does(followed, tmp_path):
     assert (tmp_path / "t.png").stat().st_size < 300_000
 
 
-def test_another_ending_is_refused_in_a_sentence(duallgd, file):
-    done = duallgd("trace", file, "-o", "trace.pdf")
-
-    assert done.code == 2
-    assert "must end in .html, .svg, .png or .gif" in done.err
-
-
-def test_weights_that_are_no_network_of_ours_cannot_be_followed(duallgd, file):
-    done = duallgd("trace", file, "-o", "trace.html")
-
-    assert done.code == 2
-    assert "cannot be followed" in done.err
-
-
 def test_nothing_of_a_hostile_file_is_markup(model, settings, tmp_path):
     (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
 

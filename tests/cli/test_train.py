@@ -79,27 +79,6 @@ def test_spectra_are_prepared(duallgd, tmp_path):
     assert len(load_spectra(tmp_path / "again")) == 7
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["structures", "none.smi"], 66, "none.smi does not exist"),
-        (["structures", "table.csv"], 65, "no column smiles; it has name"),
-        (["structures", "table.csv", "--holdout", "none.txt"], 66, "hold-out list none.txt"),
-        (["spectra", "none.tsv"], 66, "none.tsv"),
-    ],
-)
-def test_files_that_cannot_be_prepared_are_refused_in_a_sentence(
-    duallgd, tmp_path, arguments, code, message
-):
-    (tmp_path / "table.csv").write_text("name\nx\n")
-
-    done = duallgd("data", *arguments, "-o", "out", "--workers", "1")
-
-    assert done.code == code
-    assert message in done.err
-    assert "Traceback" not in done.err
-
-
 def test_a_run_stops_after_its_minutes_and_the_same_command_goes_on(duallgd, structures, tmp_path):
     command = ("train", "--stage", "decoder", "--data", structures, "-o", "run", *TINY)
 
@@ -233,34 +212,3 @@ def test_a_file_of_settings_holds_for_weights_to_start_from(duallgd, structures,
     assert (settings.fade_to, settings.layers) == (250, 1)
     assert deeper.code == 69
     assert "leave its sizes out of --set and --config" in deeper.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--data", "none"], 66, "none holds no prepared data"),
-        (["--data", "structures", "--stage", "joint"], 2, "holds structures, not spectra"),
-        (["--data", "structures", "--stage", "last"], 2, "must be one of decoder, encoder, joint"),
-        (["--data", "structures", "--simulated", "x"], 2, "leave --simulated out"),
-        (["--data", "structures", "--structures", "x"], 2, "leave --structures out"),
-        (
-            ["--data", "structures", "--structures", "structures", "--stage", "encoder"],
-            2,
-            "'duallgd data simulate' and give them as --simulated",
-        ),
-        (["--data", "structures", "--config", "huge"], 2, "neither a YAML file nor a preset"),
-        (["--data", "structures", "--set", "training.stepz=1"], 2, "did you mean steps?"),
-        (["--data", "structures", "--init-encoder", "no"], 69, "weights no do not exist"),
-        (["--data", "structures", "--device", "cpu:x"], 2, "device"),
-    ],
-)
-def test_a_run_that_cannot_start_is_refused_in_a_sentence(
-    duallgd, structures, arguments, code, message
-):
-    assert structures.name == "structures"
-
-    done = duallgd("train", *arguments, "-o", "run")
-
-    assert done.code == code
-    assert message in done.err
-    assert "Traceback" not in done.err

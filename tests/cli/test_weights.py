@@ -43,16 +43,6 @@ def test_an_encoder_is_converted_and_verified(encoder_file, tmp_path):
     assert path == str(target)
 
 
-def test_a_file_that_is_no_checkpoint_is_an_error_of_the_weights(tmp_path):
-    path = tmp_path / "notes.ckpt"
-    path.write_text("nothing", encoding="utf-8")
-
-    got = run("convert", path, "-o", tmp_path / "w.safetensors")
-
-    assert isinstance(got.exception, WeightsError)
-    assert not (tmp_path / "w.safetensors").exists()
-
-
 def test_a_damaged_weights_file_does_not_pass(encoder_file, tmp_path):
     target = tmp_path / "w.safetensors"
     run("convert", encoder_file, "-o", target)

@@ -251,7 +251,7 @@ def report(asked: list[Asked], probability: list[Array], title: str) -> None:
         for name, value in measures.items():
             p, y = np.clip(value[kept], 0.001, 0.999), has[kept]
             loss = -np.log(np.where(y, p, 1 - p)).mean()
-            whole, some = (reliability(p[k], y[k]).calibration_error for k in (p > 0, p >= 0.05))
+            whole, some = (reliability(p[k], y[k]).expected_error for k in (p > 0, p >= 0.05))
             typer.echo(
                 f"  {kind}, {name}: area under precision-recall {average_precision(p, y):.3f}, "
                 f"log loss {loss:.4f}, calibration error {whole:.4f} ({some:.4f} from 0.05)"

@@ -140,30 +140,28 @@ def test_a_calibrated_probability_has_hardly_any_error():
 
     table = reliability(stated, right, n_bins=10)
 
-    assert table.calibration_error < 0.03
+    assert table.expected_error < 0.03
     assert table.brier == pytest.approx(1 / 6, abs=0.01)
     assert table.base_brier == pytest.approx(1 / 4, abs=0.01)
     assert [part.count for part in table.bins] == [400] * 10
-    assert sum(b.observed_low <= b.predicted <= b.observed_high for b in table.bins) >= 8
+    assert sum(b.observed.low <= b.stated <= b.observed.high for b in table.bins) >= 8
 
 
 def test_a_boastful_probability_shows_by_hand():
     table = reliability(np.full(4, 0.9), np.array([True, False, False, False]), n_bins=10)
 
     [only] = table.bins
-    assert (only.count, only.observed) == (4, 0.25)
-    assert table.calibration_error == pytest.approx(0.65)
+    assert (only.count, only.observed.mean) == (4, 0.25)
+    assert table.expected_error == pytest.approx(0.65)
     assert table.brier == pytest.approx((0.01 + 3 * 0.81) / 4)
 
 
 def test_reliability_of_a_perfect_forecast_in_fixed_bins():
     found = reliability(np.array([0.0, 0.0, 1.0]), np.array([False, False, True]))
 
-    assert (found.brier, found.calibration_error) == (0, 0)
-    assert [(one.low, one.high, one.count) for one in found.bins] == [(0.0, 0.01, 2), (0.9, 1.0, 1)]
-    assert (
-        sum(one.count for one in reliability(np.array([0.0, 0.01, 1.0]), np.ones(3) > 0).bins) == 3
-    )
+    assert (found.brier, found.expected_error) == (0, 0)
+    assert [(one.count, one.stated) for one in found.bins] == [(2, 0.0), (1, 1.0)]
+    assert reliability(np.array([0.0, 0.01, 1.0]), np.ones(3) > 0).count == 3
 
 
 def test_no_observations_give_no_bins():

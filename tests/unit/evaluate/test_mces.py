@@ -6,7 +6,14 @@ import pytest
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.mces import Interval, MoleculeGraph, Search, lower_bound, molecule_graph
+from duallgd_cli.evaluate.mces import (
+    Interval,
+    MoleculeGraph,
+    Search,
+    SolvedPairs,
+    lower_bound,
+    molecule_graph,
+)
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 
@@ -122,7 +129,6 @@ def test_a_hit_at_rank_one_leaves_nothing_to_solve():
     search = Search()
 
     assert search.minima("CCO", ["CCO", "COC", "CC=O"], [1, 10]) == [0.0, 0.0]
-    assert not search.solved
     assert not search.needed
 
 
@@ -137,10 +143,11 @@ def test_a_hit_at_rank_one_leaves_nothing_to_solve():
     ids=["proven", "above the cutoff", "out of time: the worst it can be", "a mapping was found"],
 )
 def test_what_is_known_of_a_pair_is_not_solved_again(known, distance, out_of_time):
-    search = Search(limit_s=10.0, known={("CCO", "COC"): known})
+    search = Search(limit_s=10.0)
+    search.solved["CCO", "COC"] = known
 
     assert search.minima("COC", ["CCO"], [1]) == [distance]
-    assert not search.solved
+    assert search.solved["CCO", "COC"] == known
     assert search.timeouts == ({("CCO", "COC")} if out_of_time else set())
 
 
@@ -155,11 +162,11 @@ def test_a_search_that_ran_out_takes_nothing_from_what_an_earlier_one_proved():
 
 
 def test_more_time_than_before_tries_again():
-    known = {("CCO", "COC"): Interval(1.0, 15.0, limit_s=1.0)}
-    search = Search(limit_s=10.0, known=known)
+    search = Search(limit_s=10.0)
+    search.solved["CCO", "COC"] = Interval(1.0, 15.0, limit_s=1.0)
 
     assert search.minima("COC", ["CCO"], [1]) == [2.0]
-    assert search.solved == {("CCO", "COC"): Interval(2.0, 2.0, limit_s=1.0)}
+    assert search.solved["CCO", "COC"] == Interval(2.0, 2.0, limit_s=1.0)
     assert not search.timeouts
 
 
@@ -229,18 +236,12 @@ def test_solved_pairs_are_kept_in_a_file_and_later_answers_replace_earlier_ones(
     path = tmp_path / "new" / "mces.sqlite"
     solved = {PAIR: Interval(2.0, 2.0), ("C", "CC"): Interval(15.5, math.inf, 3.0)}
 
-    mces.save_pairs(path, {PAIR: Interval(1.0, 5.0, 1.0)})
-    mces.save_pairs(path, solved)
+    for pair, found in ((PAIR, Interval(1.0, 5.0, 1.0)), *solved.items()):
+        SolvedPairs(path)[pair] = found
 
-    assert mces.load_pairs(path, [*solved, ("N", "O")]) == solved
-
-
-def test_without_a_file_nothing_is_known_and_nothing_is_made(tmp_path):
-    path = tmp_path / "mces.sqlite"
-
-    assert mces.load_pairs(path, [PAIR]) == {}
-    mces.save_pairs(path, {})
-    assert not path.exists()
+    assert {pair: SolvedPairs(path)[pair] for pair in solved} == solved
+    assert SolvedPairs(path)["N", "O"] is None
+    assert SolvedPairs()[PAIR] is None
 
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path):
@@ -248,6 +249,4 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path):
     path.write_text("not a database, but long enough to have a header of its own")
 
     with pytest.raises(UsageError, match="--mces-cache"):
-        mces.load_pairs(path, [PAIR])
-    with pytest.raises(UsageError, match="--mces-cache"):
-        mces.save_pairs(path, {PAIR: Interval(2.0, 2.0)})
+        SolvedPairs(path)

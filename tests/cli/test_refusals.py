@@ -1,0 +1,141 @@
+"""What a command is asked for and cannot do ends with one sentence and the documented code."""
+
+import re
+import shlex
+
+import pytest
+
+from tests import labelled_table
+from tests.made_prepared import spectra_folder, structures_folder
+
+# What is asked for, the exit code, and a part of what is said.
+REFUSED = [
+    ("predict absent.mgf", 66, "absent.mgf does not exist"),
+    ("predict FORMULAS", 65, "not recognised"),
+    ("predict", 2, "Missing argument"),
+    ("predict SPECTRA --set sampling.stepz=3", 2, "did you mean steps"),
+    ("predict SPECTRA --set samples=10 -o -", 2, "did you mean sampling.samples?"),
+    ("predict SPECTRA --set steps=10 -o -", 2, "did you mean sampling.steps?"),
+    ("predict SPECTRA --config absent.yaml", 2, "absent.yaml"),
+    ("predict SPECTRA --device abacus", 2, "'abacus' is unknown"),
+    ("predict SPECTRA --shard 9/8", 2, "9/8 does not exist"),
+    ("predict SPECTRA --group-by mood", 2, "feature, none"),
+    ("predict SPECTRA --rows day", 2, "rows must be feature or spectrum"),
+    ("predict SPECTRA -o out.docx", 2, ".docx"),
+    ("predict SPECTRA -o no/such/folder/out.csv", 2, "no/such/folder"),
+    ("predict SPECTRA SPECTRA", 2, "named twice"),
+    ("predict SPECTRA --formula C9H8O4 --formulas FORMULAS", 2, "exclude"),
+    ("predict SPECTRA --formulas absent.csv", 66, "absent.csv"),
+    ("predict SPECTRA --formula Foo", 2, "--formula: 'Foo' is not a molecular formula"),
+    ("predict SPECTRA --formula ''", 2, "--formula: "),
+    ("predict SPECTRA --formula C11H12Xx", 2, "--formula: formula 'C11H12Xx' holds Xx"),
+    ("predict SPECTRA --formula C11H12Na2", 2, "holds Na; supported elements"),
+    ("predict SPECTRA --steps 501", 2, "steps must be 1 to 500, not 501"),
+    ("predict SPECTRA --samples 99999999999", 2, "samples must be at most 100000"),
+    ("predict SPECTRA --workers 5000", 2, "workers must be at most 256"),
+    ("predict SPECTRA --threads 0", 2, "threads must be at least 1"),
+    ("predict SPECTRA --top-k 0", 2, "top_k must be at least 1"),
+    ("predict SPECTRA --temperature 0", 2, "temperature"),
+    ("predict SPECTRA --precursor-ppm -5", 2, "precursor_ppm"),
+    ("predict SPECTRA --resume -o -", 2, "--journal"),
+    ("predict SPECTRA --parts -o -", 2, "--parts needs"),
+    ("predict SPECTRA --parts --shard 1/2", 2, "--parts needs"),
+    ("predict SPECTRA --report b.html -o -", 2, "--report needs an output file"),
+    ("predict SPECTRA --report b.html --shard 1/2", 2, "--report needs an output file"),
+    ("predict SPECTRA --atom-order truth", 2, "No such option: --atom-order"),
+    ("predict SPECTRA --core c1cc", 2, "core 'c1cc' is not a SMILES"),
+    ("predict SPECTRA --core [Fe]", 2, "core '[Fe]' holds Fe"),
+    ("predict SPECTRA --require 'xx('", 2, "'xx(' is neither a SMARTS nor the name of a part"),
+    ("predict SPECTRA --forbid hexoze", 2, "'hexoze' is neither a SMARTS nor the name of a part"),
+    (
+        "predict SPECTRA --analogues empty.csv",
+        2,
+        "no molecule that can be an analogue",
+    ),
+    ("merge nothing.csv -o out.csv", 2, "no journal beside it"),
+    ("report nothing.csv", 2, "no journal beside it"),
+    ("trace SPECTRA -o trace.pdf", 2, "must end in .html, .svg, .png or .gif"),
+    ("trace SPECTRA -o trace.html", 2, "cannot be followed"),  # by a stand-in
+    ("formulas SPECTRA --elements CHNOPt", 2, "elements must be symbols"),
+    ("formulas SPECTRA --precursor-ppm 0", 2, "precursor_ppm must be above 0"),
+    ("formulas SPECTRA --top-k 0", 2, "top_k must be at least 1"),
+    ("formulas SPECTRA -o out.sdf", 2, "csv, tsv or jsonl"),
+    ("formulas SPECTRA --group-by name", 2, "group_by"),
+    ("formulas SPECTRA --adduct [M+Q]+", 2, "--adduct: adduct '[M+Q]+' is not supported"),
+    ("evaluate", 2, "nothing to predict"),
+    ("evaluate --predictions p.csv --decompose", 2, "--decompose is for a prediction"),
+    ("evaluate --predictions p.csv --max-memory 9", 2, "--max-memory is for a prediction"),
+    ("evaluate --predictions p.csv", 2, "give --benchmark, or --predictions"),
+    ("evaluate --predictions p.csv --truth t.tsv", 66, "does not exist"),
+    ("evaluate --benchmark labelled.tsv --rival single", 2, "NAME=WEIGHTS"),
+    ("evaluate --benchmark labelled.tsv --rival a=b --rival a=c", 2, "not a new name with weights"),
+    ("evaluate --benchmark labelled.tsv --precision half", 2, "precision must be one of"),
+    ("evaluate --benchmark labelled.tsv --allow-leakage --drop-leaked", 2, "exclude each other"),
+    ("evaluate --benchmark labelled.tsv --top-k 1,many", 2, "--top-k '1,many'"),
+    ("evaluate --benchmark labelled.tsv --fold dev", 2, "no fold 'dev'"),
+    ("evaluate --benchmark labelled.tsv --spectra-per-molecule 2", 2, "is 1 or all, not '2'"),
+    ("evaluate --benchmark absent.tsv", 66, "nor a file that exists"),
+    ("evaluate --benchmark nplib1", 66, "NPLIB1 is not downloaded automatically"),
+    ("evaluate --benchmark massspecgym --data-dir .", 66, "holds no MassSpecGym1.5.tsv"),
+    ("info --preset huge", 2, "no preset 'huge'; presets are duallgd, reference"),
+    ("data structures none.smi -o out", 66, "none.smi does not exist"),
+    ("data structures table.csv -o out", 65, "no column smiles; it has name"),
+    ("data structures table.csv -o out --holdout none.txt", 66, "hold-out list none.txt"),
+    ("data spectra none.tsv -o out", 66, "none.tsv"),
+    ("data simulate none --like spectra -o made", 66, "none holds no prepared data"),
+    ("data simulate structures --like none -o made", 66, "none holds no prepared data"),
+    ("data simulate structures --like structures -o made", 2, "holds structures, not spectra"),
+    ("data simulate structures --like spectra -o structures", 2, "give another output"),
+    ("data simulate structures --like spectra -o ./spectra", 2, "give another output"),
+    ("data simulate structures --like spectra -o made --seed -1", 2, "--seed"),
+    (
+        "data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1",
+        *(65, "no structure"),
+    ),
+    ("train --data none -o run", 66, "none holds no prepared data"),
+    ("train --data structures -o run --stage joint", 2, "holds structures, not spectra"),
+    ("train --data structures -o run --stage last", 2, "must be one of decoder, encoder, joint"),
+    ("train --data structures -o run --simulated x", 2, "leave --simulated out"),
+    ("train --data structures -o run --structures x", 2, "leave --structures out"),
+    (
+        "train --data structures -o run --structures structures --stage encoder",
+        *(2, "'duallgd data simulate' and give them as --simulated"),
+    ),
+    ("train --data structures -o run --config huge", 2, "neither a YAML file nor a preset"),
+    ("train --data structures -o run --set training.stepz=1", 2, "did you mean steps?"),
+    ("train --data structures -o run --init-encoder no", 69, "weights no do not exist"),
+    ("train --data structures -o run --device cpu:x", 2, "device"),
+    ("weights convert notes.ckpt -o w.safetensors", 69, "notes.ckpt"),
+    ("divine", 2, "divine"),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Inputs of every kind; no refusal changes them."""
+    folder = tmp_path_factory.mktemp("refusals")
+    structures_folder(folder / "structures")
+    spectra_folder(folder / "spectra")
+    labelled_table.write(folder / "labelled.tsv")
+    (folder / "table.csv").write_text("name\nx\n")
+    (folder / "empty.csv").write_text("smiles\n")
+    (folder / "notes.ckpt").write_text("nothing")
+    return folder
+
+
+@pytest.mark.parametrize(("asked", "code", "said"), REFUSED, ids=[asked for asked, *_ in REFUSED])
+def test_a_mistake_is_one_sentence_and_its_exit_code(
+    duallgd, spectra, formulas, made, monkeypatch, asked, code, said
+):
+    monkeypatch.chdir(made)
+    before = sorted(made.rglob("*"))
+    named = asked.replace("SPECTRA", str(spectra)).replace("FORMULAS", str(formulas))
+
+    done = duallgd(*shlex.split(named))
+
+    assert done.code == code, done.err
+    assert said in re.sub(r"[\s│]+", " ", done.err)
+    assert "Traceback" not in done.err
+    assert done.out == ""
+    # Where nothing can be read the rows that say so are written.
+    assert code == 65 or sorted(made.rglob("*")) == before
