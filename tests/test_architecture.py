@@ -29,10 +29,10 @@ BOUNDS = {
     "diffusion": (538, 3),
     "checkpoint": (578, 5),
     "bench": (1_654, 8),
-    "evaluate": (4_206, 19),
+    "evaluate": (4_037, 18),
     "report": (1_051, 6),
     "writers": (882, 4),
-    "cli": (2_956, 20),  # predict --library, --guide, --max-draws, --preset
+    "cli": (2_949, 20),  # predict --library, --guide, --max-draws, --preset
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

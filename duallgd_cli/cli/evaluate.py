@@ -37,7 +37,7 @@ _what, _scoring, _leakage = (
 _WORTH_TELLING: Final = 50
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "rival", "decompose", "resume", "shard",
+    "config", "set_", "formula", "formulas", "rival", "resume", "shard",
 )  # fmt: skip
 
 
@@ -98,13 +98,6 @@ def evaluate(
             "beside these, such as an ablation; may be repeated.",
         ),
     ] = None,
-    decompose: Annotated[
-        bool,
-        _scoring(
-            "--decompose",
-            help="Also decode from the true fingerprints, to see where accuracy is lost.",
-        ),
-    ] = False,
     formula: Annotated[
         str | None,
         _what(

@@ -68,24 +68,14 @@ def compare(ours: Scores, theirs: Scores, seed: int) -> dict[str, Any]:
     }
 
 
-def decompose(ours: Scores, oracle: Scores | None = None) -> dict[str, Estimate]:
+def decompose(ours: Scores) -> dict[str, Estimate]:
     """Where accuracy is lost between a perfect answer and the first candidate, in order.
 
     Shares of spectra, each at most about the one before it: a perfect bond matrix is assembled into
-    the right molecule; the decoder, given the true fingerprint, draws the right molecule at all; it
-    does so with the predicted fingerprint; the right molecule is among the first ten; it is first.
-
-    Args:
-        ours: Of the predictions.
-        oracle: Of predictions of the same spectra from their true fingerprints, or None to leave
-            those steps out.
+    the right molecule; that is drawn at all; it is among the first ten; it is first.
     """
     recovered = [float(assembly_recovers(truth.smiles)) for truth in ours.truths]
     steps = {"perfect bond matrix, assembled": np.array(recovered)}
-    if oracle is not None:
-        steps["true fingerprint, any sample"] = oracle.columns["oracle_accuracy"]
-        if "accuracy@1" in oracle.columns:
-            steps["true fingerprint, first candidate"] = oracle.columns["accuracy@1"]
     steps["predicted fingerprint, any sample"] = ours.columns["oracle_accuracy"]
     for name in reversed([name for name in ours.columns if name.startswith("accuracy@")]):
         steps[f"predicted fingerprint, first {name.partition('@')[2]}"] = ours.columns[name]

@@ -1,17 +1,15 @@
-"""The report of an evaluation: results.json, tables as TSV, plots, and MassSpecGym's model card."""
+"""The report of an evaluation: results.json, tables as TSV, plots."""
 
 import hashlib
 import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError
@@ -26,7 +24,6 @@ from duallgd_cli.evaluate.tables import read_predictions, write_table
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
-MODEL_CARD: Final = "model_card.yaml"
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule, Newcombe for differences; other means, and all that is `independent`: bootstrap, "
@@ -34,11 +31,6 @@ INTERVAL: Final = (
 )
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
-_CARD_METRICS: Final = {"accuracy": "Accuracy", "mces": "MCES", "tanimoto": "Tanimoto"}
-_TRACKS: Final = {
-    "formula known": "The formula is the true one.",
-    "formula predicted": "Formulas are predicted.",
-}
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
@@ -91,8 +83,6 @@ def report(
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(folder / RESULTS, [text + "\n"])
     write_plots(folder, found)
-    if inputs.suite.submission and found["data"]["fold"] == "test":
-        write_model_card(folder, found)
     return found
 
 
@@ -163,9 +153,6 @@ def _numbers(
     total = float(scores.columns["candidates"].sum())
     kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
     shown = [f"{kind}@{k}" for k in settings.top_k for kind in kinds]
-    oracle = inputs.oracle and score(
-        truths, ranked_of(truths, inputs.oracle), replace(settings, mces=False)
-    )
     formulas = {}
     if inputs.formulas is not None:
         formulas["formula_accuracy"] = formula_accuracy(truths, inputs.formulas, seed)
@@ -186,9 +173,7 @@ def _numbers(
             name: compare(scores, score(truths, ranked_of(truths, theirs), settings), seed)
             for name, theirs in inputs.rivals.items()
         },
-        "decomposition": {
-            name: asdict(share) for name, share in decompose(scores, oracle or None).items()
-        },
+        "decomposition": {name: asdict(share) for name, share in decompose(scores).items()},
     }
 
 
@@ -265,47 +250,3 @@ def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:
     for group in groups:
         values = [group["estimates"][name][end] for name in names for end in _ENDS]
         yield [group["by"], group["label"], group["spectra"], group["molecules"], *values]
-
-
-def write_model_card(directory: Path, found: Mapping[str, Any]) -> Path:
-    """Write the card that a MassSpecGym submission consists of; what was not computed is null.
-
-    Fields are those of the benchmark's submission template. What only the submitter can say is left
-    empty, with a comment.
-
-    Args:
-        directory: Exists.
-        found: Contents of results.json.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    template = Path(__file__).with_name(MODEL_CARD).read_text(encoding="utf-8")
-    card = yaml.safe_load(template)
-    prediction, data = found["prediction"], found["data"]
-    chosen = (data["fold"], data["spectra_per_molecule"], data["limit"])
-    record = prediction.get("weights", {}).get("record") or {}
-    track = _TRACKS.get(found["track"], "Whether the formula was the true one is not stated.")
-    card["random_seed"] = prediction.get("settings", {}).get("seed")
-    card["results"][0]["comment"] = f"{found['track']}; duallgd {found['duallgd']}"
-    card["results"][0]["metrics"] = _card_numbers(found["metrics"])
-    card["pretraining"]["description"] = "; ".join(f"{key}: {one}" for key, one in record.items())
-    card["uses_official_split"] = chosen == ("test", "all", None)
-    card["notes"] = " ".join([track, card["notes"], *found["remarks"]])
-    head = template.partition("method_name:")[0]
-    text = yaml.safe_dump(card, sort_keys=False, allow_unicode=True, width=100)
-    path = directory / MODEL_CARD
-    write_atomically(path, [head, text])
-    return path
-
-
-def _card_numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    numbers: dict[str, float | None] = {}
-    for k in (1, 10):
-        for kind, title in _CARD_METRICS.items():
-            estimate = metrics.get(f"{kind}@{k}", {}).get("independent", {})
-            for suffix, part in (("", "mean"), (" CI Low", "low"), (" CI High", "high")):
-                value = estimate.get(part)
-                name = f"Top-{k} {title}{suffix}"
-                numbers[name] = None if value is None else round(value, 4)
-    return numbers

@@ -9,7 +9,7 @@ are predicted.
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -192,10 +192,6 @@ def predict_inputs(
         if one.known:
             lists[f"the analogues in {one.name}"] = TrainingHashes.of(one.known)
     check_leakage(inputs, lists, settings)
-    if settings.decompose:
-        from duallgd_cli.evaluate.oracle import decoder_of  # torch loads only here
-
-        decoder_of(model)  # refused before anything is predicted
     folder, with_formula = settings.folder, settings.gives_formulas
     make_folder(folder)
     rows = inputs.suite.rows()
@@ -214,30 +210,14 @@ def predict_inputs(
     elif not with_formula:
         search = settings.prediction.formula_search
         inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
-    _predict_others(settings, inputs, request, {"": model, **others})
-    return True
-
-
-def _predict_others(
-    settings: EvaluateSettings,
-    inputs: EvaluationInputs,
-    request: PredictRequest,
-    models: Mapping[str, LoadedModel],
-) -> None:
-    """What the predictions are compared with; ours is the model without a name."""
-    for name, rival in models.items():
-        if name:
-            inputs.rivals[name] = model_predictions(request, f"rival_{name}", rival)
+    for name, rival in others.items():
+        inputs.rivals[name] = model_predictions(request, f"rival_{name}", rival)
     if settings.rivals:
-        random = random_graphs(models[""].ranking)
+        random = random_graphs(model.ranking)
         inputs.rivals[RANDOM] = model_predictions(request, "rival_random", random)
         found = analogue_predictions(inputs.suite, inputs.truths, max(settings.top_k))
         inputs.rivals |= {ANALOGUE: found} if found else {}
-    if settings.decompose:
-        from duallgd_cli.evaluate.oracle import true_fingerprints
-
-        knowing = true_fingerprints(models[""], inputs.truths)
-        inputs.oracle = model_predictions(request, "true_fingerprint", knowing)
+    return True
 
 
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:

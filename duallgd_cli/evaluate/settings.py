@@ -30,7 +30,6 @@ class EvaluateSettings:
         mces_cache: File of solved pairs, or None.
         rivals: Score random graphs and the nearest training analogues too.
         rival: Other weights to score beside, by name.
-        decompose: Predict from the true fingerprints too, to see where accuracy is lost.
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
         train_hashes: List of the weights' training molecules; None takes the one beside them.
@@ -60,7 +59,6 @@ class EvaluateSettings:
     mces_cache: Path | None = None
     rivals: bool = True
     rival: Mapping[str, str] = field(default_factory=dict)
-    decompose: bool = False
     formulas: Path | None = None
     prediction: PredictSettings = field(default_factory=PredictSettings)
     train_hashes: Path | None = None

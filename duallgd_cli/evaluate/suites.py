@@ -78,7 +78,6 @@ class Suite:
         rows: Reads the spectra from the start, each time it is called, in the MassSpecGym layout.
         fold: Its test fold.
         published: Rows of others.
-        submission: Whether results may be handed in to MassSpecGym.
         remarks: Sentences that belong to every result.
     """
 
@@ -87,7 +86,6 @@ class Suite:
     rows: Callable[[], Iterator[Row]]
     fold: str = ""
     published: Sequence[Mapping[str, Any]] = ()
-    submission: bool = False
     remarks: tuple[str, ...] = ()
     test_title: str = ""
 
@@ -112,7 +110,6 @@ class EvaluationInputs:
         record: Settings, weights and samples of the predictions, as far as known.
         notes: Numbers by spectrum, as `assess` takes them.
         rivals: Predictions of others for the same spectra.
-        oracle: Predictions from the true fingerprints, None if they were not made.
         formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
     """
 
@@ -125,7 +122,6 @@ class EvaluationInputs:
     record: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
     rivals: dict[str, Mapping[str, Predicted]] = field(default_factory=dict)
-    oracle: Mapping[str, Predicted] | None = None
     formulas: Mapping[str, Sequence[str]] | None = None
 
     def remark(self, *sentences: str) -> None:
@@ -209,7 +205,6 @@ def massspecgym(data_dir: Path | None) -> Suite:
         rows=lambda: table_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
         fold="test",
         published=published("massspecgym"),
-        submission=not remarks,
         remarks=remarks,
     )
 

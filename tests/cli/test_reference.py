@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from duallgd_cli.predict import api
-from tests import labelled_table
 from tests.made_reference import decoder_file, fine_tuned_file, stirred_network
 from tests.made_spectra import ALANINE, CAFFEINE, NICOTINE, block, mgf
 
@@ -120,15 +119,3 @@ def test_the_run_record_names_the_converted_file(duallgd, weights, tmp_path):
     record = json.loads((tmp_path / "out.csv.run.json").read_text())
     assert record["weights"]["name"] == "ref.safetensors"
     assert record["notes"] == {}
-
-
-def test_a_network_without_a_fingerprint_is_not_decomposed(duallgd, weights, tmp_path):
-    labelled_table.write(tmp_path / "labelled.tsv")
-
-    done = duallgd(
-        *("evaluate", "--benchmark", "labelled.tsv", "--weights", weights, "--decompose"),
-        *("--fold", "test", "-o", "r"),
-    )
-
-    assert done.code == 2
-    assert "has no fingerprint encoder; leave out --decompose" in " ".join(done.err.split())

@@ -63,7 +63,7 @@ REFUSED = [
     ("formulas SPECTRA --group-by name", 2, "group_by"),
     ("formulas SPECTRA --adduct [M+Q]+", 2, "--adduct: adduct '[M+Q]+' is not supported"),
     ("evaluate", 2, "nothing to predict"),
-    ("evaluate --predictions p.csv --decompose", 2, "--decompose is for a prediction"),
+    ("evaluate --predictions p.csv --rival a=b", 2, "--rival is for a prediction"),
     ("evaluate --predictions p.csv --max-memory 9", 2, "--max-memory is for a prediction"),
     ("evaluate --predictions p.csv", 2, "give --benchmark, or --predictions"),
     ("evaluate --predictions p.csv --truth t.tsv", 66, "does not exist"),

@@ -68,7 +68,6 @@ def test_a_folder_is_read_without_asking_the_hub(published, monkeypatch):
     found = massspecgym(published.parent)
 
     assert found.title == "MassSpecGym 1.5"
-    assert found.submission
     assert not found.remarks
     assert len(list(found.rows())) == 10
     assert found.titled("test") == "MassSpecGym 1.5, fold test"
@@ -80,7 +79,6 @@ def test_a_file_that_is_not_the_published_one_is_used_but_said(published):
 
     found = massspecgym(published.parent)
 
-    assert not found.submission
     assert "SHA-256 differs" in found.remarks[0]
 
 

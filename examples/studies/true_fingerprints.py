@@ -1,0 +1,137 @@
+"""Where accuracy is lost: the decoder draws from the true fingerprints, as a perfect encoder's.
+
+    duallgd evaluate --benchmark massbank.tsv --fold val --limit 80 -o val
+    python examples/studies/true_fingerprints.py val
+
+The same spectra are predicted with the settings, the seed and the weights of the evaluation. It
+knows the answer, so its candidates are a bound and never a result. They lie in the folder as
+``true_fingerprint.csv``; finished spectra are kept, and the same command goes on.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from command import run, show
+from numpy.typing import NDArray
+from rich.table import Table
+from torch import Tensor
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.config import parse
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import EvaluateSettings, Scores, Truth, score
+from duallgd_cli.evaluate.assess import decompose, ranked_of
+from duallgd_cli.evaluate.intervals import Estimate, share
+from duallgd_cli.evaluate.report import RESULTS
+from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
+from duallgd_cli.evaluate.tables import read_predictions, truths_of
+from duallgd_cli.files import table_rows
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.predict import api
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+
+@dataclass(frozen=True, eq=False)
+class TrueFingerprints(ModelGenerator):
+    """The network's decoder behind an encoder that knows the answer.
+
+    Attributes:
+        bits: Set Morgan bits of the true molecule, by spectrum.
+    """
+
+    bits: Mapping[str, NDArray[np.uint16]] = field(kw_only=True)
+
+    def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
+        """Zeros and ones of the true molecule, float32 (4096,)."""
+        dense = torch.zeros(FINGERPRINT_BITS)
+        on = self.bits[annotated.hypothesis.feature.first.spectrum_id]
+        dense[torch.from_numpy(on.astype(np.int64))] = 1.0
+        return dense
+
+
+def knowing(model: LoadedModel, truths: Sequence[Truth]) -> LoadedModel:
+    """The decoder of a model, which is given the true fingerprints.
+
+    Args:
+        model: Whose decoder is asked.
+        truths: What the spectra are.
+
+    Raises:
+        UsageError: The model has no encoder that could be replaced.
+    """
+    own = model.generator
+    if not isinstance(own, ModelGenerator):
+        raise UsageError(f"{model.name} has no fingerprint encoder; this is for duallgd's weights")
+    bits = {
+        truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
+        for truth in truths
+    }
+    given = (own.model, own.runtime, own.reranker, own.templates, own.rewritten)
+    name = f"{model.name} with true fingerprints"
+    return replace(model, generator=TrueFingerprints(*given, bits=bits), name=name)
+
+
+def steps(ours: Scores, bound: Scores) -> dict[str, Estimate]:
+    """Shares of spectra, each at most about the one before it.
+
+    Args:
+        ours: Of the predictions.
+        bound: Of predictions of the same spectra from their true fingerprints.
+    """
+    (perfect, whole), *rest = decompose(ours).items()
+    known = {"any sample": "oracle_accuracy", "first candidate": "accuracy@1"}
+    given = {
+        f"true fingerprint, {step}": share(bound.columns[name], ours.molecule)
+        for step, name in known.items()
+    }
+    return {perfect: whole, **given, **dict(rest)}
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Folder of duallgd evaluate.")],
+    weights: Annotated[
+        str | None, typer.Option(help="Those of the evaluation; by default duallgd's own.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Predict an evaluation's spectra from their true fingerprints, and show every step."""
+    found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    truths = truths_of(table_rows(folder / TRUTH, required=("smiles",)), "", TRUTH)
+    model = api.load(weights, runtime=Runtime.resolve(device))
+    if model.sha256 != found["prediction"]["weights"]["sha256"]:
+        raise UsageError(f"the evaluation used other weights than {model.name}; give --weights")
+    given = found["prediction"]["settings"]
+    if given.pop("formulas"):
+        raise UsageError("the evaluation took formulas from a table; make one that does not")
+    output = folder / "true_fingerprint.csv"
+    request = PredictRequest(
+        inputs=(str(folder / SPECTRA),),
+        output=str(output),
+        settings=parse(PredictSettings, given),
+        resume=output.with_name(f"{output.name}.journal.jsonl").exists(),
+    )
+    predict(request, knowing(model, truths))
+    settings = EvaluateSettings(top_k=tuple(found["scoring"]["top_k"]), mces=False)
+    ours, bound = (
+        score(truths, ranked_of(truths, read_predictions(path)), settings)
+        for path in (folder / PREDICTIONS, output)
+    )
+    table = Table("step", "spectra with the right molecule", "95 % interval", title=found["title"])
+    for step, one in steps(ours, bound).items():
+        table.add_row(step, f"{one.mean:.1%}", f"{one.low:.1%} to {one.high:.1%}")
+    show(table)
+
+
+if __name__ == "__main__":
+    run(main)

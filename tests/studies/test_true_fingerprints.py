@@ -1,0 +1,72 @@
+"""The decoder given the true fingerprints, and every step from a perfect answer to the first."""
+
+import numpy as np
+import pytest
+import torch
+from true_fingerprints import knowing, main, steps
+
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import EvaluateSettings, report
+from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.predict.settings import PredictSettings
+from tests import labelled_table
+from tests.made_graphs import small_settings, stirred
+from tests.scored_entries import scored
+from tests.stub_model import stub_model
+
+SMILES = ("CCO", "CCN", "CCC", "CC(=O)O")
+
+
+def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
+    settings = EvaluateSettings(mces=False, workers=1)
+    drawn = (["CCO"], ["C"] * 4 + ["CCN"], ["C"] * 20 + ["CCC"], [])
+    ours, bound = (
+        scored([(s, s, s, one) for s, one in zip(SMILES, ranked, strict=True)], settings)
+        for ranked in (drawn, [[smiles] for smiles in SMILES])
+    )
+
+    assert {name: one.mean for name, one in steps(ours, bound).items()} == {
+        "perfect bond matrix, assembled": 1.0,
+        "true fingerprint, any sample": 1.0,
+        "true fingerprint, first candidate": 1.0,
+        "predicted fingerprint, any sample": 0.75,
+        "predicted fingerprint, first 10": 0.5,
+        "predicted fingerprint, first 1": 0.25,
+    }
+
+
+def test_a_model_without_an_encoder_is_refused():
+    with pytest.raises(UsageError, match="stub has no fingerprint encoder"):
+        knowing(stub_model(), [])
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_predicted_from_the_true_fingerprints(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_plots", lambda *_: {})
+    model = stirred(small_settings())
+    weights = tmp_path / "w.safetensors"
+    save(weights, Checkpoint(model.settings, dict(model.state_dict()), {"step": 7}))
+    settings = EvaluateSettings(
+        benchmark=str(labelled_table.write(tmp_path / "labelled.tsv")),
+        **{"fold": "test", "limit": 2, "mces": False, "rivals": False, "workers": 1},
+        **{"out": tmp_path / "val", "weights": str(weights), "device": "cpu"},
+        prediction=PredictSettings(sampling=SamplingSettings(steps=2, samples=4)),
+    )
+    evaluate(settings)
+    seen = []
+    generate = "true_fingerprints.TrueFingerprints.fingerprint"
+    told = __import__("true_fingerprints").TrueFingerprints.fingerprint
+    monkeypatch.setattr(generate, lambda *given: seen.append(told(*given)) or seen[-1])
+
+    done = study(main, tmp_path / "val", "--weights", weights, "--device", "cpu")
+
+    assert done.code == 0, done.err
+    assert "true fingerprint, first candidate" in done.out
+    expected = [np.sort(fingerprint(parse_smiles(s))) for s, *_ in labelled_table.MOLECULES]
+    for one in seen:
+        on = torch.nonzero(one).ravel().numpy()
+        assert any(np.array_equal(on, bits) for bits in expected)
+    assert len(seen) >= 2
