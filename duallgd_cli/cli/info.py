@@ -118,7 +118,7 @@ def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
     from duallgd_cli.reference import weights_file as reference
-    from duallgd_cli.reference.subformula import knows_adduct
+    from duallgd_cli.reference.subformula import SPELLINGS
     from duallgd_cli.reference.weights_file import count_beside, count_by_module
     from duallgd_cli.runtime import Runtime, versions
 
@@ -136,7 +136,7 @@ def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
         },
         "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
         "heavy atoms": f"up to {settings.max_atoms}",
-        "adducts": " ".join(one.name for one in ADDUCTS if knows_adduct(one.name)),
+        "adducts": " ".join(one.name for one in ADDUCTS if one.name in SPELLINGS),
     }
     if parameters:
         found = count_beside(settings)

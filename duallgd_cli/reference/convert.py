@@ -177,33 +177,38 @@ def _of_denoiser(
     Raises:
         WeightsError: Settings or statistics are missing, or of a form that is not supported.
     """
-    given = plain(content.get("hyper_parameters"))
+    given: Any = plain(content.get("hyper_parameters"))
     if not isinstance(given, Mapping):
         raise WeightsError(
             "the checkpoint has no hyper_parameters, which alone hold the bond marginals and the "
             "largest atom count; convert the Lightning checkpoint, not bare weights"
         )
-    statistics = _mapping(given, "dataset_infos")
-    model = _mapping(_mapping(given, "cfg"), "model")
+    try:
+        statistics, model = given["dataset_infos"], given["cfg"]["model"]
+        chosen = model.get("duallgd") or {}
+        switches = {name: chosen[name] for name in _SWITCHES if name in chosen}
+        # Reference: single precision first, then the sum, as the authors do it.
+        counts = statistics["edge_types"].float()
+        values: dict[str, Any] = {
+            "n_steps": int(model.get("diffusion_steps", _RELEASED.n_steps)),
+            "marginal": tuple((counts / counts.sum()).tolist()),
+            "max_atoms": int(statistics["max_n_nodes"]),
+            "atom_symbols": tuple(map(str, statistics["atom_decoder"])),
+        }
+        n_features = int(chosen.get("performer_num_features", _RELEASED.denoiser.n_features))
+        heads = _heads(model, chosen)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise WeightsError(
+            "the checkpoint's hyper_parameters hold no bond marginals, atoms and settings as the "
+            f"authors have them ({type(error).__name__}: {error})"
+        ) from None
     for name, value in _PROCESS.items():
         if model.get(name, value) != value:
             raise WeightsError(
                 f"the weights were trained with {name}={model[name]}; only {value} is known"
             )
-    chosen = model.get("duallgd")
-    chosen = chosen if isinstance(chosen, Mapping) else {}
-    switches = {name: chosen[name] for name in _SWITCHES if name in chosen}
-    features = chosen.get("performer_num_features", _RELEASED.denoiser.n_features)
-    settings = replace(
-        _RELEASED,
-        denoiser=denoiser_settings(
-            tensors, _heads(model, chosen), _whole(features, "features"), variant_of(switches)
-        ),
-        n_steps=_whole(model.get("diffusion_steps", _RELEASED.n_steps), "diffusion_steps"),
-        marginal=_marginal(statistics),
-        max_atoms=_whole(statistics.get("max_n_nodes"), "max_n_nodes"),
-        atom_symbols=_symbols(statistics),
-    )
+    sizes = denoiser_settings(tensors, heads, n_features, variant_of(switches))
+    settings = replace(_RELEASED, denoiser=sizes, **values)
     atoms, inputs = len(settings.atom_symbols) + N_ATOM_FEATURES, settings.denoiser
     if inputs.atom_inputs != atoms or inputs.global_inputs != N_GRAPH_FEATURES:
         raise WeightsError(
@@ -220,9 +225,8 @@ def plain(value: object, depth: int = 0) -> object:
         return None
     if isinstance(value, InertRecord):
         # A settings tree keeps children in `_content` and each value in `_val`.
-        attributes = value.attributes
-        inner = (attributes[name] for name in ("_content", "_val") if name in attributes)
-        return plain(next(inner, value.entries or value.contents or attributes), depth + 1)
+        inner = (value[name] for name in ("_content", "_val") if name in value)
+        return plain(next(inner, value.contents or dict(value)), depth + 1)
     if isinstance(value, Mapping):
         return {str(k): plain(v, depth + 1) for k, v in value.items() if k != "_parent"}
     if isinstance(value, list | tuple):
@@ -354,41 +358,9 @@ def draw_projection(
     return torch.cat(blocks)[:n_features] / math.sqrt(whole + rest / width)
 
 
-def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = values.get(name)
-    if not isinstance(found, Mapping):
-        raise WeightsError(f"the checkpoint's hyper_parameters hold no {name}")
-    return found
-
-
-def _whole(value: object, name: str) -> int:
-    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if not isinstance(number, int | float) or number != int(number):
-        raise WeightsError(f"the checkpoint's {name} is {quote(value)}, expected a whole number")
-    return int(number)
-
-
-def _marginal(statistics: Mapping[str, Any]) -> tuple[float, ...]:
-    counts = statistics.get("edge_types")
-    if not isinstance(counts, Tensor) or counts.dim() != 1:
-        raise WeightsError("the checkpoint's dataset_infos hold no edge_types, the bond marginals")
-    # Reference: single precision first, then the sum, as the authors do it.
-    share = counts.float()
-    return tuple((share / share.sum()).tolist())
-
-
-def _symbols(statistics: Mapping[str, Any]) -> tuple[str, ...]:
-    symbols = statistics.get("atom_decoder")
-    if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
-        raise WeightsError("the checkpoint's dataset_infos hold no atom_decoder, the vocabulary")
-    return tuple(symbols)
-
-
 def _heads(model: Mapping[str, Any], switches: Mapping[str, Any]) -> int:
-    hidden, default = model.get("hidden_dims"), _RELEASED.denoiser.heads
-    if isinstance(hidden, Mapping):
-        default = hidden.get("n_head", default)
-    heads = {_whole(switches.get(name, default), name) for name in _HEADS}
+    default = (model.get("hidden_dims") or {}).get("n_head", _RELEASED.denoiser.heads)
+    heads = {int(switches.get(name, default)) for name in _HEADS}
     if len(heads) != 1:
         raise WeightsError(f"the streams have different numbers of heads, {sorted(heads)}")
     return heads.pop()

@@ -59,20 +59,17 @@ class NoisyGraphs:
     diagonal: int = 0
 
 
-def post_norm(
-    x: Tensor, change: Tensor, parts: Sequence[Callable[[Tensor], Tensor]], dropout: nn.Dropout
-) -> Tensor:
+def post_norm(x: Tensor, change: Tensor, parts: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
     """Residual and norm around an attention's change, then around a feed-forward network.
 
     Args:
         x: States, (..., width).
         change: From attention, (..., width).
         parts: The feed-forward network's two linear maps, then the two norms.
-        dropout: Of both changes and of the hidden channels.
     """
     up, down, after_attention, after_feed = parts
-    x = after_attention(x + dropout(change))
-    return after_feed(x + dropout(down(dropout(relu(up(x))))))
+    x = after_attention(x + change)
+    return after_feed(x + down(relu(up(x))))
 
 
 class ReferenceFilm(nn.Module):
@@ -183,14 +180,13 @@ class PrimalLayer(nn.Module):
             name: tuple(f"{part}{name}{n}" for part in ("lin", "norm") for n in (1, 2))
             for name in sizes
         }
-        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, atoms: Tensor, edges: Tensor, y: Tensor, mask: Tensor) -> list[Tensor]:
         """New atoms (B, N, C), edges (B, N, N, E) and global state (B, global_width)."""
         changes = self.self_attn(atoms, edges, y, mask)
         streams = zip((atoms, edges, y), changes, self.parts.values(), strict=True)
         return [
-            post_norm(x, change, [getattr(self, name) for name in names], self.dropout)
+            post_norm(x, change, [getattr(self, name) for name in names])
             for x, change, names in streams
         ]
 
@@ -293,16 +289,16 @@ class DualLayer(nn.Module):
         self.attn = KernelAttention(settings)
         self.norm1 = nn.LayerNorm(width)
         self.norm2 = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(settings.dropout)
-        feed = (nn.Linear(width, hidden), nn.GELU(), self.dropout, nn.Linear(hidden, width))
+        # In the place of the third the authors drop channels while training.
+        feed = (nn.Linear(width, hidden), nn.GELU(), nn.Identity(), nn.Linear(hidden, width))
         self.ffn = nn.ModuleDict({"net": nn.Sequential(*feed)})
         self.global_proj = nn.Linear(width, settings.global_width)
 
     def forward(self, pairs: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """New pairs (B, M, E), and the global state (B, global_width) as they see it."""
         normed = self.norm1(pairs)
-        pairs = pairs + self.dropout(self.attn(normed, normed, mask.unsqueeze(1)))
-        pairs = pairs + self.dropout(self.ffn["net"](self.norm2(pairs)))
+        pairs = pairs + self.attn(normed, normed, mask.unsqueeze(1))
+        pairs = pairs + self.ffn["net"](self.norm2(pairs))
         return pairs, y + self.global_proj(masked_mean(pairs, mask))
 
 

@@ -70,17 +70,16 @@ class CountEmbedding(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """Two linear layers, each with dropout and a ReLU behind it."""
+    """Two linear layers, each with a ReLU behind it."""
 
-    def __init__(self, inputs: int, width: int, dropout: float) -> None:
+    def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
         self.input_layer = nn.Linear(inputs, width)
         self.layers = nn.ModuleList([nn.Linear(width, width)])
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., inputs) to (..., width)."""
-        return relu(self.dropout(self.layers[0](relu(self.dropout(self.input_layer(x))))))
+        return relu(self.layers[0](relu(self.input_layer(x))))
 
 
 class DifferenceAttention(nn.Module):
@@ -125,13 +124,11 @@ class TokenLayer(nn.Module):
         self.self_attn = DifferenceAttention(width, settings.heads)
         self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, differences: Tensor, mask: Tensor) -> Tensor:
         """New tokens, (B, K, C)."""
         change = self.self_attn(tokens, differences, mask)
-        parts = (self.linear1, self.linear2, self.norm1, self.norm2)
-        return post_norm(tokens, change, parts, self.dropout)
+        return post_norm(tokens, change, (self.linear1, self.linear2, self.norm1, self.norm2))
 
 
 class PeakTransformer(nn.Module):
@@ -143,12 +140,12 @@ class PeakTransformer(nn.Module):
 
     def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
-        width, drop = settings.width, settings.dropout
+        width = settings.width
         self.form_embedder_mod = CountEmbedding()
         # Reference: its weights hold an embedding of instruments, which no result depends on.
         self.instrument_embedder = nn.Parameter(torch.zeros(N_INSTRUMENTS, N_INSTRUMENTS))
-        self.intermediate_layer = TwoLayers(_PEAK_INPUTS, width, drop)
-        self.pairwise_featurizer = TwoLayers(_WAVES_OF_FORMULA, width, drop)
+        self.intermediate_layer = TwoLayers(_PEAK_INPUTS, width)
+        self.pairwise_featurizer = TwoLayers(_WAVES_OF_FORMULA, width)
         self.peak_attn_layers = nn.ModuleList(TokenLayer(settings) for _ in range(settings.layers))
 
     def forward(self, peaks: FormulaPeaks) -> Tensor:

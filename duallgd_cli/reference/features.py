@@ -5,7 +5,6 @@ rest on them are not the same on every machine. Letters: B graphs, N atoms, M pa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -31,32 +30,10 @@ _CYCLE_SCALE: Final = 10.0
 _MASSES_DA: Final = {"C": 12, "O": 16, "P": 31, "N": 14, "S": 32, "Cl": 35, "F": 19, "H": 1}
 
 
-@dataclass(frozen=True, eq=False)
-class AtomsOfGraphs:
-    """What is known of graphs before any noise is drawn.
-
-    Attributes:
-        atom_class: Elements as indices into `symbols`, int64 (B, N).
-        atom_mask: Real atoms, bool (B, N).
-        symbols: The vocabulary.
-        max_atoms: What the number of atoms is divided by.
-    """
-
-    atom_class: Tensor
-    atom_mask: Tensor
-    symbols: tuple[str, ...]
-    max_atoms: int
-
-    def expand(self, samples: int) -> "AtomsOfGraphs":
-        """One graph's atoms repeated for several candidates, without copying."""
-        atom_class, mask = (x.expand(samples, -1) for x in (self.atom_class, self.atom_mask))
-        return replace(self, atom_class=atom_class, atom_mask=mask)
-
-
 def atoms_of(
     symbols: Sequence[str], settings: ReferenceSettings, device: torch.device | None = None
-) -> AtomsOfGraphs:
-    """One graph's atoms in the network's vocabulary.
+) -> Tensor:
+    """One graph's atoms in the network's vocabulary, int64 (1, N).
 
     The network sees their order. In the order of the true molecule's canonical SMILES, as the
     authors test, it reads part of the answer; in any order that a formula determines, it does not.
@@ -64,7 +41,7 @@ def atoms_of(
     Args:
         symbols: Element of each heavy atom, in the order to be used.
         settings: Settings of the network, which name its elements.
-        device: Where the tensors shall lie; the CPU if None.
+        device: Where the tensor shall lie; the CPU if None.
 
     Raises:
         UnsupportedElementError: Elements that the network was not trained on.
@@ -76,24 +53,30 @@ def atoms_of(
             f"these weights do not know {', '.join(foreign)}; they know "
             f"{' '.join(settings.atom_symbols)}"
         )
-    atom_class = torch.tensor([[known[symbol] for symbol in symbols]], device=device)
-    mask = torch.ones_like(atom_class, dtype=torch.bool)
-    return AtomsOfGraphs(atom_class, mask, settings.atom_symbols, settings.max_atoms)
+    return torch.tensor([[known[symbol] for symbol in symbols]], device=device)
 
 
 def with_features(
-    known: AtomsOfGraphs, bond_class: Tensor, time: Tensor, condition: Tensor, diagonal: int = 0
+    settings: ReferenceSettings,
+    atom_class: Tensor,
+    atom_mask: Tensor,
+    bond_class: Tensor,
+    time: Tensor,
+    condition: Tensor,
+    diagonal: int = 0,
 ) -> NoisyGraphs:
     """The denoiser's input for noisy graphs.
 
     Args:
-        known: Atoms of the graphs.
+        settings: Settings of the network, which name its elements and its largest graph.
+        atom_class: Elements as indices into `settings.atom_symbols`, int64 (B, N).
+        atom_mask: Real atoms, bool (B, N).
         bond_class: Noisy classes, int64 (B, M).
         time: Noise level t / T, (B,).
         condition: Projected fingerprint, (B or 1, condition_width).
         diagonal: Class shown on the diagonal, as in `NoisyGraphs`.
     """
-    mask = known.atom_mask
+    mask, symbols = atom_mask, settings.atom_symbols
     line = line_graph(mask.shape[1], bond_class.device)
     bond_class = bond_class.masked_fill(~pair_mask(mask, line), 0)
     square = square_of(bond_class, 0, line)
@@ -102,14 +85,14 @@ def with_features(
     components, eigenvalues, outside, eigenvectors = laplacian(adjacency, mask)
     valency = square.sum(2, keepdim=True).float()
     # Reference: a class's index stands for its valence, for bonds and for atoms alike.
-    charge = known.atom_class.unsqueeze(2) - valency
-    types = one_hot(known.atom_class, len(known.symbols)).float()
+    charge = atom_class.unsqueeze(2) - valency
+    types = one_hot(atom_class, len(symbols)).float()
     atoms = [types, of_atoms, outside, eigenvectors, charge, valency]
     n = mask.sum(1, keepdim=True).float()
-    whole = [n / known.max_atoms, of_graph, components, eigenvalues]
+    whole = [n / settings.max_atoms, of_graph, components, eigenvalues]
     # Sum of integer masses over the largest mass of the vocabulary.
-    masses = torch.tensor([_MASSES_DA[symbol] for symbol in known.symbols], device=mask.device)
-    weight = (masses / masses.max())[known.atom_class] * mask
+    masses = torch.tensor([_MASSES_DA[symbol] for symbol in symbols], device=mask.device)
+    weight = (masses / masses.max())[atom_class] * mask
     whole += [weight.sum(1, keepdim=True), time.unsqueeze(1)]
     features = torch.cat(atoms, 2) * mask.unsqueeze(2)
     return NoisyGraphs(features, bond_class, condition, torch.cat(whole, 1), mask, diagonal)

@@ -33,7 +33,8 @@ from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks
-from duallgd_cli.reference.features import AtomsOfGraphs, atoms_of, with_features
+from duallgd_cli.reference.features import atoms_of, with_features
+from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.reference.subformula import reference_peaks
 from duallgd_cli.reference.weights_file import ReferenceDualLGD
 from duallgd_cli.runtime import Runtime
@@ -96,7 +97,7 @@ class ReferenceGenerator:
 
     def _read(
         self, hypothesis: Hypothesis, shown: NDArray[np.int64]
-    ) -> tuple[AtomsOfGraphs, FormulaPeaks]:
+    ) -> tuple[Tensor, FormulaPeaks]:
         """What the network sees of a hypothesis, on its device; refused if it is not its kind."""
         symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
         spectra, device = hypothesis.feature.spectra, self.runtime.device
@@ -118,19 +119,19 @@ class ReferenceGenerator:
     @torch.inference_mode()
     def _draw(
         self,
-        known: AtomsOfGraphs,
+        atoms: Tensor,
         peaks: FormulaPeaks,
         settings: SamplingSettings,
         seed: int,
         check: Callable[[], None],
     ) -> tuple[Samples, tuple[str, ...]]:
-        """Draw in the order of `known`; the condition is computed once for all samples."""
+        """Draw in the order of `atoms`; the condition is computed once for all samples."""
         device, process = self.runtime.device, self.model.settings
         autocast = self.runtime.autocast
         with autocast():
             condition = self.model.condition(peaks)
-        denoise = bound(self.model.denoiser, known, condition.float(), process.n_steps, autocast)
-        n_atoms = known.atom_class.shape[1]
+        denoise = bound(self.model.denoiser, process, atoms, condition.float(), autocast)
+        n_atoms = atoms.shape[1]
         n_pairs = n_atoms * (n_atoms - 1) // 2
         # Reference: the last step is drawn like the others.
         task = sampling_task(process, settings, seed, n_pairs, device, last_jump="draw")
@@ -141,28 +142,29 @@ class ReferenceGenerator:
 
 def bound(
     denoiser: ReferenceDenoiser,
-    known: AtomsOfGraphs,
+    settings: ReferenceSettings,
+    atom_class: Tensor,
     condition: Tensor,
-    n_steps: int,
     precision: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Denoise:
     """The denoiser of one ion: noisy classes (S, M) and a step t to logits (S, M, classes).
 
     Args:
         denoiser: On the device of the condition.
-        known: Atoms of one graph, on that device.
+        settings: Of the whole system.
+        atom_class: Atoms of one graph as `atoms_of` gives them, (1, N), on that device.
         condition: Its projected fingerprint, (1, condition_width).
-        n_steps: T.
         precision: Context of the network's own products; the features, which are counts and
             eigenvectors, stay in float32.
     """
 
     def denoise(bond_class: Tensor, t: int) -> Tensor:
-        samples = len(bond_class)
-        time = torch.full((samples,), t / n_steps, device=condition.device)
+        atoms = atom_class.expand(len(bond_class), -1)
+        mask = torch.ones_like(atoms, dtype=torch.bool)
+        time = torch.full((len(atoms),), t / settings.n_steps, device=condition.device)
         # Reference: before the first draw the diagonal is empty, afterwards it says "none".
-        diagonal = NO_CLASS if t == n_steps else BOND_NONE
-        graphs = with_features(known.expand(samples), bond_class, time, condition, diagonal)
+        diagonal = NO_CLASS if t == settings.n_steps else BOND_NONE
+        graphs = with_features(settings, atoms, mask, bond_class, time, condition, diagonal)
         with precision():
             return denoiser(graphs)
 

@@ -36,7 +36,6 @@ class ReferenceDenoiserSettings:
             alone, pairs from atoms alone, none, or both without the incidence mask.
         readout: Logits from the bond stream, or from the edges of the atom stream.
         streams: Both streams, or the atom stream alone ("without line graph").
-        dropout: Share of channels dropped while training.
     """
 
     layers: int = 5
@@ -59,14 +58,12 @@ class ReferenceDenoiserSettings:
     synchronisation: Literal["both", "atoms", "pairs", "none", "unmasked"] = "both"
     readout: Literal["pairs", "edges"] = "pairs"
     streams: Literal["both", "atoms"] = "both"
-    dropout: float = 0.1
 
     def __post_init__(self) -> None:
         sizes = {size.name for size in fields(self) if size.type is int} - {"layers", "n_features"}
         require_range(self, "layers", least=1, most=MOST_LAYERS)
         require_range(self, *sorted(sizes), least=1, most=MOST)
         require_range(self, "n_features", least=0, most=MOST)
-        require_range(self, "dropout", least=0, below=1)
         require(self.atom_width % self.heads == 0, "heads must divide atom_width")
         require(self.edge_width % self.heads == 0, "heads must divide edge_width")
         random = self.kernel in ("positive", "waves") and self.streams == "both"
@@ -86,7 +83,6 @@ class ReferenceEncoderSettings:
         heads: Attention heads.
         fragment_bits: Outputs of the fragment head, which nothing uses: 512 or 2048.
         fingerprint_sizes: Bits of the growing fingerprint predictions, each twice the one before.
-        dropout: Share of channels dropped while training.
     """
 
     layers: int = 2
@@ -94,12 +90,10 @@ class ReferenceEncoderSettings:
     heads: int = 8
     fragment_bits: int = 512
     fingerprint_sizes: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
-    dropout: float = 0.1
 
     def __post_init__(self) -> None:
         require_range(self, "layers", least=1, most=MOST_LAYERS)
         require_range(self, "width", "heads", "fragment_bits", least=1, most=MOST)
-        require_range(self, "dropout", least=0, below=1)
         require(self.width % self.heads == 0, "heads must divide width")
         sizes = self.fingerprint_sizes
         doubled = len(sizes) >= 1 and all(b == 2 * a for a, b in pairwise(sizes))

@@ -66,9 +66,8 @@ _ALIASES: Final = {
 }
 
 
-def knows_adduct(text: str) -> bool:
-    """Whether the reference knows an adduct, by any spelling that it accepts."""
-    return _ALIASES.get(text.strip(), text.strip()) in _ADDUCTS
+# The reference's own spelling, by every one that it accepts.
+SPELLINGS: Final = dict(zip(_ADDUCTS, _ADDUCTS, strict=True)) | _ALIASES
 
 
 def adduct_name(text: str) -> str:
@@ -77,9 +76,9 @@ def adduct_name(text: str) -> str:
     Raises:
         ValueError: An adduct that it does not know.
     """
-    if not knows_adduct(text):
+    if text.strip() not in SPELLINGS:
         raise ValueError(f"the reference encoder knows {', '.join(_ADDUCTS)}, not {quote(text)}")
-    return _ALIASES.get(text.strip(), text.strip())
+    return SPELLINGS[text.strip()]
 
 
 def counts_of(formula: Formula) -> NDArray[np.int64]:

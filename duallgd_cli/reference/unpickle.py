@@ -37,44 +37,36 @@ _INERT_BUILTINS: Final = frozenset(
 )
 
 
-class InertRecord:
+class InertRecord(dict[Any, Any]):
     """An object of a class that is not known here: what it was made of, and nothing it could do.
+
+    It maps its attributes, or its keys if it was a mapping, to their values.
 
     Attributes:
         class_name: Name of the class, module first.
-        arguments: What its constructor would have been given.
-        state: Its attributes, if it had any, else None.
         contents: Elements, if it was a list or a set.
-        entries: Values by key, if it was a mapping.
     """
 
     class_name: str = ""
-    arguments: tuple[Any, ...]
-    state: Any
     contents: list[Any]
-    entries: dict[Any, Any]
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def __new__(cls, *arguments: object, **_: object) -> "InertRecord":
-        """Keep the arguments."""
+    def __new__(cls, *_: object, **__: object) -> "InertRecord":
+        """Nothing but the record, whatever its constructor would have been given."""
         self = super().__new__(cls)
-        self.arguments = arguments
-        self.state = None
         self.contents = []
-        self.entries = {}
         return self
 
     def __init__(self, *_: object, **__: object) -> None:
-        pass
+        super().__init__()
 
     def __setstate__(self, state: object) -> None:
-        self.state = state
+        for part in state if isinstance(state, tuple) else (state,):
+            self.update(part if isinstance(part, dict) else {})
 
-    def __setitem__(self, key: object, value: object) -> None:
-        self.entries[key] = value
-
-    def __call__(self, *arguments: object, **_: object) -> "InertRecord":
+    def __call__(self, *_: object, **__: object) -> "InertRecord":
         """A record of the call, which does not happen."""
-        return InertRecord(self, *arguments)
+        return InertRecord()
 
     def append(self, value: object) -> None:
         """Keep an element."""
@@ -85,13 +77,6 @@ class InertRecord:
         self.contents.extend(values)
 
     add = append
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """Its state as values by name; empty if it is anything else."""
-        parts = self.state if isinstance(self.state, tuple) else (self.state,)
-        known = [part for part in parts if isinstance(part, dict)]
-        return {name: value for part in known for name, value in part.items()}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -316,8 +316,7 @@ def authors(
         else:
             dense = torch.zeros(1, projection.in_features).index_fill_(1, bit, 1.0)
             condition = projection(dense.to(device))
-        atoms = atoms_of(symbols, settings)
-        return bound(network, atoms, condition.to(device), settings.n_steps)
+        return bound(network, settings, atoms_of(symbols, settings, device), condition.to(device))
 
     known, fresh = settings.atom_symbols, partial(ReferenceDenoiser, settings.denoiser)
     return Studied(network, device, settings.n_steps, settings.marginal, known, bind, fresh)

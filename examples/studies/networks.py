@@ -23,8 +23,9 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
 from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
-from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.features import with_features
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 
 _RELEASED: Final = ReferenceSettings()
@@ -185,16 +186,18 @@ class KnownAtoms:
     """What is known before any noise is drawn.
 
     Attributes:
-        atoms: Elements in the authors' vocabulary, in the order given.
+        atom_class: Elements in the authors' vocabulary, in the order given, int64 (B, N).
+        atom_mask: Real atoms, bool (B, N).
         fingerprint: Probability of each folded Morgan bit, (B, 2048).
     """
 
-    atoms: AtomsOfGraphs
+    atom_class: Tensor
+    atom_mask: Tensor
     fingerprint: Tensor
 
     def expand(self, samples: int) -> "KnownAtoms":
         """Repeat that of one spectrum for several candidates, without copying."""
-        return KnownAtoms(self.atoms.expand(samples), self.fingerprint.expand(samples, -1))
+        return map_tensors(self, lambda tensor: tensor.expand(samples, -1))
 
 
 class OrderReadingDenoiser(nn.Module):
@@ -230,7 +233,6 @@ class OrderReadingDenoiser(nn.Module):
                 pair_feed=settings.pair_feed * pair,
                 heads=settings.atom_heads,
                 n_features=settings.pair_features,
-                dropout=0.0,
             )
         )
         index = {symbol: number for number, symbol in enumerate(_RELEASED.atom_symbols)}
@@ -245,20 +247,14 @@ class OrderReadingDenoiser(nn.Module):
         fingerprint = condition.bit_log_prob.new_zeros(len(condition.bit), _BITS)
         probability = condition.bit_log_prob.exp()
         fingerprint = fingerprint.scatter_reduce(1, condition.bit % _BITS, probability, "amax")
-        atoms = AtomsOfGraphs(
-            self.vocabulary[condition.atom_class],
-            condition.atom_mask,
-            _RELEASED.atom_symbols,
-            _RELEASED.max_atoms,
-        )
-        return KnownAtoms(atoms, fingerprint)
+        atom_class = self.vocabulary[condition.atom_class]
+        return KnownAtoms(atom_class, condition.atom_mask, fingerprint)
 
     def forward(self, bond_class: Tensor, t: Tensor, context: KnownAtoms) -> Tensor:
         """Logits of the clean bond classes, float32 (B, M, classes); see `Denoiser.forward`."""
         with torch.autocast(bond_class.device.type, enabled=False):
-            graphs = with_features(
-                context.atoms, bond_class, t.float() / self.n_steps, context.fingerprint
-            )
+            time, known = t.float() / self.n_steps, (context.atom_class, context.atom_mask)
+            graphs = with_features(_RELEASED, *known, bond_class, time, context.fingerprint)
         logits: Tensor = self.network(graphs)
         return logits.float()
 

@@ -5,7 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.features import with_features
+from duallgd_cli.reference.settings import ReferenceSettings
 
 pytestmark = pytest.mark.parity
 
@@ -24,13 +25,14 @@ def computed(stored, symbols, edges, k, n):
     """Features of graph k, cut to n atoms, from its one-hot bond matrix."""
     line = line_graph(n, edges.device)
     bond_class = edges[k : k + 1, line.first, line.second].argmax(-1)
-    known = AtomsOfGraphs(
+    return with_features(
+        ReferenceSettings(max_atoms=int(stored["max_n_nodes"]), atom_symbols=symbols),
         stored["atom_types_onehot"][k : k + 1, :n].argmax(-1),
         stored["node_mask"][k : k + 1, :n],
-        symbols,
-        int(stored["max_n_nodes"]),
+        bond_class,
+        torch.zeros(1),
+        torch.zeros(1, 0),
     )
-    return with_features(known, bond_class, torch.zeros(1), torch.zeros(1, 0))
 
 
 def graphs(stored, padded):

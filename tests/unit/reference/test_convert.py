@@ -12,10 +12,9 @@ from duallgd_cli.errors import WeightsError
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.convert import convert, variant_of
 from duallgd_cli.reference.encoder import FormulaPeaks
-from duallgd_cli.reference.features import AtomsOfGraphs, with_features
+from duallgd_cli.reference.features import with_features
 from tests.made_reference import (
     SETTINGS,
-    SYMBOLS,
     decoder_file,
     encoder_file,
     fine_tuned_file,
@@ -37,9 +36,9 @@ def fine_tuned(network):
 
 def graphs():
     atom_class = torch.tensor([[0, 0, 3, 1, 0]])
-    known = AtomsOfGraphs(atom_class, torch.ones(1, 5, dtype=torch.bool), tuple(SYMBOLS), 40)
+    known = SETTINGS, atom_class, torch.ones(1, 5, dtype=torch.bool)
     bond = torch.tensor([[1, 0, 0, 2, 1, 0, 4, 0, 1, 0]])
-    return with_features(known, bond, torch.tensor([0.4]), torch.linspace(0, 1, 24)[None])
+    return with_features(*known, bond, torch.tensor([0.4]), torch.linspace(0, 1, 24)[None])
 
 
 def peaks():
@@ -184,7 +183,7 @@ def test_what_is_not_supported_is_refused_by_name(fine_tuned, saved, changes, me
 def test_a_decoder_without_its_statistics_is_refused(fine_tuned, saved, gone):
     del fine_tuned["hyper_parameters"][gone]
 
-    with pytest.raises(WeightsError, match=f"hold no {gone}"):
+    with pytest.raises(WeightsError, match=f"hold no bond marginals.*KeyError: '{gone}'"):
         convert(saved(fine_tuned))
 
 

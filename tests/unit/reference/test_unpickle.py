@@ -59,7 +59,7 @@ def test_an_unknown_object_becomes_a_record_of_its_attributes(saved):
 
     assert isinstance(got, InertRecord)
     assert got.class_name.endswith(".Plain")
-    assert torch.equal(got.attributes["value"]["deep"].attributes["value"], torch.ones(2))
+    assert torch.equal(got["value"]["deep"]["value"], torch.ones(2))
 
 
 def test_unknown_containers_keep_what_they_hold(saved):
@@ -67,8 +67,8 @@ def test_unknown_containers_keep_what_they_hold(saved):
 
     got = read(saved({"mapping": Mapping(a=1), "counted": counted, "path": PurePosixPath("x")}))
 
-    assert got["mapping"].entries == {"a": 1}
-    assert got["counted"].entries == {"a": 1}
+    assert got["mapping"] == {"a": 1}
+    assert got["counted"] == {"a": 1}
     assert got["path"].class_name.startswith("pathlib")
 
 
