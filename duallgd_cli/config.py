@@ -8,9 +8,7 @@ homogeneous tuples; that is all `parse` understands, on purpose.
 
 import dataclasses
 import difflib
-import hashlib
 import inspect
-import json
 import math
 import operator
 import re
@@ -241,19 +239,10 @@ def _yaml(text: str) -> object:
         raise ValueError(f"{clip(reason)}{place}") from None
 
 
-def override(settings: S, assignments: Sequence[str]) -> S:
-    """Settings with dotted assignments such as ``sampling.steps=50`` applied in turn.
+def assigned(assignments: Sequence[str]) -> dict[str, Any]:
+    """Plain values that dotted assignments such as ``sampling.steps=50`` name, the last one counts.
 
     The right-hand side is read as YAML, so ``null``, ``true``, ``[1, 2]`` and numbers work.
-
-    Raises:
-        ConfigError: An assignment without ``=``, an unknown path or a wrong value.
-    """
-    return parse(type(settings), merge(dump(settings), assigned(assignments)))
-
-
-def assigned(assignments: Sequence[str]) -> dict[str, Any]:
-    """Plain values that dotted assignments name, later ones over earlier ones.
 
     Raises:
         ConfigError: An assignment without ``=``, or a value that is not YAML.
@@ -285,12 +274,6 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
         both = isinstance(below, Mapping) and isinstance(value, Mapping)
         merged[name] = merge(below, value) if both else value  # type: ignore[arg-type]
     return merged
-
-
-def digest(settings: object) -> str:
-    """SHA-256 of the settings' values, hexadecimal; equal settings have equal digests."""
-    text = json.dumps(dump(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def flatten(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:

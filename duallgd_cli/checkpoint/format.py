@@ -215,7 +215,7 @@ def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
     Raises:
         WeightsError: Names or shapes differ; the message lists the first of them.
     """
-    require_same_shapes({n: t.shape for n, t in module.state_dict().items()}, tensors)
+    require_same_shapes(shapes_in(module.state_dict()), tensors)
     module.load_state_dict(tensors)
 
 
@@ -346,7 +346,12 @@ class _NoMemory(TorchFunctionMode):
 def shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
     """Shape of each tensor in the state of the module that `make` would build."""
     with _NoMemory():
-        return {name: tensor.shape for name, tensor in make().state_dict().items()}
+        return shapes_in(make().state_dict())
+
+
+def shapes_in(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """Shape of each tensor."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def require_same_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, Tensor]) -> None:

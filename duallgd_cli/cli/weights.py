@@ -202,7 +202,7 @@ def average(
     Re-ranker and ranking, which were fitted to one of the networks, are left out.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.derived import average as mean_of
+    from duallgd_cli.checkpoint.lineage import average as mean_of
 
     loaded = {path: weights_format.load(path) for path in weights}
     weights_format.save(output, mean_of(loaded))

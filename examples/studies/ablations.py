@@ -22,10 +22,10 @@ from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.cli import options
 from duallgd_cli.cli.display import counting
-from duallgd_cli.config import override
+from duallgd_cli.config import assigned, dump, merge, parse
 from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.settings import run_settings
+from duallgd_cli.train.settings import RunSettings, run_settings
 
 SETTINGS: Final = Path(__file__).with_suffix(".yaml")
 REFERENCE: Final = "full"
@@ -159,7 +159,8 @@ def arm_of(study: Study, data: Path, name: str, init: dict[str, Path]) -> Arm:
     model = study.settings.model
     process = replace(model.diffusion, marginal=bond_marginal(data, study.max_atoms))
     settings = replace(study.settings, model=replace(model, diffusion=process))
-    settings = override(settings, list(VARIANTS[name].changes))
+    changes = assigned(list(VARIANTS[name].changes))
+    settings = parse(RunSettings, merge(dump(settings), changes))
     return Arm(name, VARIANTS[name].title, settings, data, init=init)
 
 

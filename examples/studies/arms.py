@@ -6,6 +6,7 @@ finished, ``result.json``.
 """
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -29,7 +30,7 @@ from rich.table import Table
 from duallgd_cli import __version__
 from duallgd_cli.bench.work import describe
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.config import SamplingSettings, digest
+from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.intervals import Estimate, independent
 from duallgd_cli.files import sha256, write_atomically
@@ -208,7 +209,7 @@ class Study:
         result = {**plan, "arm": arm.name, "title": arm.title, "seconds_this_run": round(spent, 1)}
         result |= self._judged(arm, held_out, folder)
         _write(folder / "result.json", result)
-        (folder / "state.safetensors").unlink(missing_ok=True)  # nothing is left to resume
+        (folder / "state.pt").unlink(missing_ok=True)  # nothing is left to resume
         return result
 
     def _steps(self, arm: Arm) -> dict[str, Any]:
@@ -248,13 +249,8 @@ class Study:
             f"{self.sampling} {self.budget} {self.runtime.autocast_dtype}",
             *(f"{h.fold} {h.limit} {h.max_atoms} {h.order}" for h in held_out),
         )
-        return digest(_Identity(arm.settings, parts))
-
-
-@dataclass(frozen=True)
-class _Identity:
-    settings: RunSettings
-    parts: tuple[str, ...]
+        text = json.dumps({"settings": dump(arm.settings), "parts": parts}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def seconds_per_step(arm: Arm, runtime: Runtime) -> float:

@@ -1,7 +1,7 @@
 """Broken files of settings and ``--set`` assignments: settings, or one sentence and exit code 2."""
 
 from duallgd_cli.cli import options
-from duallgd_cli.config import commented_yaml, dump, override
+from duallgd_cli.config import assigned, commented_yaml, dump, merge, parse
 from duallgd_cli.errors import ConfigError, UsageError
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train.settings import run_settings
@@ -35,7 +35,7 @@ def fuzz_settings(count, seed, folder):
                 found = options.settings_of(PredictSettings, path, {}, [])
             else:
                 found = run_settings(str(path), [])
-            assert override(found, []) == found, "settings that are not read back"
+            assert parse(type(found), dump(found)) == found, "settings that are not read back"
             yield f"{command} settings"
             yield from _assigned(found, rng)
         except UsageError as error:  # ConfigError is one: exit code 2
@@ -49,7 +49,8 @@ def _assigned(settings, rng):
     """``--set`` with another value for one setting, or for something that is none."""
     name = rng.choice((*_names(dump(settings)), "a..b", "", ".", "é", "x" * 999))
     try:
-        override(settings, [f"{name}={rng.choice(_VALUES)}"])
+        changes = assigned([f"{name}={rng.choice(_VALUES)}"])
+        parse(type(settings), merge(dump(settings), changes))
     except ConfigError as error:
         assert_sentence(str(error))
         yield "assignment refused"

@@ -92,7 +92,7 @@ def test_every_variant_becomes_a_checkpoint_that_its_study_alone_runs(tiny, data
     assert model_of(tiny, "full").build()
     assert [one["steps"] for one in results.values()] == [3, 3]
     assert len({tuple(ablations.blocks_of(one)) for one in results.values()}) == 1
-    assert not (tiny.output / "full" / "state.safetensors").exists()
+    assert not (tiny.output / "full" / "state.pt").exists()
 
 
 @pytest.mark.slow

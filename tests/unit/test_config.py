@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 
 from duallgd_cli import config
-from duallgd_cli.config import SamplingSettings, override, parse
+from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import ConfigError
 
 
@@ -26,6 +26,10 @@ class Outer:
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
 
 
+def override(*assignments):
+    return parse(Outer, config.assigned(assignments))
+
+
 def test_a_misspelt_setting_is_refused_with_its_path():
     with pytest.raises(ConfigError, match=r"unknown setting denoiser\.n_layer; did you mean n_la"):
         parse(Outer, {"denoiser": {"n_layer": 5}})
@@ -40,7 +44,6 @@ def test_what_is_dumped_is_parsed_back():
     settings = Outer(Inner(4, 1e-4, "favor", 2.0, (7,), "é", flag=True), SamplingSettings(steps=50))
 
     assert parse(Outer, config.dump(settings)) == settings
-    assert config.digest(parse(Outer, config.dump(settings))) == config.digest(settings)
 
 
 def test_yaml_is_read_back_from_a_file(tmp_path):
@@ -78,13 +81,12 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_numbers_without_a_dot_before_the_exponent_are_numbers():
-    assert override(Outer(), ["denoiser.rate=1e-4"]).denoiser.rate == 1e-4
+    assert override("denoiser.rate=1e-4").denoiser.rate == 1e-4
 
 
 def test_overrides_are_applied_in_turn():
     settings = override(
-        Outer(),
-        ["denoiser.limit=3", "denoiser.limit=null", "sampling.steps=7", "denoiser.widths=[3, 4]"],
+        "denoiser.limit=3", "denoiser.limit=null", "sampling.steps=7", "denoiser.widths=[3, 4]"
     )
 
     assert settings.denoiser.limit is None
@@ -125,13 +127,13 @@ def test_overrides_are_applied_in_turn():
 )
 def test_a_wrong_override_says_what_is_wrong(assignment, message):
     with pytest.raises(ConfigError, match=message):
-        override(Outer(), [assignment])
+        override(assignment)
 
 
 def test_a_mapping_is_laid_over_what_was_there():
-    whole = override(Outer(), ["denoiser.rate=0.5", "denoiser={n_layers: 3}"]).denoiser
+    whole = override("denoiser.rate=0.25", "denoiser={n_layers: 4}").denoiser
 
-    assert (whole.rate, whole.n_layers) == (0.5, 3)
+    assert (whole.rate, whole.n_layers) == (0.25, 4)
 
 
 def test_merging_keeps_what_the_changes_do_not_name():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from duallgd_cli.checkpoint.derived import average
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.checkpoint.lineage import average
 from duallgd_cli.cli.app import app
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.duallgd import DualLGD

@@ -65,7 +65,7 @@ def test_a_folder_with_one_file_is_that_file(folders):
 
 def test_of_a_training_run_the_model_is_meant_and_not_the_state(folders):
     own = made(folders[0] / "run", "model.safetensors")
-    made(folders[0] / "run", "state.safetensors")
+    made(folders[0] / "run", "state.pt")
 
     assert resolve_weights(own.parent) == own
 
