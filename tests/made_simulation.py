@@ -5,6 +5,7 @@ import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
+from duallgd_cli.data.peaks import from_annotated
 from duallgd_cli.data.simulation import Selection, Simulator, prepare_simulated
 from duallgd_cli.model.fragment_model import FragmentModel
 from tests.made_prepared import structures_folder
@@ -31,6 +32,11 @@ def simulator(*ions, log_odds=-3.0, shift=None):
     """Draws from ions alike often; protonated and deprotonated ones if none are given."""
     ions = ions or (ion(), ion("[M-H]-", float("nan"), QTOF))
     return Simulator(model_of(log_odds, shift), list(ions), np.full(len(ions), 1 / len(ions)))
+
+
+def drawn_by(simulator, molecules, molecule, generator):
+    """The peak rows of a spectrum that a molecule might give."""
+    return from_annotated(simulator.annotated(molecules, molecule, generator))
 
 
 def simulated_folder(path, *smiles, **selection):

@@ -1,17 +1,17 @@
 """Spectra with known structures, as public data sets lay them out."""
 
 import lzma
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.prepared import FOLDS, write_report
+from duallgd_cli.data.prepared import FOLDS
 from duallgd_cli.data.structures import PreparedMolecule, prepare_molecule
 from duallgd_cli.errors import (
     DuallgdError,
@@ -47,8 +47,7 @@ class LabelledSpectrum:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedSpectrum:
+class RejectedSpectrum(NamedTuple):
     """A record that did not become training data.
 
     Attributes:
@@ -73,34 +72,21 @@ class UnusableRecordError(Exception):
     """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
 
 
-def write_rejected(path: Path, rejected: Iterable[RejectedSpectrum]) -> None:
-    """List rejected records in a table."""
-    write_report(path, ("number", "spectrum_id", "reason", "detail"), map(astuple, rejected))
-
-
+@lru_cache(maxsize=4096)  # records of one molecule stand together
 def molecule_of(smiles: str) -> PreparedMolecule:
     """The molecule of a record.
 
     Raises:
         UnusableRecordError: It is none that can be trained on.
     """
-    found = _molecule(smiles)
-    if isinstance(found, UnusableRecordError):
-        raise found
-    return found
-
-
-# Records of one molecule stand together. A refusal is remembered as well, hence returned.
-@lru_cache(maxsize=4096)
-def _molecule(smiles: str) -> PreparedMolecule | UnusableRecordError:
     try:
         return prepare_molecule(parse_smiles(smiles))
     except FormulaError as error:
-        return UnusableRecordError("unsupported element", str(error))
+        raise UnusableRecordError("unsupported element", str(error)) from None
     except MoleculeError as error:
-        return UnusableRecordError("unusable structure", str(error))
+        raise UnusableRecordError("unusable structure", str(error)) from None
     except UnreadableError as error:
-        return UnusableRecordError("too few or too many atoms", str(error))
+        raise UnusableRecordError("too few or too many atoms", str(error)) from None
 
 
 def adduct_of(text: str) -> Adduct:

@@ -1,7 +1,6 @@
-"""MassBank's own release (record files or its MSP) to the table of spectra that are trained on."""
+"""MassBank's record files to the table of spectra that are trained on."""
 
 import csv
-import json
 import re
 import zipfile
 from collections import Counter, defaultdict
@@ -15,26 +14,18 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.labelled_spectra import (
-    Labelled,
-    LabelledSpectrum,
     RejectedSpectrum,
     UnusableRecordError,
     adduct_of,
     molecule_of,
     refuse_misfit,
-    write_rejected,
 )
-from duallgd_cli.data.prepared import FOLDS
+from duallgd_cli.data.prepared import FOLDS, write_report
 from duallgd_cli.data.structures import PreparedMolecule
-from duallgd_cli.errors import (
-    MissingInputError,
-    UnreadableError,
-    quote,
-)
+from duallgd_cli.errors import MissingInputError, UnreadableError, quote
 from duallgd_cli.files import replaced_text, table_rows
-from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
+from duallgd_cli.spectra.types import Source, Spectrum
 
 COLUMNS: Final = (
     "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz",
@@ -45,7 +36,7 @@ MAX_PEAKS: Final = 512
 MIN_HEAVY_ATOMS: Final = 4
 _IONISATION: Final = re.compile(r"ESI|APCI", re.IGNORECASE)
 _ANALYSER: Final = re.compile(r"TOF|FT|ORBITRAP", re.IGNORECASE)
-# Fields of a record, by the tag (and sub-tag) in a record file and by the key in the MSP release.
+# Fields of a record, by the tag (and sub-tag).
 _TAGS: Final = {
     "ACCESSION": "accession",
     "DEPRECATED": "deprecated",
@@ -60,22 +51,6 @@ _TAGS: Final = {
     "MS$FOCUSED_ION: PRECURSOR_M/Z": "precursor_mz",
     "MS$FOCUSED_ION: PRECURSOR_TYPE": "adduct",
 }
-_MSP_KEYS: Final = {
-    "db#": "accession",
-    "license": "license",
-    "smiles": "smiles",
-    "instrument": "instrument",
-    "instrument_type": "instrument_type",
-    "spectrum_type": "ms_type",
-    "ion_mode": "ion_mode",
-    "collision_energy": "collision_energy_text",
-    "precursormz": "precursor_mz",
-    "precursor_type": "adduct",
-}
-_LICENSE_FILE: Final = "MassBank.json"
-_DEED: Final = re.compile(
-    r"creativecommons\.org/(?:licenses|publicdomain)/([a-z-]+)", re.IGNORECASE
-)
 _OPEN_LICENSE: Final = re.compile(r"CC0|CC[- ]?BY(-SA)?( \d\.\d)?|dl-de/by-2-0", re.IGNORECASE)
 
 
@@ -83,7 +58,6 @@ _OPEN_LICENSE: Final = re.compile(r"CC0|CC[- ]?BY(-SA)?( \d\.\d)?|dl-de/by-2-0",
 # as published: m/z and intensity, float64 (P,).
 Fields = Mapping[str, str]
 Peaks = tuple[NDArray[np.float64], NDArray[np.float64]]
-_NO_PEAKS: Final[Peaks] = (np.zeros(0), np.zeros(0))
 
 
 def rebuild_massbank(
@@ -97,7 +71,7 @@ def rebuild_massbank(
     """Write the open high-resolution MS2 spectra of a MassBank release as one table.
 
     Args:
-        release: Folder or zip of record files, or the MSP release with its ``MassBank.json``.
+        release: Folder or zip of record files.
         out: ``.tsv``, ``.tsv.gz`` or ``.tsv.xz`` to write; ``NAME.report.tsv`` beside it lists what
             was left out and why.
         folds: Fold of each InChIKey first block; molecules not named go to train.
@@ -122,16 +96,17 @@ def rebuild_massbank(
             if isinstance(item, RejectedSpectrum):
                 rejected.append(item)
                 continue
-            fields, kept = item
+            fields, spectrum = item
             molecule = molecule_of(fields["smiles"])
             key = molecule.inchikey
             molecules.add(key)
             written["held out" if key in holdout else "spectra"] += 1
             if key not in holdout:
-                table.writerow(_row(fields, kept, molecule, (folds or {}).get(key, "train")))
+                table.writerow(_row(fields, spectrum, molecule, (folds or {}).get(key, "train")))
         if not molecules:
             raise UnreadableError(f"{release} holds no record that passes the filters")
-    write_rejected(out.with_name(out.name + ".report.tsv"), rejected)
+    report = out.with_name(out.name + ".report.tsv")
+    write_report(report, RejectedSpectrum._fields, rejected)
     return {
         "spectra_before_holdout": written.total(),
         "molecules_before_holdout": len(molecules),
@@ -143,15 +118,9 @@ def rebuild_massbank(
     }
 
 
-def read_massbank(release: Path) -> Iterator[Labelled]:
-    """Yield the records of a release that pass the filters as labelled spectra of fold train."""
-    for item in screen(release):
-        yield item if isinstance(item, RejectedSpectrum) else item[1]
-
-
 def screen(
     release: Path, advance: Callable[[int], None] = lambda records: None
-) -> Iterator[tuple[Fields, LabelledSpectrum] | RejectedSpectrum]:
+) -> Iterator[tuple[Fields, Spectrum] | RejectedSpectrum]:
     """Apply the filters of the data set to every record of a release, in order.
 
     What passes is yielded with all that its record says. Kept are MS2 spectra by ESI or APCI on a
@@ -170,8 +139,7 @@ def screen(
             if identity in seen:
                 raise UnusableRecordError("duplicate", "the same peaks of the same ion stand above")
             seen.add(identity)
-            about = _canonical(fields["smiles"]), spectrum.adduct_text, "train", index + 1
-            yield fields, LabelledSpectrum(Feature((spectrum,)), *about)
+            yield fields, spectrum
         except UnusableRecordError as refusal:
             yield RejectedSpectrum(index + 1, fields["accession"], *refusal.args)
         advance(1)
@@ -235,17 +203,14 @@ def _refuse_the_unsuitable(fields: Fields) -> None:
         raise UnusableRecordError("licence not open", fields["license"])
 
 
-def _row(
-    fields: Fields, kept: LabelledSpectrum, molecule: PreparedMolecule, fold: str
-) -> list[str]:
+def _row(fields: Fields, spectrum: Spectrum, molecule: PreparedMolecule, fold: str) -> list[str]:
     """The cells of `COLUMNS`."""
-    spectrum, formula = kept.feature.first, molecule.formula
-    energy = spectrum.collision_energy_ev
+    formula, energy = molecule.formula, spectrum.collision_energy_ev
     return [
         spectrum.spectrum_id,
         ",".join(f"{value:.10g}" for value in spectrum.mz),
         ",".join(f"{value:.4g}" for value in spectrum.intensity),
-        kept.smiles,
+        _canonical(fields["smiles"]),
         molecule.inchikey,
         str(formula),
         fields["precursor_mz"],
@@ -277,37 +242,25 @@ def read_folds(path: Path) -> dict[str, str]:
     return folds
 
 
-def is_release(source: Path) -> bool:
-    """Whether a path looks like a MassBank release and not like one data set among others."""
-    if source.is_dir():
-        return any(source.rglob("MSBNK-*.txt"))
-    if source.suffix.lower() == ".zip":
-        return True
-    return source.suffix.lower() == ".msp" and "massbank" in source.name.lower()
-
-
 def read_release(source: Path) -> Iterator[tuple[Fields, Peaks]]:
     """Read every record of a release, in the order of the file names.
 
-    The MSP release names no licences; they are taken from the ``MassBank.json`` of the same
-    release, which must lie beside it.
-
     Raises:
-        MissingInputError: No such file, or no licences beside the MSP.
-        UnreadableError: Not a release.
+        MissingInputError: No such file.
+        UnreadableError: Neither a folder nor a zip.
     """
     if not source.exists():
         raise MissingInputError(f"{source} does not exist; check the path")
     if source.is_dir():
         for path in sorted(source.rglob("*.txt")):
-            yield from _records_of(path.read_text(encoding="utf-8", errors="replace"))
+            yield from _records_of(path.read_bytes())
     elif zipfile.is_zipfile(source):
         with zipfile.ZipFile(source) as archive:
             for name in sorted(archive.namelist()):
                 if name.endswith(".txt"):
-                    yield from _records_of(archive.read(name).decode("utf-8", errors="replace"))
+                    yield from _records_of(archive.read(name))
     else:
-        yield from _msp_records(source)
+        raise UnreadableError(f"{source} is no folder or zip of MassBank's record files")
 
 
 def parse_record(text: str) -> tuple[Fields, Peaks]:
@@ -332,58 +285,13 @@ def parse_record(text: str) -> tuple[Fields, Peaks]:
     return fields, (mz, intensity)
 
 
-def _records_of(text: str) -> Iterator[tuple[Fields, Peaks]]:
+def _records_of(content: bytes) -> Iterator[tuple[Fields, Peaks]]:
     """The record of a text file; none where the file is something else, such as a read-me."""
-    if not text.lstrip("\ufeff").startswith("ACCESSION:"):
+    text = content.decode("utf-8-sig", errors="replace")
+    if not text.startswith("ACCESSION:"):
         return
     try:
-        yield parse_record(text.lstrip("\ufeff"))
+        yield parse_record(text)
     except ValueError:
         accession = text.splitlines()[0].partition(":")[2].strip()
-        yield {"accession": accession}, _NO_PEAKS
-
-
-def _msp_records(source: Path) -> Iterator[tuple[Fields, Peaks]]:
-    licenses = _read_licenses(source.parent / _LICENSE_FILE)
-    for item in read(str(source), keep_structures=True):
-        if isinstance(item, Unreadable):
-            yield {"accession": item.spectrum_id}, _NO_PEAKS
-            continue
-        given = {key: value for key, value in item.metadata.items() if key in _MSP_KEYS}
-        fields = {_MSP_KEYS[key]: value for key, value in given.items()}
-        fields.setdefault("license", licenses.get(fields.get("accession", ""), ""))
-        yield fields, (item.mz, item.intensity)
-
-
-def _read_licenses(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        raise MissingInputError(
-            f"{path} does not exist; the MSP release names no licences, so put {_LICENSE_FILE} "
-            "of the same release beside it, or use the record files"
-        )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UnreadableError(f"{path} is not JSON: {error}") from None
-    return dict(_licenses_in(content))
-
-
-def _licenses_in(node: object) -> Iterator[tuple[str, str]]:
-    """Identifier and licence of every described record, however deep it stands."""
-    if isinstance(node, list):
-        for child in node:
-            yield from _licenses_in(child)
-    elif isinstance(node, dict):
-        if isinstance(node.get("license"), str) and isinstance(node.get("identifier"), str):
-            yield node["identifier"], _license_name(node["license"])
-        for child in node.values():
-            if isinstance(child, list | dict):
-                yield from _licenses_in(child)
-
-
-def _license_name(text: str) -> str:
-    """Short name of a licence given as a link to its deed, such as ``CC BY-SA``."""
-    deed = _DEED.search(text)
-    if deed is None:
-        return text
-    return "CC0" if deed[1].lower() == "zero" else f"CC {deed[1].upper()}"
+        yield {"accession": accession}, (np.zeros(0), np.zeros(0))

@@ -11,7 +11,7 @@ K peaks.
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from duallgd_cli.data.fragmentation import (
     same_heavy_atoms,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import PeakRows, from_annotated, most_intense
+from duallgd_cli.data.peaks import most_intense
 from duallgd_cli.data.pool import in_order
 from duallgd_cli.data.prepared import (
     Molecules,
@@ -80,10 +80,6 @@ _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
 
-# What a process draws with, once it has begun.
-_source: Final[list[tuple[Molecules, "Simulator", int]]] = []
-
-
 def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
     """m/z of ions of one charge, (K,), from their atoms, (K, N_ELEMENTS), and charge, 1 or -1."""
     mz: NDArray[np.float64] = counts @ np.asarray(MASSES_DA) - charge * ELECTRON_MASS_DA
@@ -103,12 +99,6 @@ class Simulator:
         self.model = model.eval()
         self.ions = ions
         self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
-
-    def spectrum(
-        self, molecules: Molecules, molecule: int, generator: np.random.Generator
-    ) -> PeakRows:
-        """A spectrum that the molecule might give; see `annotated`."""
-        return from_annotated(self.annotated(molecules, molecule, generator))
 
     def annotated(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
@@ -265,9 +255,9 @@ def prepare_simulated(
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
     spectra: list[dict[str, Any]] = []
-    # As bytes: torch's own way to other processes needs shared memory, and this is done once.
-    begin = partial(_begin_drawing, structures, pickle.dumps(simulator), selection.seed)
-    for drawn in in_order(_draw, rows.tolist(), workers, begin):
+    # As bytes: torch's own way to other processes needs shared memory.
+    draw = partial(_draw, structures, pickle.dumps(simulator), selection.seed)
+    for drawn in in_order(draw, rows.tolist(), workers):
         spectra.append(drawn)
         advance(1)
     arrays = take(molecules.arrays(), rows) | spectrum_arrays(spectra, np.arange(len(rows)))
@@ -296,14 +286,15 @@ def _chosen(molecules: Molecules, selection: Selection) -> NDArray[np.int64]:
     return rows
 
 
-def _begin_drawing(structures: Path, simulator: bytes, seed: int) -> None:
-    """What a process does first, or this one if it works alone."""
+@lru_cache(maxsize=1)
+def _loaded(structures: Path, simulator: bytes) -> tuple[Molecules, Simulator]:
+    """What a process draws with; once for all that it draws."""
     if parent_process() is not None:
         torch.set_num_threads(1)
-    _source[:] = [(load_molecules(structures), pickle.loads(simulator), seed)]  # from our parent
+    return load_molecules(structures), pickle.loads(simulator)  # from our parent
 
 
-def _draw(row: int) -> dict[str, Any]:
-    ((molecules, simulator, seed),) = _source
-    found = simulator.annotated(molecules, row, np.random.default_rng((seed, row)))
+def _draw(structures: Path, simulator: bytes, seed: int, row: int) -> dict[str, Any]:
+    molecules, own = _loaded(structures, simulator)
+    found = own.annotated(molecules, row, np.random.default_rng((seed, row)))
     return spectrum_row(found, f"simulated-{row}", "train", most_intense(found.intensity))

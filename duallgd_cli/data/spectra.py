@@ -21,11 +21,15 @@ from duallgd_cli.data.labelled_spectra import (
     read_labelled_file,
     read_nplib1,
     refuse_misfit,
-    write_rejected,
 )
-from duallgd_cli.data.massbank import is_release, read_massbank
 from duallgd_cli.data.pool import in_order
-from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    spectrum_arrays,
+    spectrum_row,
+    write,
+    write_report,
+)
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack
 from duallgd_cli.errors import Failure, UnreadableError
 from duallgd_cli.files import sha256
@@ -69,8 +73,8 @@ def prepare_spectra(
     """Prepare labelled spectra for training.
 
     Args:
-        source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), an NPLIB1 folder,
-            or a MassBank release.
+        source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), or an NPLIB1
+            folder.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
         holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
             left out and counted, those of other folds stay.
@@ -118,7 +122,7 @@ def prepare_spectra(
         "explained": _explained(spectra),
     }
     manifest = write(out, arrays, record)
-    write_rejected(out / "report.tsv", rejected)
+    write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
     return manifest
 
 
@@ -131,11 +135,10 @@ def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]
     """
     if (source / "labels.tsv").is_file():
         return read_nplib1(source, split)
-    if is_release(source):
-        return read_massbank(source)
-    if source.is_dir():
+    if source.is_dir() or source.suffix == ".zip":
         raise UnreadableError(
-            f"{source} holds neither labels.tsv (NPLIB1 layout) nor MassBank records MSBNK-*.txt"
+            f"{source} is not of the NPLIB1 layout, which has a labels.tsv; make a table of "
+            "MassBank's record files with 'duallgd data massbank'"
         )
     return read_labelled_file(source)
 

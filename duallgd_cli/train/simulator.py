@@ -1,14 +1,14 @@
 """Fitting the fragment model to measured spectra, and what is made of it.
 
-It simulates spectra, whose likeness to measured ones is looked at here, and scores candidates by
-their fragments, see `generator.reranker`. Molecules count alike, however many spectra they have.
+It simulates spectra, and scores candidates by their fragments, see `generator.reranker`. Molecules
+count alike, however many spectra they have.
 
-Letters: S spectra, C fragments, K peaks.
+Letters: S spectra, C fragments.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -24,15 +24,12 @@ from duallgd_cli.data.fragmentation import (
     fragment_features,
     fragments,
     measured_intensity,
-    same_heavy_atoms,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import PeakRows, from_prepared
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
-from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.train.encoder import by_molecule
 
 _LEARNING_RATE: Final = 2e-3
@@ -42,8 +39,6 @@ _VALIDATION_SPECTRA: Final = 500
 # Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
 _EVIDENCE_WIDTH: Final = 96
 _UNUSED: Final = "intensity."
-_COMPARED_MOLECULES: Final = 500
-_FAINTEST: Final = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,30 +64,6 @@ class MeasuredSpectrum:
         return torch.from_numpy(features), torch.from_numpy(self.intensity)
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Of some spectra; shares are of peaks with a single sub-formula.
-
-    Attributes:
-        peaks: Explained ones of a spectrum, median.
-        unpaired: Share whose ion has an unpaired electron.
-        uncut: Share that no cut of up to three bonds gives.
-        log_intensity: Relative to the base peak, natural logarithm, median.
-    """
-
-    peaks: float
-    unpaired: float
-    uncut: float
-    log_intensity: float
-
-    def __str__(self) -> str:
-        """For a terminal."""
-        return (
-            f"{self.peaks:.0f} peaks a spectrum, {self.unpaired:.0%} with an unpaired electron, "
-            f"{self.uncut:.0%} that no cut gives, median intensity {np.exp(self.log_intensity):.3f}"
-        )
-
-
 def fit_simulator(
     spectra: PreparedSpectra,
     steps: int = 2500,
@@ -100,7 +71,7 @@ def fit_simulator(
     advance: Callable[[int], None] = lambda steps: None,
     *,
     width: int = 192,
-) -> tuple[Simulator, dict[str, object]]:
+) -> tuple[Simulator, dict[str, Any]]:
     """Fit a fragment model on fold train and judge it on fold val.
 
     Args:
@@ -182,37 +153,6 @@ def fit_evidence(
     return tensors, {"structures": int(train.sum()), **record}
 
 
-def compare(
-    simulator: Simulator, spectra: PreparedSpectra, fold: str, seed: int
-) -> dict[str, Traits]:
-    """Traits of measured spectra, one a molecule, and of those simulated for the same ions.
-
-    What an encoder learns from simulated spectra holds for measured ones as far as they are alike.
-
-    Args:
-        simulator: Fitted.
-        spectra: Prepared spectra.
-        fold: Whose molecules; one that the simulator was not fitted on.
-        seed: Random seed.
-
-    Returns:
-        By the names ``measured`` and ``simulated``; nothing where the fold has no peaks.
-    """
-    generator, molecules = np.random.default_rng(seed), spectra.molecules
-    rows: dict[str, list[NDArray[np.float64]]] = {"measured": [], "simulated": []}
-    able = list(simulable(spectra, fold))
-    for index in generator.permutation(len(able))[:_COMPARED_MOLECULES]:
-        molecule, own = able[index]
-        number = int(generator.choice(own))
-        found = fragments(graph_of(molecules, molecule), generator)
-        alone = Simulator(simulator.model, [ion_of(spectra, number)], np.ones(1))
-        simulated = alone.spectrum(molecules, molecule, generator)
-        rows["measured"].append(_described(from_prepared(spectra, [number]), found))
-        rows["simulated"].append(_described(simulated, found))
-    found_any = all(sum(map(len, own)) for own in rows.values())
-    return {name: _traits(own) for name, own in rows.items()} if found_any else {}
-
-
 def list_measured(
     spectra: PreparedSpectra, fold: str, generator: np.random.Generator
 ) -> list[MeasuredSpectrum]:
@@ -263,23 +203,3 @@ def _figures(model: FragmentModel, held_out: Sequence[MeasuredSpectrum]) -> dict
         product = float((expected * measured).sum())
         cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
     return {"cosine": float(np.mean(cosines))} if cosines else {}
-
-
-def _described(peaks: PeakRows, found: Fragments) -> NDArray[np.float64]:
-    """One row for each peak: single, unpaired, uncut, log intensity; (K, 4)."""
-    bare = peaks.carrier == 0
-    numbers, subformula = peaks.numbers[bare], peaks.subformula[bare]
-    _, first = np.unique(numbers[:, 2], return_index=True)  # by m/z
-    numbers, subformula = numbers[first], subformula[first]
-    unpaired = excess(subformula) % 2 == 0
-    uncut = ~same_heavy_atoms(subformula, found.counts)
-    log_intensity = np.log(np.maximum(numbers[:, 0], _FAINTEST))
-    return np.column_stack([numbers[:, 3] == 1, unpaired, uncut, log_intensity])
-
-
-def _traits(spectra: Sequence[NDArray[np.float64]]) -> Traits:
-    every = np.concatenate(spectra)
-    single = every[every[:, 0] == 1]
-    unpaired, uncut = single[:, 1:3].mean(0).tolist() if len(single) else (0.0, 0.0)
-    peaks = float(np.median([len(one) for one in spectra]))
-    return Traits(peaks, unpaired, uncut, float(np.median(every[:, 3])))

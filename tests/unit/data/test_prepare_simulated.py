@@ -15,7 +15,7 @@ from duallgd_cli.data.simulation import Selection, prepare_simulated
 from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import SMILES, structures_folder, verify
-from tests.made_simulation import simulator
+from tests.made_simulation import drawn_by, simulator
 
 ALL = Selection(seed=3)
 ASPIRIN = "BSYNRYMUTXBXSQ"
@@ -54,7 +54,7 @@ def test_every_structure_has_one_spectrum_of_fold_train(folder, structures):
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
 def test_peaks_read_back_as_they_were_drawn(folder, structures, row):
-    drawn = simulator().spectrum(load_molecules(structures), row, np.random.default_rng((3, row)))
+    drawn = drawn_by(simulator(), load_molecules(structures), row, np.random.default_rng((3, row)))
 
     stored = from_prepared(load_spectra(folder), [row])
 

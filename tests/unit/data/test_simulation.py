@@ -21,7 +21,7 @@ from duallgd_cli.data.simulation import Simulator
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import SMILES, molecules_of
-from tests.made_simulation import ORBITRAP, QTOF, ion, model_of, simulator
+from tests.made_simulation import ORBITRAP, QTOF, drawn_by, ion, model_of, simulator
 
 SEEDS = range(12)
 CHOLINE, ASPIRIN = 8, 4
@@ -108,7 +108,7 @@ def test_some_spectra_of_a_molecule_are_rich_and_some_poor(molecules, monkeypatc
     """Peaks drawn apart would vary by the root of their number: 1 / sqrt(mean) in the logarithm."""
     monkeypatch.setattr(simulation, "_UNREACHABLE_SHARE", (0.0, 0.0, 0.0))
     draw = simulator(ion())
-    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
 
     counts = np.array([len(one.subformula) for one in drawn])
 
@@ -143,7 +143,7 @@ def test_features_tell_whether_an_electron_is_unpaired():
 @pytest.mark.parametrize("row", range(len(SMILES)))
 def test_every_peak_is_a_part_of_the_ion_at_its_mass_but_for_an_error(molecules, row):
     for seed in SEEDS:
-        rows = simulator().spectrum(molecules, row, np.random.default_rng(seed))
+        rows = drawn_by(simulator(), molecules, row, np.random.default_rng(seed))
 
         assert (rows.subformula >= 0).all()
         assert (rows.subformula <= rows.parent).all()
@@ -162,7 +162,7 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     """Of the whole ion, alone in its place, so that nothing else explains the peak."""
     draw = simulator(ion(instrument=instrument), log_odds=-50)
 
-    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(300)]
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(300)]
 
     ppm = np.array([rows.numbers[0, 1] for rows in drawn])
     assert least < ppm.std() < most
@@ -174,7 +174,7 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
 def test_numbers_look_like_a_spectrum(molecules, energy):
     one = ion("[M-H]-", energy, QTOF)
 
-    rows = simulator(one).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+    rows = drawn_by(simulator(one), molecules, ASPIRIN, np.random.default_rng(1))
 
     intensity, _, mz, share, energies = rows.numbers.T
     assert intensity.max() == 1
@@ -192,7 +192,7 @@ def test_a_peak_has_the_sub_formulas_that_fit_its_mass():
     shares = []
     for instrument in (ORBITRAP, QTOF):
         draw = simulator(ion(instrument=instrument))
-        drawn = [draw.spectrum(cefalexin, 0, np.random.default_rng(seed)) for seed in SEEDS]
+        drawn = [drawn_by(draw, cefalexin, 0, np.random.default_rng(seed)) for seed in SEEDS]
         shares.append(np.concatenate([rows.numbers[:, 3] for rows in drawn]))
 
     assert set((1 / shares[1]).round().tolist()) == {1, 2, 3}
@@ -204,7 +204,7 @@ def test_ions_are_drawn_by_their_weights(molecules):
     draw = Simulator(model_of(-50), ions, np.array([0.5, 0.2, 0.3]))
 
     generator = np.random.default_rng(1)
-    drawn = [draw.spectrum(molecules, 0, generator) for _ in range(300)]
+    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(300)]
 
     seen = [(ADDUCTS[rows.adduct].name, float(rows.numbers[0, 4])) for rows in drawn]
     share = [seen.count(one) / 300 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
@@ -213,7 +213,7 @@ def test_ions_are_drawn_by_their_weights(molecules):
 
 def test_a_permanent_cation_is_detected_as_m_plus(molecules):
     for seed in SEEDS:
-        rows = simulator().spectrum(molecules, CHOLINE, np.random.default_rng(seed))
+        rows = drawn_by(simulator(), molecules, CHOLINE, np.random.default_rng(seed))
 
         assert ADDUCTS[rows.adduct].name == "[M]+"
         np.testing.assert_array_equal(rows.parent, molecules.atom_counts[CHOLINE])
@@ -221,7 +221,7 @@ def test_a_permanent_cation_is_detected_as_m_plus(molecules):
 
 @pytest.mark.parametrize(("smiles", "drawn"), [("CCO", "[M]+"), ("ClC(Cl)(Cl)Cl", "[M-H]-")])
 def test_a_molecule_becomes_no_ion_that_it_cannot_be(smiles, drawn):
-    rows = simulator(ion(drawn)).spectrum(molecules_of(smiles), 0, np.random.default_rng(1))
+    rows = drawn_by(simulator(ion(drawn)), molecules_of(smiles), 0, np.random.default_rng(1))
 
     assert ADDUCTS[rows.adduct].name == "[M+H]+"
     assert (rows.parent >= 0).all()
@@ -233,8 +233,8 @@ def test_peaks_are_the_fragments_that_the_model_names(cuts_alone, molecules, add
     expected = found.counts.copy()
     expected[:, HYDROGEN] += simulation.CARRIED[BY_NAME[adduct].index] + shift
 
-    rows = simulator(ion(adduct), log_odds=50, shift=shift).spectrum(
-        molecules, 0, np.random.default_rng(1)
+    rows = drawn_by(
+        simulator(ion(adduct), log_odds=50, shift=shift), molecules, 0, np.random.default_rng(1)
     )
 
     possible = (expected >= 0).all(1) & (expected <= rows.parent).all(1)
@@ -245,7 +245,7 @@ def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules
     draw = simulator(ion(), log_odds=-2.0, shift=0)
     whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
 
-    drawn = [draw.spectrum(molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
 
     share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
     assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
@@ -253,14 +253,14 @@ def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules
 
 def test_every_peak_that_is_recorded_can_be_explained(cuts_alone, molecules):
     """Ethanol with five hydrogens more is no ion: nothing would explain such a peak."""
-    rows = simulator(log_odds=50, shift=5).spectrum(molecules, 0, np.random.default_rng(1))
+    rows = drawn_by(simulator(log_odds=50, shift=5), molecules, 0, np.random.default_rng(1))
 
     assert len(rows.carrier)
     assert (excess(rows.subformula) >= LEAST_EXCESS).all()
 
 
 def test_where_nothing_is_seen_the_ion_itself_is_left(cuts_alone, molecules):
-    rows = simulator(log_odds=-50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+    rows = drawn_by(simulator(log_odds=-50), molecules, ASPIRIN, np.random.default_rng(1))
 
     np.testing.assert_array_equal(rows.subformula, [rows.parent])
     assert rows.numbers[:, 0].tolist() == [1]
@@ -299,7 +299,7 @@ def test_unreachable_peaks_are_no_cut_and_keep_their_electrons_paired(molecules)
 
 
 def test_the_brightest_peaks_are_kept(molecules):
-    rows = simulator(log_odds=50).spectrum(molecules, ASPIRIN, np.random.default_rng(1))
+    rows = drawn_by(simulator(log_odds=50), molecules, ASPIRIN, np.random.default_rng(1))
     every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
 
     assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
@@ -310,7 +310,7 @@ def test_the_brightest_peaks_are_kept(molecules):
 
 def test_a_spectrum_follows_from_its_seed(molecules):
     first, again, other = (
-        simulator().spectrum(molecules, ASPIRIN, np.random.default_rng(seed)) for seed in (1, 1, 2)
+        drawn_by(simulator(), molecules, ASPIRIN, np.random.default_rng(seed)) for seed in (1, 1, 2)
     )
 
     np.testing.assert_array_equal(first.numbers, again.numbers)

@@ -197,7 +197,7 @@ def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
 
 
 def test_a_folder_of_no_known_layout_is_refused(tmp_path):
-    with pytest.raises(UnreadableError, match="neither"):
+    with pytest.raises(UnreadableError, match="not of the NPLIB1 layout"):
         read_labelled(tmp_path)
 
 

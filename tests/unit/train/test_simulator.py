@@ -8,9 +8,9 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments, measured_intensity
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.train.simulator import compare, fit_simulator, ion_of, list_measured
+from duallgd_cli.train.simulator import fit_simulator, ion_of, list_measured
 from tests.made_prepared import made_spectra, molecules_of
-from tests.made_simulation import ORBITRAP, ion, simulator
+from tests.made_simulation import ORBITRAP, drawn_by, ion
 
 # Acids that show one peak each: what is left when hydroxide goes.
 ACIDS = {
@@ -59,7 +59,7 @@ def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
     assert float(mean[row, column]) == pytest.approx(0, abs=0.5)  # always the base peak
 
     drawn = [
-        fitted.spectrum(molecules, 0, np.random.default_rng(seed)).subformula for seed in range(40)
+        drawn_by(fitted, molecules, 0, np.random.default_rng(seed)).subformula for seed in range(40)
     ]
     assert np.mean([(rows == acyl).all(1).any() for rows in drawn]) > 0.5
 
@@ -150,52 +150,3 @@ def test_ions_that_cannot_be_simulated_are_left_out(tmp_path):
 
     with pytest.raises(UnreadableError, match="none of fold train that can be simulated"):
         fit_simulator(made_spectra(tmp_path / "spectra", *rows), 1)
-
-
-# Of catechol: a loss of water; the molecule less an electron, a radical; and a carbon with both
-# oxygens, which no cut gives, as each carbon holds one at most.
-SHOWN = "C6H5O C6H6O2 CHO2"
-
-
-@pytest.fixture(scope="module")
-def catechol(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made") / "spectra"
-    return made_spectra(
-        folder,
-        ("Oc1ccccc1O", "[M+H]+", SHOWN, "20", "val"),
-        ("CCO", "[M+H]+", "C2H5", "20", "train"),
-        ("CC(=O)OCC[N+](C)(C)C", "[M]+", "", "20", "test"),
-    )
-
-
-def test_measured_traits_are_those_a_hand_counts(catechol):
-    measured = compare(simulator(), catechol, "val", 1)["measured"]
-
-    assert measured.peaks == 3
-    assert measured.unpaired == measured.uncut == pytest.approx(1 / 3)
-    assert measured.log_intensity == pytest.approx(np.log(1 / 2), abs=1e-3)
-    assert str(measured) == (
-        "3 peaks a spectrum, 33% with an unpaired electron, 33% that no cut gives, "
-        "median intensity 0.500"
-    )
-
-
-def test_simulated_traits_are_those_of_the_simulator(catechol):
-    """One that shows no fragment leaves the ion; one that shows them all, more peaks."""
-    few, many = (
-        compare(simulator(log_odds=odds), catechol, "val", 1)["simulated"] for odds in (-50, 50)
-    )
-
-    assert (few.peaks, few.unpaired, few.uncut, few.log_intensity) == (1, 0, 0, 0)
-    assert many.peaks > 20
-    assert 0.3 < many.unpaired < 0.7
-
-
-def test_a_fold_without_peaks_has_no_traits(catechol):
-    assert compare(simulator(), catechol, "dev", 1) == {}
-
-
-def test_a_comparison_follows_from_its_seed(catechol):
-    first, again, other = (compare(simulator(), catechol, "val", seed) for seed in (1, 1, 2))
-
-    assert first == again != other
