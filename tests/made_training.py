@@ -5,17 +5,16 @@ import os
 from dataclasses import replace
 
 import torch
-from safetensors.torch import load_file
 
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.loop import Group, Hooks, process_group, train
+from duallgd_cli.train.loop import STATE, Hooks, process_group, train
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings
 
 FOLDS = [0] * 40 + [3] * 5
-STATE, MODEL, METRICS = "state.safetensors", "model.safetensors", "metrics.jsonl"
+MODEL, METRICS = "model.safetensors", "metrics.jsonl"
 
 
 def made_settings(**changes):
@@ -49,19 +48,19 @@ def cpu():
 
 
 def run(
-    out, settings=None, *, stage=None, model=None, group=None, stop_after=None, minutes=None,
+    out, settings=None, *, stage=None, model=None, runtime=None, stop_after=None, minutes=None,
     on_step=None,
 ):  # fmt: skip
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
     say = on_step or (lambda step, figures: None)
-    hooks = Hooks(cpu().autocast, say, {}, stop_after=stop_after, minutes=minutes)
+    hooks = Hooks(say, {}, stop_after=stop_after, minutes=minutes)
     return train(
         model or small_model(),
         stage or decoder_stage(settings),
         settings,
         out,
-        group or Group(),
+        runtime or cpu(),
         hooks,
     )
 
@@ -73,8 +72,15 @@ def figures(out, name):
 
 
 def state(out):
-    """Tensors of the state to resume from."""
-    return load_file(out / STATE)
+    """Tensors of the state to resume from: weights, averages, and moments by their kind."""
+    kept = torch.load(out / STATE, weights_only=True)
+    tensors = {f"{part}/{n}": t for part in ("model", "averaged") for n, t in kept[part].items()}
+    for optimiser in kept["optimisers"]:
+        for group in optimiser["param_groups"]:
+            for index, name in zip(group["params"], group["param_names"], strict=True):
+                moments = optimiser["state"].get(index, {})
+                tensors |= {f"{moment}/{name}": value for moment, value in moments.items()}
+    return tensors
 
 
 def killed_at(out, step, threads):
@@ -98,6 +104,7 @@ def one_of_two(rank, port, out):
     }
     torch.set_num_threads(1)
     settings = made_settings()
-    with process_group(rank, 2, "gloo") as group:
+    runtime = replace(cpu(), rank=rank, world_size=2)
+    with process_group(runtime):
         stage = decoder_stage(settings, rank, 2)
-        run(out, settings, stage=stage, group=group, stop_after=4)
+        run(out, settings, stage=stage, runtime=runtime, stop_after=4)

@@ -3,7 +3,7 @@
 Letters: B graphs, M pairs, C bond classes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -22,6 +22,7 @@ from duallgd_cli.model.denoiser import KNOWN, Condition
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.train.encoder import SpectrumBatch
 from duallgd_cli.train.settings import TrainingSettings
 
 NLL_STEPS: Final = (50, 150, 250, 350, 500)
@@ -38,12 +39,15 @@ class GraphBatch:
         condition: What is known of each.
         level: Noise level as a share of all steps, in [0, 1), float64 (B,).
         uniform: Uniform numbers for the noise, float32 (B, M).
+        spectra: Spectra of the same molecules, where the fingerprints in `condition`, which are the
+            true ones, give way to those predicted from them.
     """
 
     graph: BondGraph
     condition: Condition
     level: Tensor
     uniform: Tensor
+    spectra: SpectrumBatch | None = None
 
     @property
     def n_samples(self) -> int:
@@ -96,65 +100,46 @@ class DecoderStage:
         """Summed cross entropy over the real pairs, and how many there are."""
         return graph_loss(model, batch)
 
-    @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Mean cross entropy per pair at fixed noise levels, true fingerprints given.
-
-        Nothing where no molecule is held out.
-        """
-        if not len(self.validation_rows):
-            return {}
-        device = next(model.parameters()).device
-        nll = NllByStep(model)
-        for _, batch in held_out_batches(self.molecules, self.validation_rows, self.plan_of):
-            nll.add(map_tensors(batch, lambda x: x.to(device)))
-        return nll.figures("nll")
+        """Mean cross entropy per pair, true fingerprints given; see `held_out_nll`."""
+        return held_out_nll(model, self.molecules, self.validation_rows, self.plan_of, "nll")
 
 
-class NllByStep:
-    """Mean cross entropy per pair at fixed noise levels, summed up batch by batch.
+@torch.no_grad()
+def held_out_nll(
+    model: DualLGD,
+    molecules: Molecules,
+    rows: NDArray[np.int64],
+    plan: BatchPlan,
+    name: str,
+    told: Callable[[NDArray[np.int64], Condition], Condition] = lambda indices, known: known,
+) -> dict[str, float]:
+    """Mean cross entropy per pair at fixed noise levels; nothing where no molecule is held out.
 
     Args:
         model: To judge.
-    """
-
-    def __init__(self, model: DualLGD) -> None:
-        self.model = model
-        n_steps = model.settings.diffusion.n_steps
-        self.totals = {t: torch.zeros(2) for t in NLL_STEPS if t <= n_steps}
-
-    def add(self, batch: GraphBatch) -> None:
-        """Judge a batch with its own noise, at every level."""
-        for t, total in self.totals.items():
-            steps = torch.full((batch.n_samples,), t, device=batch.uniform.device)
-            summed, count = bond_loss(
-                self.model, batch.graph, batch.condition, steps, batch.uniform
-            )
-            total += torch.stack([summed, count]).cpu()
-
-    def figures(self, name: str) -> dict[str, float]:
-        """Means so far, by name and level."""
-        return {f"{name}_{t}": float(total[0] / total[1]) for t, total in self.totals.items()}
-
-
-def held_out_batches(
-    molecules: Molecules, rows: NDArray[np.int64], plan: BatchPlan
-) -> Iterator[tuple[NDArray[np.int64], GraphBatch]]:
-    """Molecules to judge, true fingerprints and noise that is always the same.
-
-    Args:
         molecules: Prepared.
-        rows: Rows of the molecules to judge.
+        rows: Rows of the molecules to judge, with noise that is always the same.
         plan: Size of batches.
-
-    Yields:
-        Indices into `rows` of the batch's molecules, and the batch.
+        name: What the figures are called, with the noise level behind it.
+        told: What the denoiser is told, from indices into `rows` of a batch's molecules and their
+            formulas with true fingerprints.
     """
-    clean = MoleculeCollator(molecules, None)
+    if not len(rows):
+        return {}
+    device, clean = next(model.parameters()).device, MoleculeCollator(molecules, None)
+    levels = [t for t in NLL_STEPS if t <= model.settings.diffusion.n_steps]
+    totals = torch.zeros(len(levels), 2)
     for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
-        generator = np.random.default_rng((7, number))
         size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
-        yield members, graph_batch(clean, (rows[members], size), generator)
+        batch = graph_batch(clean, (rows[members], size), np.random.default_rng((7, number)))
+        batch = map_tensors(batch, lambda x: x.to(device))
+        condition = told(members, batch.condition)
+        for t, total in zip(levels, totals, strict=True):
+            steps = torch.full((batch.n_samples,), t, device=device)
+            loss = bond_loss(model, batch.graph, condition, steps, batch.uniform)
+            total += torch.stack(loss).cpu()
+    return {f"{name}_{t}": float(of[0] / of[1]) for t, of in zip(levels, totals, strict=True)}
 
 
 def graph_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:

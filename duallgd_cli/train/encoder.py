@@ -127,13 +127,10 @@ class EncoderStage:
         del planned
         generator = np.random.default_rng((self.settings.seed, step, self.rank))
         n_measured = self.settings.data.spectra_per_batch - self.n_simulated
-        drawn = [self.measured.rows(self.settings, generator) for _ in range(n_measured)]
+        sources = [self.measured] * n_measured
         if self.simulated is not None:
-            drawn += [
-                self.simulated.rows(self.settings, generator) for _ in range(self.n_simulated)
-            ]
-        rows, bits = zip(*drawn, strict=True)
-        return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
+            sources += [self.simulated] * self.n_simulated
+        return spectrum_batch([source.rows(self.settings, generator) for source in sources])
 
     def loss(self, model: DualLGD, batch: SpectrumBatch) -> tuple[Tensor, Tensor]:
         """Summed binary cross entropy, and the number of bits that are set."""
@@ -159,6 +156,12 @@ class EncoderStage:
             ]
             truth.append(dense_bits(own))
         return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+
+
+def spectrum_batch(drawn: Sequence[tuple[PeakRows, NDArray[np.uint16]]]) -> SpectrumBatch:
+    """Spectra with their true bits, as `SpectrumSampler.rows` gives them, as one batch."""
+    rows, bits = zip(*drawn, strict=True)
+    return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
 
 
 def by_molecule(

@@ -7,12 +7,13 @@ denoiser that learns from that trusts it too much.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -23,46 +24,23 @@ from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.denoiser import Condition, keep_bits
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.decoder import (
     DecoderStage,
     GraphBatch,
-    NllByStep,
     Planned,
-    bond_loss,
     graph_batch,
     graph_loss,
-    held_out_batches,
-    noise_steps,
+    held_out_nll,
 )
 from duallgd_cli.train.encoder import (
     VALIDATION_SEED,
     EncoderStage,
-    SpectrumBatch,
     SpectrumSampler,
-    dense_bits,
+    spectrum_batch,
 )
 from duallgd_cli.train.settings import TrainingSettings
 
 _FINGERPRINT_WEIGHT: Final = 0.02
-
-
-@dataclass(frozen=True, eq=False)
-class JointBatch:
-    """What a step on measured spectra needs, on one device; B spectra and their molecules.
-
-    Attributes:
-        spectra: Peaks and true fingerprints.
-        graphs: Graphs and noise; the fingerprint in their condition is the true one, not used.
-    """
-
-    spectra: SpectrumBatch
-    graphs: GraphBatch
-
-    @property
-    def n_samples(self) -> int:
-        """B."""
-        return self.graphs.n_samples
 
 
 class _LabelledSpectra:
@@ -100,51 +78,14 @@ class _LabelledSpectra:
         for members in self.plan_of.stream(self.sizes, first_step, self.rank, self.world_size):
             yield self.indices[members], int(self.plan_of.padded(self.sizes[members]).max())
 
-    def collate(self, planned: Planned, step: int) -> JointBatch:
+    def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Spectra with their graphs: a function of seed, step and rank."""
         indices, size = planned
         generator = np.random.default_rng((self.settings.seed, step, self.rank))
         drawn = [self.sampler.rows(self.settings, generator, int(index)) for index in indices]
-        rows, bits = zip(*drawn, strict=True)
-        spectra = SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
         molecules = self.sampler.molecules[indices].astype(np.int64)
-        return JointBatch(spectra, graph_batch(self.collator, (molecules, size), generator))
-
-
-class _HeldOutSpectra:
-    """How the denoiser guesses the bonds of fold val from one spectrum of each molecule.
-
-    Args:
-        spectra: Measured.
-        settings: Settings of the run.
-    """
-
-    def __init__(self, spectra: PreparedSpectra, settings: TrainingSettings) -> None:
-        data = settings.data
-        self.spectra = spectra
-        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, VALIDATION_SEED)
-        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
-        members = members[spectra.molecules.n_heavy[spectra.molecule[members]] <= data.max_atoms]
-        mixed = np.random.default_rng(VALIDATION_SEED).permutation(members)
-        molecules, first = np.unique(spectra.molecule[mixed], return_index=True)
-        self.molecules, self.chosen = molecules.astype(np.int64), mixed[first]
-
-    @torch.no_grad()
-    def validate(self, model: DualLGD) -> dict[str, float]:
-        """Mean cross entropy per pair at fixed noise levels; nothing where there are no spectra."""
-        if not len(self.chosen):
-            return {}
-        device = next(model.parameters()).device
-        nll = NllByStep(model)
-        molecules = self.spectra.molecules
-        for indices, batch in held_out_batches(molecules, self.molecules, self.plan_of):
-            peaks = peak_batch(
-                [from_prepared(self.spectra, [int(s)]) for s in self.chosen[indices]]
-            )
-            graphs = map_tensors(batch, lambda x: x.to(device))
-            condition, _ = _predicted(model, peaks.to(device), graphs.condition)
-            nll.add(replace(graphs, condition=condition))
-        return nll.figures("predicted_nll")
+        graphs = graph_batch(self.collator, (molecules, size), generator)
+        return replace(graphs, spectra=spectrum_batch(drawn))
 
 
 class JointStage:
@@ -187,7 +128,16 @@ class JointStage:
         self.turns += self.decoders
         if simulated is not None:
             self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
-        self.held_out = _HeldOutSpectra(spectra, settings)
+        # One spectrum of each molecule of fold val, always the same.
+        self.spectra = spectra
+        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
+        sizes = spectra.molecules.n_heavy[spectra.molecule[members]]
+        members = members[sizes <= settings.data.max_atoms]
+        mixed = np.random.default_rng(VALIDATION_SEED).permutation(members)
+        molecules, first = np.unique(spectra.molecule[mixed], return_index=True)
+        self.held_out, self.chosen = molecules.astype(np.int64), mixed[first]
+        data = settings.data
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, VALIDATION_SEED)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
         """Rows or indices of molecules, and their padded size, of whose turn it is."""
@@ -197,20 +147,18 @@ class JointStage:
         for step in count(first_step):
             yield next(streams[step % n])
 
-    def collate(self, planned: Planned, step: int) -> JointBatch | GraphBatch:
+    def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Spectra with their graphs, or structures: a function of seed, step and rank."""
         return self.turns[step % len(self.turns)].collate(planned, step)
 
-    def loss(self, model: DualLGD, batch: JointBatch | GraphBatch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Summed bond cross entropy, plus the fingerprint loss weighted, and the pairs."""
         if self.frozen:
             model.encoder.eval()  # it says what it will say in use
-        if isinstance(batch, GraphBatch):
+        if batch.spectra is None:
             return graph_loss(model, batch)
-        t = noise_steps(batch.graphs.level, model.settings.diffusion.n_steps)
-        condition, logits = _predicted(model, batch.spectra.peaks, batch.graphs.condition)
-        graph, uniform = batch.graphs.graph, batch.graphs.uniform
-        summed, pairs = bond_loss(model, graph, condition, t, uniform)
+        condition, logits = _predicted(model, batch.spectra.peaks, batch.condition)
+        summed, pairs = graph_loss(model, replace(batch, condition=condition))
         if self.frozen:
             return summed, pairs
         truth = batch.spectra.fingerprint.float()
@@ -218,8 +166,16 @@ class JointStage:
         return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs
 
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Fingerprint figures on fold val, and the denoiser's on the first structures if any."""
-        figures = self.encoder.validate(model) | self.held_out.validate(model)
+        """Figures of fingerprints and of the denoiser on fold val, and on the first structures."""
+
+        def told(indices: NDArray[np.int64], known: Condition) -> Condition:
+            chosen = [from_prepared(self.spectra, [int(s)]) for s in self.chosen[indices]]
+            peaks = peak_batch(chosen).to(known.atom_class.device)
+            return _predicted(model, peaks, known)[0]
+
+        figures = self.encoder.validate(model)
+        molecules = self.spectra.molecules, self.held_out
+        figures |= held_out_nll(model, *molecules, self.plan_of, "predicted_nll", told)
         return figures | self.decoders[0].validate(model) if self.decoders else figures
 
 

@@ -4,6 +4,7 @@ All randomness of a step is a function of the seed, the step and the rank, so a 
 only weights, moments and the step number to go on to the same numbers.
 """
 
+import copy
 import json
 import logging
 import math
@@ -11,8 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -23,58 +24,56 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from duallgd_cli.checkpoint.format import Checkpoint, save
-from duallgd_cli.errors import DuallgdError, InterruptedRunError
+from duallgd_cli.checkpoint.format import Checkpoint, save, shapes_in
+from duallgd_cli.config import dump
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
+from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
 from duallgd_cli.train.prefetch import Stage, batches, refuse_if_worker_died
 from duallgd_cli.train.settings import TrainingSettings
-from duallgd_cli.train.state import load_state, save_state
 
 _log = logging.getLogger(__name__)
+STATE: Final = "state.pt"
 _ONE_REQUEST_S: Final = 1.0
 
 
-@dataclass(frozen=True)
-class Group:
-    """The processes that train together; of one process every sum is the value itself."""
-
-    rank: int = 0
-    world_size: int = 1
-
-    def sum(self, *values: Tensor) -> list[Tensor]:
-        """Sums over ranks of scalars."""
-        packed = torch.stack([value.detach().double() for value in values])
-        if self.world_size > 1:
-            dist.all_reduce(packed)
-        return list(packed)
-
-    def sum_gradients(self, model: nn.Module) -> None:
-        """Add up gradients; losses were divided by the global count before, so this is the mean."""
-        if self.world_size == 1:
-            return
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        present = [float(p.grad is not None) for p in parameters]
-        flat = torch.cat([*(g.flatten() for g in grads), grads[0].new_tensor(present)])
-        dist.all_reduce(flat)
-        *parts, ranks = flat.split([*(g.numel() for g in grads), len(grads)])
-        for parameter, part, n_ranks in zip(parameters, parts, ranks.tolist(), strict=True):
-            # What no rank used this step stays without a gradient, and so without an update.
-            parameter.grad = part.view_as(parameter) if n_ranks else None
-
-
 @contextmanager
-def process_group(rank: int, world_size: int, backend: str) -> Iterator[Group]:
-    """Join the group that torchrun describes in the environment; alone, do nothing."""
-    if world_size == 1:
-        yield Group()
+def process_group(runtime: Runtime) -> Iterator[None]:
+    """Join the processes that torchrun describes in the environment; alone, do nothing."""
+    if runtime.world_size == 1:
+        yield
         return
-    dist.init_process_group(backend, rank=rank, world_size=world_size)
+    backend = "nccl" if runtime.device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, rank=runtime.rank, world_size=runtime.world_size)
     try:
-        yield Group(rank, world_size)
+        yield
     finally:
         dist.destroy_process_group()
+
+
+def sum_over_ranks(*values: Tensor) -> list[Tensor]:
+    """Sums over all processes of scalars; of one process the values themselves."""
+    packed = torch.stack([value.detach().double() for value in values])
+    if dist.is_initialized():
+        dist.all_reduce(packed)
+    return list(packed)
+
+
+def sum_gradients(model: nn.Module) -> None:
+    """Add up gradients; losses were divided by the global count before, so this is the mean."""
+    if not dist.is_initialized():
+        return
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    present = [float(p.grad is not None) for p in parameters]
+    flat = torch.cat([*(g.flatten() for g in grads), grads[0].new_tensor(present)])
+    dist.all_reduce(flat)
+    *parts, ranks = flat.split([*(g.numel() for g in grads), len(grads)])
+    for parameter, part, n_ranks in zip(parameters, parts, ranks.tolist(), strict=True):
+        # What no rank used this step stays without a gradient, and so without an update.
+        parameter.grad = part.view_as(parameter) if n_ranks else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,6 @@ class Hooks:
     """What the caller adds to the loop.
 
     Attributes:
-        autocast: Context for forward passes.
         on_step: Told step and metrics after each logged step.
         record: Kept in every checkpoint: data, hold-outs, machine.
         workers: Processes that make batches where the settings leave it open.
@@ -91,12 +89,28 @@ class Hooks:
             whenever figures are logged, or None.
     """
 
-    autocast: Callable[[], AbstractContextManager[Any]]
     on_step: Callable[[int, dict[str, float]], None]
     record: dict[str, Any]
     workers: int = 0
     stop_after: int | None = None
     minutes: float | None = None
+
+
+@dataclass
+class TrainingProgress:
+    """How far a run has come.
+
+    Attributes:
+        step: Optimiser steps done.
+        seconds: Spent on them, looks at held-out data left out.
+        samples: Graphs or spectra trained on, of all ranks, repeats counted.
+        validation: Latest figures on held-out data.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
 
 
 class DivergenceError(DuallgdError):
@@ -108,17 +122,17 @@ def train(
     stage: Stage,
     settings: TrainingSettings,
     out: Path,
-    group: Group,
+    runtime: Runtime,
     hooks: Hooks,
 ) -> Checkpoint:
-    """Train until the last step, going on from ``state.safetensors`` if it is there.
+    """Train until the last step, going on from ``state.pt`` if it is there.
 
     Args:
         model: On its device; changed in place.
         stage: Batches and losses.
         settings: Settings of the run.
-        out: Folder for ``metrics.jsonl``, ``state.safetensors`` and ``model.safetensors``.
-        group: Processes that train together.
+        out: Folder for ``metrics.jsonl``, ``state.pt`` and ``model.safetensors``.
+        runtime: Precision, and which of the processes that train together this one is.
         hooks: Callbacks, and when to stop before the schedule's end.
 
     Returns:
@@ -130,7 +144,7 @@ def train(
         WorkerDiedError: A process that makes batches was killed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    run = _Run(model, settings, out, group, hooks)
+    run = _Run(model, settings, out, runtime, hooks)
     with interruptible() as asked:
         made = batches(stage, run.progress.step, run.device, run.workers)
         try:
@@ -156,24 +170,50 @@ class _Run:
     """Model, moments, average and progress of a run."""
 
     def __init__(
-        self, model: DualLGD, settings: TrainingSettings, out: Path, group: Group, hooks: Hooks
+        self, model: DualLGD, settings: TrainingSettings, out: Path, runtime: Runtime, hooks: Hooks
     ) -> None:
         self.model, self.settings, self.out = model, settings, out
-        self.group, self.hooks = group, hooks
+        self.runtime, self.hooks = runtime, hooks
         self.device = next(model.parameters()).device
         workers = settings.data.workers
         self.workers = hooks.workers if workers is None else workers
         self.optimisers = optimisers(model, settings.optimiser)
-        self.average = {n: p.detach().clone() for n, p in model.named_parameters()}
-        self.progress = load_state(
-            out / "state.safetensors", model, self.optimisers, self.average, settings
-        )
+        # The weights that get saved as the model: a moving average.
+        self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
+        self.progress = self._resumed()
         self.started = time.perf_counter()
         # Figures of each step: on the device until somebody reads them, for reading waits for it.
         self.pending: list[Tensor] = []
         self.window: list[list[float]] = []
         self.window_start_s = self.progress.seconds
         model.train()
+
+    def _resumed(self) -> TrainingProgress:
+        """Take up the state in the run's folder, if there is one.
+
+        Raises:
+            UsageError: It is broken, or was written with other settings or another network.
+        """
+        path = self.out / STATE
+        if not path.is_file():
+            return TrainingProgress()
+        try:
+            state = torch.load(path, "cpu", weights_only=True)  # noqa: TID251 - not weights alone
+        except Exception as error:  # noqa: BLE001 - a damaged pickle can fail in any way
+            raise UsageError(f"{path} is broken ({error}); use another output folder") from None
+        if _that_matter(state["settings"]) != _that_matter(dump(self.settings)):
+            raise UsageError(
+                f"{path} belongs to a run with other settings; use another output folder"
+            )
+        if shapes_in(state["model"]) != shapes_in(self.model.state_dict()):
+            raise UsageError(
+                f"{path} belongs to a run with another network; use another output folder"
+            )
+        self.model.load_state_dict(state["model"])
+        self.averaged.load_state_dict(state["averaged"])
+        for optimiser, moments in zip(self.optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(moments)
+        return TrainingProgress(**state["progress"])
 
     def is_over(self) -> bool:
         """Whether the last step, or a limit, has been reached."""
@@ -183,7 +223,7 @@ class _Run:
         if hooks.minutes is None or step % settings.log_every:
             return False
         late = time.perf_counter() - self.started > 60 * hooks.minutes
-        (ranks,) = self.group.sum(torch.tensor(float(late), device=self.device))
+        (ranks,) = sum_over_ranks(torch.tensor(float(late), device=self.device))
         return bool(ranks)  # what one rank decides binds all
 
     def advance(self, stage: Stage, made: Iterator[Any]) -> None:
@@ -196,19 +236,19 @@ class _Run:
             for group in optimiser.param_groups:
                 group["lr"] = rate
         # Dropout draws from torch's global generator: seeded by step, a resumed run draws the same.
-        parts = self.settings.seed, progress.step, self.group.rank
+        parts = self.settings.seed, progress.step, self.runtime.rank
         torch.manual_seed(int(np.random.SeedSequence(parts).generate_state(1)[0]))
-        with self.hooks.autocast():
+        with self.runtime.autocast():
             summed, count = stage.loss(self.model, batch)
         n_samples = summed.detach().new_full((), batch.n_samples)
-        total, number, samples = self.group.sum(summed, count, n_samples)
+        total, number, samples = sum_over_ranks(summed, count, n_samples)
         self.model.zero_grad(set_to_none=True)
         (summed / number).backward()
-        self.group.sum_gradients(self.model)
+        sum_gradients(self.model)
         norm = clip_grad_norm_(self.model.parameters(), self.settings.optimiser.clip)
         for optimiser in self.optimisers:
             optimiser.step()
-        update_average(self.average, self.model, self.settings.optimiser.ema, progress.step)
+        update_average(self.averaged, self.model, self.settings.optimiser.ema, progress.step)
         self.pending.append(torch.stack([total / number, norm.double(), number, samples]))
         progress.step += 1
         settings = self.settings
@@ -252,25 +292,14 @@ class _Run:
             self._log(figures | {"samples_per_s": speed, "s": progress.seconds})
         if progress.step % settings.validate_every == 0 or progress.step == settings.steps:
             self._settle()
-            progress.validation = self._validate(stage)
+            with self.runtime.autocast():
+                progress.validation = stage.validate(self.averaged)
             self._log(progress.validation)
         if progress.step % settings.checkpoint_every == 0:
             self.save()
 
-    def _validate(self, stage: Stage) -> dict[str, float]:
-        """Figures of the averaged weights."""
-        own = {n: p.detach().clone() for n, p in self.model.named_parameters()}
-        _copy(self.average, self.model)
-        self.model.eval()
-        # Compiled code is for the training step's shapes; a look now and then is not worth more.
-        with self.hooks.autocast(), torch.compiler.set_stance("force_eager"):
-            figures = stage.validate(self.model)
-        _copy(own, self.model)
-        self.model.train()
-        return figures
-
     def _log(self, figures: dict[str, float]) -> None:
-        if self.group.rank or not figures:
+        if self.runtime.rank or not figures:
             return
         self.hooks.on_step(self.progress.step, figures)
         with (self.out / "metrics.jsonl").open("a", encoding="utf-8") as stream:
@@ -284,21 +313,28 @@ class _Run:
         """
         self._settle()
         progress = self.progress
-        tensors = dict(self.model.state_dict()) | self.average
+        tensors = dict(self.averaged.state_dict())
         record = self.hooks.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
         checkpoint = Checkpoint(self.model.settings, tensors, record)
-        if not self.group.rank:
-            state = (self.model, self.optimisers, self.average, self.settings, progress)
-            save_state(self.out / "state.safetensors", *state)
+        if not self.runtime.rank:
+            state = {
+                "model": self.model.state_dict(),
+                "averaged": tensors,
+                "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+                "settings": dump(self.settings),
+                "progress": asdict(progress),
+            }
+            with replaced(self.out / STATE) as temporary:
+                torch.save(state, temporary)
             save(self.out / "model.safetensors", checkpoint, torch.float16)
             _log.info("saved step %d in %s", progress.step, self.out)
         return checkpoint
 
 
-@torch.no_grad()
-def _copy(values: dict[str, Tensor], model: DualLGD) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.copy_(values[name])
+def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that change no number."""
+    data = {name: value for name, value in settings["data"].items() if name != "workers"}
+    return settings | {"data": data}
 
 
 @contextmanager

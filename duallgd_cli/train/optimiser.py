@@ -7,7 +7,7 @@ import math
 from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import AdamW
 
 from duallgd_cli.train.settings import OptimiserSettings
@@ -23,13 +23,13 @@ def optimisers(module: nn.Module, settings: OptimiserSettings) -> Optimisers:
         f"{name}.weight" for name, part in module.named_modules() if isinstance(part, nn.Linear)
     }
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
-    matrices = [p for n, p in named if n in decayed]
-    rest = [p for n, p in named if n not in decayed]
+    matrices = [(n, p) for n, p in named if n in decayed]
+    rest = [(n, p) for n, p in named if n not in decayed]
     if settings.matrices == "adamw":
         return (_adamw(settings, (matrices, settings.weight_decay), (rest, 0.0)),)
     # An orthogonal step makes little sense where one side holds a handful of numbers.
-    narrow = [p for p in matrices if min(p.shape) < _NARROW]
-    wide = [p for p in matrices if min(p.shape) >= _NARROW]
+    narrow = [(n, p) for n, p in matrices if min(p.shape) < _NARROW]
+    wide = [(n, p) for n, p in matrices if min(p.shape) >= _NARROW]
     muon = torch.optim.Muon(
         wide,
         lr=settings.learning_rate,
@@ -39,7 +39,9 @@ def optimisers(module: nn.Module, settings: OptimiserSettings) -> Optimisers:
     return muon, _adamw(settings, (narrow, settings.weight_decay), (rest, 0.0))
 
 
-def _adamw(settings: OptimiserSettings, *groups: tuple[list[nn.Parameter], float]) -> AdamW:
+def _adamw(
+    settings: OptimiserSettings, *groups: tuple[list[tuple[str, nn.Parameter]], float]
+) -> AdamW:
     chosen = [{"params": parameters, "weight_decay": decay} for parameters, decay in groups]
     return AdamW(chosen, lr=settings.learning_rate, betas=(0.9, settings.beta2), fused=True)
 
@@ -55,8 +57,7 @@ def learning_rate(step: int, steps: int, settings: OptimiserSettings) -> float:
 
 
 @torch.no_grad()
-def update_average(average: dict[str, Tensor], module: nn.Module, decay: float, step: int) -> None:
+def update_average(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
     """Move the average towards the weights; the decay grows from 0 so that early steps count."""
     decay = min(decay, (1 + step) / (10 + step))
-    pairs = [(average[name], p.detach()) for name, p in module.named_parameters()]
-    torch._foreach_lerp_([a for a, _ in pairs], [p for _, p in pairs], 1 - decay)
+    torch._foreach_lerp_(list(averaged.parameters()), list(model.parameters()), 1 - decay)

@@ -4,14 +4,12 @@ A batch is a function of what was planned for a step, the seed, the step and the
 makes it and when changes no number.
 """
 
+import atexit
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
 import warnings
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import torch
@@ -24,8 +22,6 @@ from duallgd_cli.model.tensors import map_tensors
 
 _AHEAD: Final = 2  # batches under way for each process
 _MOST_BY_DEFAULT: Final = 8
-# Where it is not, as on macOS, any polite kill ends the processes.
-_SENDER_IS_KNOWN: Final = hasattr(signal, "sigwaitinfo")
 
 
 class Stage(Protocol):
@@ -95,10 +91,16 @@ def batches(
             worker_init_fn=_leave_signals_to_parent,
             generator=torch.Generator(),  # not the global one
         )
-        with _polite_kills_held_back():
-            made = iter(loader)
-    for pickled in made:
-        yield _move(pickle.loads(pickled), device)  # from our own
+        made = iter(loader)
+    # Without it PyTorch asks processes to stop at the end, to which they do not listen, and waits.
+    end = getattr(made, "_shutdown_workers", lambda: None)
+    atexit.register(end)
+    try:
+        for pickled in made:
+            yield _move(pickle.loads(pickled), device)  # from our own
+    finally:
+        end()
+        atexit.unregister(end)
 
 
 def refuse_if_worker_died(error: RuntimeError) -> None:
@@ -117,30 +119,8 @@ def refuse_if_worker_died(error: RuntimeError) -> None:
 def _leave_signals_to_parent(worker: int) -> None:
     """Ctrl-C, and a polite kill of the whole group, are for the parent to answer."""
     del worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if _SENDER_IS_KNOWN:
-        threading.Thread(target=_end_when_the_parent_says, daemon=True).start()
-
-
-@contextmanager
-def _polite_kills_held_back() -> Iterator[None]:
-    """All threads of what is forked in here leave polite kills to the one that waits for them."""
-    if not _SENDER_IS_KNOWN:
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_when_the_parent_says() -> None:
-    # To ignore the signal would leave the parent waiting for ever where it ends in an error: what
-    # an error refers to is not closed, and at its end it kills politely, then waits.
-    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
-        pass
-    os._exit(0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _move(batch: object, device: torch.device) -> object:

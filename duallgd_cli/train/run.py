@@ -23,7 +23,7 @@ from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.growth import grow
 from duallgd_cli.train.joint import JointStage
-from duallgd_cli.train.loop import Group, Hooks, process_group, train
+from duallgd_cli.train.loop import Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage, default_workers
 from duallgd_cli.train.settings import RunSettings
 
@@ -93,14 +93,12 @@ def run_training(
     model.denoiser.requires_grad_(settings.stage != "encoder")
     if runtime.compile:
         compile_layers(model)
-    backend = "nccl" if runtime.device.type == "cuda" else "gloo"
-    with process_group(runtime.rank, runtime.world_size, backend) as group:
-        stage = _stage(request, group)
-        workers = default_workers(runtime.device, available_cores() // group.world_size)
+    with process_group(runtime):
+        stage = _stage(request, (runtime.rank, runtime.world_size))
+        workers = default_workers(runtime.device, available_cores() // runtime.world_size)
         record = _record(request, runtime, origin)
-        limits = request.stop_after, request.minutes
-        hooks = Hooks(runtime.autocast, on_step, record, workers, *limits)
-        return train(model, stage, settings, request.out, group, hooks)
+        hooks = Hooks(on_step, record, workers, request.stop_after, request.minutes)
+        return train(model, stage, settings, request.out, runtime, hooks)
 
 
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
@@ -151,8 +149,8 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
 
 
-def _stage(request: TrainingRequest, group: Group) -> Stage:
-    settings, ranks = request.settings.training, (group.rank, group.world_size)
+def _stage(request: TrainingRequest, ranks: tuple[int, int]) -> Stage:
+    settings = request.settings.training
     _refuse_unused(request)
     if settings.stage == "decoder":
         return DecoderStage(request.read(request.data), settings, *ranks)

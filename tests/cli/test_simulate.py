@@ -65,8 +65,6 @@ def test_no_chemistry_library_is_needed(prepared):
     )
 
     assert done.returncode == 0, done.stderr
-    *compared, last = done.stderr.splitlines()
-    assert [line.partition(":")[0] for line in compared] == [
-        "fold val, measured", "fold val, simulated",
-    ]  # fmt: skip
+    figure, last = done.stderr.splitlines()
+    assert figure.startswith("fold val: cosine")
     assert last == "12 simulated spectra in made"

@@ -100,7 +100,7 @@ def test_a_run_says_how_far_it_is_and_leaves_weights_a_state_and_figures(
 
     assert (done.code, done.out) == (0, "")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "metrics.jsonl", "model.safetensors", "state.safetensors",
+        "metrics.jsonl", "model.safetensors", "state.pt",
     }  # fmt: skip
     assert steps(tmp_path / "run") == [2, 4]
 

@@ -1,5 +1,6 @@
 """Training on CUDA: the figures of the CPU, batches from other processes, no waiting in a step."""
 
+import copy
 import math
 from dataclasses import replace
 from itertools import islice
@@ -53,7 +54,7 @@ def test_a_step_waits_for_nothing():
     settings = made_settings()
     stage, model = decoder_stage(settings), small_model().to(CUDA).train()
     (optimiser,) = optimisers(model, OptimiserSettings(matrices="adamw"))
-    average = {n: p.detach().clone() for n, p in model.named_parameters()}
+    average = copy.deepcopy(model)
 
     def step(batch):
         with torch.autocast("cuda", torch.bfloat16):

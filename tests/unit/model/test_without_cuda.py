@@ -157,15 +157,14 @@ def test_gradients_come_without_values_in_the_precision_of_the_weights(monkeypat
 
 @pytest.mark.parametrize("matrices", ["adamw", "muon"])
 def test_an_optimiser_step_waits_for_nothing(monkeypatch, matrices):
-    network = small_model()
+    network, average = small_model(), small_model()
 
     with fake_cuda(monkeypatch) as operations:
-        network = network.to(CUDA)
+        network, average = network.to(CUDA), average.to(CUDA)
         for parameter in network.parameters():
             parameter.requires_grad_(True)
             parameter.grad = torch.ones_like(parameter)
         updating = optimisers(network, OptimiserSettings(matrices=matrices))
-        average = {name: p.detach().clone() for name, p in network.named_parameters()}
         operations.moved.clear()
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         for optimiser in updating:
@@ -173,5 +172,5 @@ def test_an_optimiser_step_waits_for_nothing(monkeypatch, matrices):
         update_average(average, network, 0.9, 5)
 
     assert norm.device == CUDA
-    assert all(tensor.device == CUDA for tensor in average.values())
+    assert all(tensor.device == CUDA for tensor in average.parameters())
     assert not operations.moved

@@ -9,7 +9,6 @@ import torch
 
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
-from duallgd_cli.train.decoder import GraphBatch
 from duallgd_cli.train.joint import JointStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
@@ -51,9 +50,8 @@ def test_joint_steps_take_turns_over_their_sources(joint):
     for step, planned in enumerate(islice(stage.plan(0), 7)):
         batch = stage.collate(planned, step)
         formulas = {tuple(row) for row in sources[step % len(sources)].atom_counts.tolist()}
-        graphs = getattr(batch, "graphs", batch)
-        assert {tuple(row) for row in graphs.condition.formula.int().tolist()} <= formulas
-        assert isinstance(batch, GraphBatch) == any(
+        assert {tuple(row) for row in batch.condition.formula.int().tolist()} <= formulas
+        assert (batch.spectra is None) == any(
             sources[step % len(sources)] is decoder.molecules for decoder in stage.decoders
         )
 
@@ -65,7 +63,7 @@ def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, 
         batch = stage.collate(planned, step)
         # Ions that are simulated or made here differ from their molecules by hydrogens alone.
         np.testing.assert_array_equal(
-            batch.spectra.peaks.parent[:, :HYDROGEN], batch.graphs.condition.formula[:, :HYDROGEN]
+            batch.spectra.peaks.parent[:, :HYDROGEN], batch.condition.formula[:, :HYDROGEN]
         )
         assert batch.n_samples == batch.spectra.n_samples
 
@@ -77,7 +75,7 @@ def test_simulated_spectra_of_large_molecules_are_left_out_of_joint_steps(spectr
     sizes = {
         int(n)
         for step, planned in enumerate(islice(stage.plan(0), 12))
-        for n in stage.collate(planned, step).graphs.condition.atom_mask.sum(1)
+        for n in stage.collate(planned, step).condition.atom_mask.sum(1)
     }
 
     assert sizes == {3, 4, 5}
@@ -126,7 +124,7 @@ def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulat
     stage = JointStage(spectra, [structures], simulated, FROZEN)
 
     kinds = [
-        isinstance(stage.collate(planned, step), GraphBatch)
+        stage.collate(planned, step).spectra is None
         for step, planned in enumerate(islice(stage.plan(0), 6))
     ]
 

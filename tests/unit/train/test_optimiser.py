@@ -76,14 +76,12 @@ def test_muon_takes_the_wide_matrices_and_steps_them_orthogonally():
 def test_the_decay_of_the_average_grows_from_a_tenth():
     layer = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.ones_(layer.weight)
-    average = {"weight": torch.zeros(1, 1)}
+    average = torch.nn.Linear(1, 1, bias=False)
 
-    update_average(average, layer, 0.999, 0)
-    assert float(average["weight"]) == pytest.approx(0.9)
-
-    average["weight"].zero_()
-    update_average(average, layer, 0.999, 10**6)
-    assert float(average["weight"]) == pytest.approx(0.001, rel=1e-3)
+    for step, expected in ((0, 0.9), (10**6, 0.001)):
+        torch.nn.init.zeros_(average.weight)
+        update_average(average, layer, 0.999, step)
+        assert float(average.weight.detach()) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(
