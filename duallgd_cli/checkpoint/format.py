@@ -39,7 +39,7 @@ _IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 _FEATURES: Final = ".pair_attention.features"
-_KNOWN: Final = "denoiser.pair_known"
+_KNOWN, _WALKS = "denoiser.pair_known", "denoiser.pair_walks.weight"
 _MOST_UNPACKED_BYTES: Final = 16 << 20
 DIGEST: Final = "sha256"
 # The preset that metadata name where a file holds the authors' network.
@@ -140,8 +140,9 @@ def load(path: Path) -> Checkpoint:
         ranking = load_finite(metadata["ranking"])
         if "ancestors" in metadata:
             record["ancestors"] = _unpacked(metadata["ancestors"])
-    # Files of networks that were never given known bonds have nothing to say of them.
-    tensors.setdefault(_KNOWN, torch.zeros(settings.denoiser.pair_width))
+    if _WALKS in tensors:  # else the authors' network, which the leak study trains
+        # Files of networks that were never given known bonds have nothing to say of them.
+        tensors.setdefault(_KNOWN, torch.zeros(settings.denoiser.pair_width))
     besides = [
         {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
         for prefix in _BESIDES.values()
