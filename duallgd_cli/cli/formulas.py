@@ -57,20 +57,19 @@ def formulas(
 
     display.configure_logging(quiet, json_log)
     running.refuse_to_replace(output, allowed=force, resumable=False)
-    from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
+    from duallgd_cli.formulas.rows import write_formulas
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings
     from duallgd_cli.spectra.reading import spectrum_files
 
     asked = {
-        "inputs": list(spectrum_files(spectra)),
-        "output": output,
-        "format": format,
         "top_k": top_k,
         "group_by": group_by,
         "adduct": adduct,
-        "settings.precursor_ppm": precursor_ppm,
-        "settings.elements": elements,
+        "formula_search.precursor_ppm": precursor_ppm,
+        "formula_search.elements": elements,
     }
-    request = options.settings_of(FormulaRequest, None, asked, [])
+    settings = options.settings_of(PredictSettings, None, asked, [])
+    request = PredictRequest(spectrum_files(spectra), output, format or "", settings=settings)
     with running.interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
     running.report(summary, strict)

@@ -24,7 +24,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import table_rows
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Feature, Spectrum, Unreadable
 
 

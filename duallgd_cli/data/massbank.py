@@ -24,7 +24,7 @@ from duallgd_cli.data.prepared import FOLDS, write_report
 from duallgd_cli.data.structures import PreparedMolecule
 from duallgd_cli.errors import MissingInputError, UnreadableError, quote
 from duallgd_cli.files import replaced_text, table_rows
-from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
 from duallgd_cli.spectra.types import Source, Spectrum
 
 COLUMNS: Final = (

@@ -15,8 +15,9 @@ from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.files import table_rows
 from duallgd_cli.formulas.composition import known_formulas
 from duallgd_cli.formulas.ranking import FormulaSettings
-from duallgd_cli.formulas.rows import FormulaRequest, write_formulas
+from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 
 RANKS: Final = (1, 5, 10)
 # Upper ends of the masses of a group, Da.
@@ -36,9 +37,8 @@ def predicted_formulas(
     Returns:
         Formulas by spectrum, best first; a formula with several adducts stands at its best rank.
     """
-    write_formulas(
-        FormulaRequest((str(spectra),), str(output), "csv", max(RANKS), "none", settings)
-    )
+    asked = PredictSettings(top_k=max(RANKS), group_by="none", formula_search=settings)
+    write_formulas(PredictRequest((str(spectra),), str(output), "csv", settings=asked))
     found: dict[str, list[str]] = {}
     for row in table_rows(output, required=("spectrum_id", "formula")):
         found.setdefault(row["spectrum_id"], []).append(row["formula"])

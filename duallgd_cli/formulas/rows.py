@@ -2,23 +2,22 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
-from duallgd_cli.config import require
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas.ranking import (
-    FormulaSettings,
     RankedFormula,
     isotope_remark,
     rank_formulas,
 )
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, require_adduct
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.types import Feature, Spectrum, Unreadable
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
@@ -49,35 +48,12 @@ _NO_PEAKS: Final = "no peaks to explain: ranked by mass and by known structures 
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FormulaRequest:
-    """A run of `duallgd formulas`.
-
-    Attributes:
-        inputs: Spectrum files as the user named them; ``-`` is standard input.
-        output: File to write, or ``-`` for standard output.
-        format: csv, tsv or jsonl; empty decides by the output's ending.
-        top_k: Formulas written per feature.
-        group_by: See `spectra.features.group`.
-        settings: Which formulas are looked for.
-        adduct: Of every spectrum; None takes each spectrum's own.
-    """
-
-    inputs: tuple[str, ...]
-    output: str = "-"
-    format: str = ""
-    top_k: int = 10
-    group_by: Literal["feature", "none"] = "feature"
-    settings: FormulaSettings = field(default_factory=FormulaSettings)
-    adduct: str | None = None
-
-    def __post_init__(self) -> None:
-        require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
-        require_adduct(self.adduct)
-
-
-def write_formulas(request: FormulaRequest) -> RunSummary:
+def write_formulas(request: PredictRequest) -> RunSummary:
     """Rank the formulas of every feature and write them as they come.
+
+    Args:
+        request: Inputs, output and format; of its settings `top_k`, `group_by`, `adduct` and
+            `formula_search` count.
 
     Raises:
         UsageError: The output is impossible.
@@ -88,10 +64,11 @@ def write_formulas(request: FormulaRequest) -> RunSummary:
     if kind in {"sdf", "mztab"}:
         raise UsageError(f"formulas are written as csv, tsv or jsonl; {kind} holds structures")
     check_writable(request.output)
+    settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
-        features = inputs.features(request.group_by, request.adduct)
-        rows = (row for item in features for row in _rows(item, request, summary))
+        features = inputs.features(settings.group_by, settings.adduct)
+        rows = (row for item in features for row in _rows(item, settings, summary))
         if kind == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
@@ -101,7 +78,7 @@ def write_formulas(request: FormulaRequest) -> RunSummary:
 
 
 def _rows(
-    item: Feature | Unreadable, request: FormulaRequest, summary: RunSummary
+    item: Feature | Unreadable, settings: PredictSettings, summary: RunSummary
 ) -> Iterator[Row]:
     """Rows of a feature, at least one."""
     if isinstance(item, Unreadable):
@@ -111,7 +88,7 @@ def _rows(
     else:
         usable = tuple(map(_cleaned, item.spectra))
         with_peaks = tuple(spectrum for spectrum in usable if spectrum.mz.size)
-        ranked = rank_formulas(Feature(with_peaks or usable), request.settings)
+        ranked = rank_formulas(Feature(with_peaks or usable), settings.formula_search)
         named = _named(item.first)
         remarks = sentences(*_remarks(item, bool(with_peaks)))
     if isinstance(ranked, Failure):
@@ -121,8 +98,8 @@ def _rows(
         return
     remarks = sentences(remarks, isotope_remark(ranked))
     summary.counts[OK] += 1
-    summary.n_candidates += len(ranked[: request.top_k])
-    for number, one in enumerate(ranked[: request.top_k], start=1):
+    summary.n_candidates += len(ranked[: settings.top_k])
+    for number, one in enumerate(ranked[: settings.top_k], start=1):
         yield named | {
             "adduct": one.adduct.name,
             "rank": number,

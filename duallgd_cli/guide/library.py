@@ -30,8 +30,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.files import require_input
 from duallgd_cli.guide.files import kept, lines_of, text_of
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.fields import canonical, is_missing
-from duallgd_cli.spectra.reading.fields import name_of as name_in
+from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum, Unreadable
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         if why or isinstance(item, Unreadable):
             refused[why] += 1
         else:
-            rows.append((smiles, item, name_in(item.metadata) or item.spectrum_id))
+            rows.append((smiles, item, compound_name(item.metadata) or item.spectrum_id))
     if len(rows) + refused.total() > _MOST_SPECTRA:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
-from duallgd_cli.spectra.reading.fields import name_of, retention_time_s
+from duallgd_cli.spectra.reading.record import compound_name, retention_time_s
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
@@ -60,7 +60,7 @@ class SpectrumReference:
             adduct_text=spectrum.adduct_text,
             status=status,
             message=sentences(message, *spectrum.warnings),
-            name=name_of(spectrum.metadata),
+            name=compound_name(spectrum.metadata),
             rt_seconds=retention_time_s(spectrum.metadata),
             collision_energy=spectrum.collision_energy_text,
             warnings=sentences(*spectrum.warnings),

@@ -27,7 +27,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.reading import read, spool
-from duallgd_cli.spectra.reading.record import name_of
+from duallgd_cli.spectra.reading.record import place_name
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
@@ -357,7 +357,9 @@ class Inputs:
                 if len(self.names) == 1:
                     raise
                 source = Source(name, 0)
-                yield Unreadable(source, name_of(source), Failure("unreadable", str(error), "read"))
+                yield Unreadable(
+                    source, place_name(source), Failure("unreadable", str(error), "read")
+                )
 
     def _identity(self, name: str) -> Mapping[str, Any]:
         if Path(name).is_dir():

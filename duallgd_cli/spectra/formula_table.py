@@ -19,7 +19,7 @@ from typing import Final
 
 from duallgd_cli.errors import UnreadableError, UsageError, clip, quote
 from duallgd_cli.files import DAMAGED, describe_damage, open_text, require_input
-from duallgd_cli.spectra.reading.fields import finite, is_missing
+from duallgd_cli.spectra.reading.record import finite, is_missing
 
 # Names of columns in lower case without anything but letters and digits, the likelier first.
 _IDENTIFIERS: Final = (

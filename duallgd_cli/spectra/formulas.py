@@ -31,7 +31,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
-from duallgd_cli.spectra.reading.fields import collision_energy_ev, is_missing, name_of
+from duallgd_cli.spectra.reading.record import collision_energy_ev, compound_name, is_missing
 from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
@@ -359,7 +359,7 @@ def _rows_of(feature: Feature, tables: Mapping[str, Rows]) -> Iterator[list[Tabl
     """
     spectrum = feature.first
     last = "" if spectrum.feature_id else spectrum.scans
-    names = (spectrum.feature_id, spectrum.spectrum_id, name_of(spectrum.metadata), last)
+    names = (spectrum.feature_id, spectrum.spectrum_id, compound_name(spectrum.metadata), last)
     for name in dict.fromkeys(filter(None, names)):
         yield from (rows[name] for rows in tables.values() if rows.get(name))
 

@@ -109,7 +109,7 @@ class Spectrum:
         adduct_text: Adduct as written, else "".
         formula_text: Formula as written under the recognised field names, else "".
         collision_energy_text: As written, else "".
-        collision_energy_ev: One number in eV, or None (`spectra.reading.fields` decides).
+        collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
         instrument: "orbitrap", "qtof" or "" (unknown).
         ms_level: 1, 2, ...; 2 if the file does not say.
         metadata: Every field of the record, keys lower case, values text.

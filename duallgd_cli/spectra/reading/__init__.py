@@ -30,7 +30,7 @@ from duallgd_cli.files import (
     unpacked,
 )
 from duallgd_cli.spectra.reading import mgf, msp, mzspeclib, sirius, spectrum_json, table, usi
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, name_of
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, place_name
 from duallgd_cli.spectra.types import Source, Spectrum, Unreadable
 
 logger = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unrea
         source = Source(opened.file, index)
         read_so_far = counted(index, "spectrum", "spectra")
         reason = f"the file ends early after {read_so_far}: {opened.damage}; restore the file"
-        yield Unreadable(source, name_of(source), Failure("unreadable", reason, "read"))
+        yield Unreadable(source, place_name(source), Failure("unreadable", reason, "read"))
     elif index == 0:
         name = "standard input" if opened.file == "-" else opened.file
         raise UnreadableError(f"{name} holds no spectrum, though it looks like {opened.format}")

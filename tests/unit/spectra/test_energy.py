@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from duallgd_cli.spectra.reading.fields import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
 
 
 @pytest.mark.parametrize(

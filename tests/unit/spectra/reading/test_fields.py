@@ -2,7 +2,7 @@
 
 import pytest
 
-from duallgd_cli.spectra.reading import fields
+from duallgd_cli.spectra.reading import record as fields
 
 
 @pytest.mark.parametrize(
