@@ -79,7 +79,7 @@ LIBRARIES = {
     "rdkit": r"chem/(atom_table|guide|identity|molecule|parts|screen)\.py|data/structures\.py"
     r"|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
-    "pyteomics": r"spectra/reading(/|\.py)",
+    "lxml": r"spectra/reading/xml\.py",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
     "matplotlib": r"bench/plot\.py|evaluate/",

@@ -267,8 +267,8 @@ class KnownFormulas(NamedTuple):
         known = self.rarer.astype(np.int64) @ radix
         order = np.argsort(known)
         wanted = np.zeros(len(formulas), np.int64)
-        for column, place in zip(formulas[:, RARER].T, radix, strict=True):
-            wanted += column.astype(np.int64) * place
+        for column, factor in zip(formulas[:, RARER].T, radix, strict=True):
+            wanted += column.astype(np.int64) * factor
         row = order[np.minimum(np.searchsorted(known[order], wanted), order.size - 1)]
         found = known[row] == wanted
         return np.where(found, self.rarer_weight[row], self.rarer_weight.min() - 1.0)
@@ -298,9 +298,9 @@ def composition(known: KnownFormulas, formulas: NDArray[np.int16]) -> NDArray[np
     ratios = [n[:, [INDEX[s]]] / carbon for s in ("H", "O", "N", "S", "F")]
     rarer = n[:, RARER].sum(axis=1, keepdims=True)
     hetero = (heavy - carbon) / heavy
-    kinds = (n[:, 1:-1] > 0).sum(axis=1, keepdims=True)
+    elements = (n[:, 1:-1] > 0).sum(axis=1, keepdims=True)
     share = known.log_share(formulas)[:, None] / 5
-    shape = [rdbe / 10, rdbe / heavy, mass / _MASSIVE_DA, rarer / 4, hetero, kinds / 4, share]
+    shape = [rdbe / 10, rdbe / heavy, mass / _MASSIVE_DA, rarer / 4, hetero, elements / 4, share]
     odd = n[:, [INDEX["N"]]] % 2
     near = np.log1p(_neighbours(known, formulas)) / 3
     total = np.log1p(np.expm1(near * 3).sum(axis=1, keepdims=True)) / 3

@@ -176,8 +176,8 @@ def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDAr
     radical = np.mod(excess(found.fragment) + (~found.even), 2)[:, None]
     hetero = fragment[:, _HETERO].sum(axis=1, keepdims=True)
     lost = loss[:, _HETERO].sum(axis=1, keepdims=True)
-    kinds = (fragment[:, _HETERO] > 0).sum(axis=1, keepdims=True)
-    lost_kinds = (loss[:, _HETERO] > 0).sum(axis=1, keepdims=True)
+    elements = (fragment[:, _HETERO] > 0).sum(axis=1, keepdims=True)
+    lost_elements = (loss[:, _HETERO] > 0).sum(axis=1, keepdims=True)
     carbon, lost_carbon = fragment[:, [0]], loss[:, [0]]
     error = found.error[:, None]
     size = fragment[:, :-1].sum(axis=1, keepdims=True)
@@ -193,8 +193,8 @@ def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDAr
         rdbe / 10,
         np.maximum(hetero - carbon, 0) / 3,
         np.maximum(lost - lost_carbon, 0) / 3,
-        kinds / 3,
-        lost_kinds / 3,
+        elements / 3,
+        lost_elements / 3,
         carbon == 0,
         (lost_carbon == 0) & (lost > 0),
         loss.sum(axis=1, keepdims=True) == 0,
@@ -269,14 +269,16 @@ def isotope_ratios(formulas: NDArray[np.int16], adduct: Adduct) -> NDArray[np.fl
     ions = formulas.astype(np.int64) * adduct.molecules + np.array(adduct.change)
     atoms = np.concatenate([ions, np.ones((len(ions), len(adduct.metals)), np.int64)], axis=1)
     # The series counts from the lightest isotopes.
-    place = atoms @ np.array([-min(ABUNDANCES.get(s, {0: 1.0})) for s in symbols])
+    monoisotopic = atoms @ np.array([-min(ABUNDANCES.get(s, {0: 1.0})) for s in symbols])
     ratios = np.zeros((len(ions), len(ISOTOPES)))
-    for rows in (np.flatnonzero(place == 0), np.flatnonzero(place > 0)):
+    for rows in (np.flatnonzero(monoisotopic == 0), np.flatnonzero(monoisotopic > 0)):
         if rows.size:
-            series = _exponential(atoms[rows] @ _logarithms(symbols, int(place[rows].max()) + 4))
-            at = place[rows, None] + np.array(ISOTOPES)
+            series = _exponential(
+                atoms[rows] @ _logarithms(symbols, int(monoisotopic[rows].max()) + 4)
+            )
+            at = monoisotopic[rows, None] + np.array(ISOTOPES)
             share = np.take_along_axis(series, np.maximum(at, 0), axis=1) * (at >= 0)
-            ratios[rows] = share / np.take_along_axis(series, place[rows, None], axis=1)
+            ratios[rows] = share / np.take_along_axis(series, monoisotopic[rows, None], axis=1)
     return ratios
 
 

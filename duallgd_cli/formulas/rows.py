@@ -60,19 +60,21 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         MissingInputError: An input does not exist.
         UnreadableError: Nothing can be read.
     """
-    kind = resolve_format(request.output, request.format)
-    if kind in {"sdf", "mztab"}:
-        raise UsageError(f"formulas are written as csv, tsv or jsonl; {kind} holds structures")
+    output_format = resolve_format(request.output, request.format)
+    if output_format in {"sdf", "mztab"}:
+        raise UsageError(
+            f"formulas are written as csv, tsv or jsonl; {output_format} holds structures"
+        )
     check_writable(request.output)
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
         features = inputs.features(settings.group_by, settings.adduct)
         rows = (row for item in features for row in _rows(item, settings, summary))
-        if kind == "jsonl":
+        if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
-            pieces = table(COLUMNS, map(_cells, rows), kind)
+            pieces = table(COLUMNS, map(_cells, rows), output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 

@@ -177,7 +177,7 @@ def predictions(
 class Predictions:
     """Predictions that are computed as they are asked for, and kept.
 
-    A loop gets each as soon as it is there, spectra that are read together at the place of the
+    A loop gets each as soon as it is there, spectra that are read together at the position of the
     first of them. ``len``, an index, a table or a picture computes the rest.
 
     Attributes:
@@ -201,7 +201,7 @@ class Predictions:
         return len(self._all())
 
     def __getitem__(self, position: int) -> Prediction:
-        """The prediction of the spectrum at this place."""
+        """The prediction of the spectrum at this position."""
         return self._all()[position]
 
     def to_dataframe(self) -> "DataFrame":
@@ -264,7 +264,7 @@ def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum | Unreadable]:
     """
     items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
     if not items or not all(isinstance(one, str | Path) for one in items):
-        return [_spectrum(one, place) for place, one in enumerate(items)]
+        return [_spectrum(one, index) for index, one in enumerate(items)]
     names = spectrum_files(map(str, items))
     for name in names:
         require_input(name)
@@ -280,9 +280,9 @@ def _features(
             yield inputs.features(settings.group_by, settings.adduct)
         return
     if len({one.source for one in given}) < len(given):
-        # Spectra made by hand may all say the same place: here they are told apart by order.
+        # Spectra made by hand may all name the same index: here they are told apart by order.
         given = [
-            replace(one, source=Source(one.source.file, place)) for place, one in enumerate(given)
+            replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
         ]
     yield group(given, settings.group_by, settings.adduct)
 
@@ -324,7 +324,7 @@ def _name(rescore: Rescore) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _spectrum(item: object, place: int) -> Spectrum | Unreadable:
+def _spectrum(item: object, index: int) -> Spectrum | Unreadable:
     """A spectrum of another library, or of plain values, as ours.
 
     Raises:
@@ -341,7 +341,7 @@ def _spectrum(item: object, place: int) -> Spectrum | Unreadable:
         mz, intensity = getattr(peaks, "mz", None), getattr(peaks, "intensities", None)
     if mz is None or intensity is None or len(mz) != len(intensity):
         raise UsageError(
-            f"item {place} ({type(item).__name__}) is no spectrum; give matchms.Spectrum objects, "
+            f"item {index} ({type(item).__name__}) is no spectrum; give matchms.Spectrum objects, "
             "or dictionaries with mz and intensity (of one length), precursor_mz and formula"
         )
     metadata = {
@@ -350,7 +350,7 @@ def _spectrum(item: object, place: int) -> Spectrum | Unreadable:
         if name not in _PEAKS and value is not None
     }
     record = Record(metadata, np.asarray(mz, np.float64), np.asarray(intensity, np.float64))
-    return build(record, Source("memory", place), keep_structures=False)
+    return build(record, Source("memory", index), keep_structures=False)
 
 
 _WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels

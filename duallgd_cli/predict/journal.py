@@ -350,10 +350,10 @@ class FinishedRun:
         """Every spectrum, as read: the results of its feature, and its index in that."""
         latest: tuple[HypothesisResult, ...] = ()
         for start in range(0, len(self._spectra), _BLOCK):
-            for number, place in self._spectra[start : start + _BLOCK].tolist():
+            for number, position in self._spectra[start : start + _BLOCK].tolist():
                 if not latest or latest[0].feature != number:
                     latest = self.feature(number)
-                yield latest, place
+                yield latest, position
 
     def slices(self, size: int) -> Iterator[Self]:
         """The run as several of so many spectra, in input order; at least one, if it has none."""
@@ -449,12 +449,14 @@ def _places(path: Path, partial: bool) -> tuple[Contents, _Numbers, _Numbers]:
     inputs: dict[str, int] = {}
     for values in _hypotheses(path, contents):
         if not inputs and contents.header is not None:
-            inputs = {entry["name"]: place for place, entry in enumerate(contents.header.inputs)}
+            inputs = {
+                entry["name"]: position for position, entry in enumerate(contents.header.inputs)
+            }
         feature = values["case"]
         lines.extend((feature, values["hypothesis"], values["of"], contents.good_bytes))
-        for place, member in enumerate(values["members"]):
-            name, index = member["source"]
-            spectra.extend((inputs[name], index, feature, place))
+        for position, spectrum in enumerate(values["members"]):
+            name, index = spectrum["source"]
+            spectra.extend((inputs[name], index, feature, position))
     numbers = np.frombuffer(lines, np.int64).reshape(-1, 4)
     if contents.header is None or (contents.is_damaged and not partial):
         raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")

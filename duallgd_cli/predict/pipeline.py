@@ -111,7 +111,7 @@ def results(
             if held(number, position):
                 continue
             started = time.perf_counter()
-            begun = replace(
+            described = replace(
                 _described(hypothesis),
                 feature=number,
                 spectra=spectra,
@@ -122,10 +122,10 @@ def results(
             if isinstance(hypothesis, Hypothesis):
                 with stage("annotate"):
                     annotated = annotate(hypothesis, settings.annotation)
-                    begun = _annotated(begun, annotated)
+                    described = _annotated(described, annotated)
                 work = partial(_draw, annotated, model.generator, settings, workers, until, known)
                 drawing, again = workers.draw(work), partial(_again, work, workers)
-            waiting.append(partial(_settled, begun, drawing, again, settings, started, known))
+            waiting.append(partial(_settled, described, drawing, again, settings, started, known))
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:

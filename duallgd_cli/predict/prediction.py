@@ -285,12 +285,12 @@ class Prediction(SpectrumReference):
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
         """The nearest of the user's molecules, see `guide.analogues.Analogues.nearest`, or {}."""
-        told = (
+        nearest = (
             one.known.get("analogues", {}).get(candidate.inchikey14, {})
             for one in self.hypotheses
             if (one.formula, one.adduct) == (candidate.formula, candidate.adduct)
         )
-        return next(told, {})
+        return next(nearest, {})
 
     @property
     def library_match(self) -> Mapping[str, Any]:

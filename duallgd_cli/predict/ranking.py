@@ -243,8 +243,8 @@ def rank(
     else:
         found, confidence = _under_given_formulas(results, model)
     candidates = (
-        _candidate(one, place, value)
-        for place, (one, value) in enumerate(zip(found[:most], confidence, strict=False), 1)
+        _candidate(one, position, value)
+        for position, (one, value) in enumerate(zip(found[:most], confidence, strict=False), 1)
     )
     return tuple(candidates), math.fsum(confidence[:FIRST])
 
@@ -284,7 +284,7 @@ def rescored(
         for one, log, score in zip(candidates, logs, extra, strict=True)
     ]
     found.sort(key=lambda one: (-one.score, one.inchikey))
-    return tuple(replace(one, rank=place) for place, one in enumerate(found, 1))
+    return tuple(replace(one, rank=position) for position, one in enumerate(found, 1))
 
 
 class _Scored(NamedTuple):
@@ -387,11 +387,10 @@ def presence_features(
         scores: Sharpened, best first, (C,), C at least 1.
         statistics: Of the samples they come from.
     """
-    said = statistics
     return np.array(
         [
-            *(1.0, scores[0], said.n_heavy, said.log_share),
-            *(said.log_distinct, said.log_samples, said.log_steps),
+            *(1.0, scores[0], statistics.n_heavy, statistics.log_share),
+            *(statistics.log_distinct, statistics.log_samples, statistics.log_steps),
         ]
     )
 
@@ -415,7 +414,7 @@ def _features(
         *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
         np.full(count.shape, log_prior),
         repaired / np.maximum(1.0, samples),
-        *_evidence(np.array(agreement[2:]).T).T,
+        *_fragmentation(np.array(agreement[2:]).T).T,
     ]
     return np.ascontiguousarray(np.array(columns).T)
 
@@ -428,16 +427,16 @@ def _most(result: HypothesisResult, model: RankingModel) -> float:
     return count / (result.tallies.sampled + _DISSENT)
 
 
-def _evidence(said: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Familiarity, and peaks found and missed next to the best of these; (C, 3).
 
-    A molecule that could not be asked, whose row is NaN, counts like the worst that could.
+    A molecule that could not be scored, whose row is NaN, counts like the worst that could.
     """
-    asked = ~np.isnan(said)
-    if not asked.any():
-        return np.zeros_like(said)
-    worst = np.where(asked, said, np.inf).min(0)
-    values = np.where(asked, said, worst)
+    known = ~np.isnan(scores)
+    if not known.any():
+        return np.zeros_like(scores)
+    worst = np.where(known, scores, np.inf).min(0)
+    values = np.where(known, scores, worst)
     values[:, 1:] -= values[:, 1:].max(0)
     return values
 

@@ -152,7 +152,7 @@ def predict(
     """Predict structures for every MS2 spectrum of the inputs.
 
     Finished spectra are kept in a journal as they come; the output is written from it at the end,
-    whole or not at all. A shard writes no output: `output.merge` joins the journals of all.
+    whole or not at all. A shard writes no output: `merge` joins the journals of all.
 
     Args:
         request: What to predict, and where things are.
@@ -273,11 +273,11 @@ def _checked(request: PredictRequest) -> str:
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
     # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
-    places = {os.path.realpath(name) for name in request.inputs if name != STANDARD_STREAM}
+    inputs = {os.path.realpath(name) for name in request.inputs if name != STANDARD_STREAM}
     if request.output == STANDARD_STREAM:
         return
     output = os.path.realpath(request.output)
-    if output in places:
+    if output in inputs:
         raise UsageError(f"output {request.output} would overwrite an input; name another file")
     if request.journal is not None and output == os.path.realpath(request.journal):
         raise UsageError(f"journal and output are the same file {request.output}; name another one")
@@ -372,7 +372,7 @@ def merge(
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
     """
-    kind = resolve_format(output, format_name)
+    output_format = resolve_format(output, format_name)
     check_writable(output)
     if parts:
         parts_path(output)
@@ -381,7 +381,7 @@ def merge(
     workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
-    write_all(run, summary, kind, rows, parts=parts, summaries=summaries, workers=workers)
+    write_all(run, summary, output_format, rows, parts=parts, summaries=summaries, workers=workers)
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary
@@ -411,11 +411,11 @@ def write_all(
     Raises:
         UsageError: A file cannot be written.
     """
-    told = parts and output_format == "jsonl"
+    in_lines = parts and output_format == "jsonl"
     if output_format in WHOLE:
-        write(summary.watch(run, parts=told), summary.output, output_format, run.header, rows)
+        write(summary.watch(run, parts=in_lines), summary.output, output_format, run.header, rows)
     else:
-        work = with_arguments(_text, output_format=output_format, rows=rows, parts=told)
+        work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
         texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
@@ -436,9 +436,9 @@ def _joined(
     texts: Iterable[tuple[str, RunSummary]], summary: RunSummary, output_format: str
 ) -> Iterator[str]:
     """Text of all spectra, the columns named once; the summary learns the counts."""
-    for place, (text, counts) in enumerate(texts):
+    for position, (text, counts) in enumerate(texts):
         summary.add(counts)
-        yield text.partition("\n")[2] if place and output_format in TABLES else text
+        yield text.partition("\n")[2] if position and output_format in TABLES else text
 
 
 def parts_path(output: str) -> Path:

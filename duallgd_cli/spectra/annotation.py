@@ -90,8 +90,8 @@ class _Parts:
         kept = np.flatnonzero(mass <= heaviest_da)
         excess = np.add.outer(self.excess, number * _EXCESS[element]).ravel()
         hetero = element not in _CARBON_AND_HYDROGEN
-        price = hetero * (_HETEROATOM_COST * number + _LOST_ELEMENT_COST * (number < count))
-        cost = np.add.outer(self.cost, price).ravel()
+        added = hetero * (_HETEROATOM_COST * number + _LOST_ELEMENT_COST * (number < count))
+        cost = np.add.outer(self.cost, added).ravel()
         code = np.add.outer(self.code * (count + 1), number).ravel()
         sizes = self.sizes | {element: count + 1}
         return _Parts(sizes, mass, excess, cost, code).take(kept)

@@ -97,8 +97,8 @@ def read_table(path: str) -> dict[str, Rows]:
     if twice is not None:
         name = quote(written[header.index(twice)])
         raise UsageError(f"{path} has two columns {name}; rename or remove one")
-    places = [(name, at) for at, name in enumerate(header) if name in kept]
-    table = [{name: row[at] for name, at in places if at < len(row)} for row in lines]
+    columns = [(name, at) for at, name in enumerate(header) if name in kept]
+    table = [{name: row[at] for name, at in columns if at < len(row)} for row in lines]
     score = _score_column(header, table)
     found: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:

@@ -378,8 +378,8 @@ def _agreeing(
             continue
         notes, adduct = result.notes, result.adduct
         if row.adduct and own and parse_adduct(own) != adduct:
-            told = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
-            notes = (*notes, told)
+            note = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
+            notes = (*notes, note)
         found.setdefault(
             (result.formula, adduct.index),
             (replace(result, source=TABLE, notes=notes), row.log_weight),

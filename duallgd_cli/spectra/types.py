@@ -53,7 +53,7 @@ def carrier_indices(adduct: Adduct) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a spectrum stands: the file as the user named it, and its 0-based place in it."""
+    """Where a spectrum stands: the file as the user named it, and its 0-based index in it."""
 
     file: str
     index: int

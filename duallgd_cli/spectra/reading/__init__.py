@@ -29,7 +29,7 @@ from duallgd_cli.files import (
     require_input,
     unpacked,
 )
-from duallgd_cli.spectra.reading import mgf, msp, mzspeclib, sirius, spectrum_json, table, usi
+from duallgd_cli.spectra.reading import libraries, mgf, msp, sirius, table, usi
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, place_name
 from duallgd_cli.spectra.types import Source, Spectrum, Unreadable
 
@@ -68,7 +68,7 @@ _TEXT = {
     "msp": msp.records,
     "ms": sirius.records,
     "tsv": table.records,
-    "mzspeclib": mzspeclib.records,
+    "mzspeclib": libraries.text_records,
 }
 
 
@@ -185,12 +185,12 @@ def _records(opened: Opened) -> Iterator[Record]:
         yield from _TEXT[opened.format](opened.lines())
         return
     if opened.format == "json":
-        yield from spectrum_json.records(opened.blocks())
+        yield from libraries.json_records(opened.blocks())
         return
     if opened.format == "usi":
         yield from usi.records(opened.lines(), Path(opened.file).parent, _records_of)
         return
-    from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
+    from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
 
     reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
     try:
@@ -252,11 +252,11 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
         stream = _decompress(raw, name)
         head, damage = _head(stream)
         encoding = _encoding(head, name)
-        kind = _format(head.decode(encoding, errors="replace"), path, damage)
+        file_format = _format(head.decode(encoding, errors="replace"), path, damage)
     except UnreadableError:
         raw.close()
         raise
-    return Opened(path, kind, stream, encoding, raw)
+    return Opened(path, file_format, stream, encoding, raw)
 
 
 def _open(path: str) -> BinaryIO:
@@ -291,9 +291,9 @@ def spool(pipe: BinaryIO) -> BinaryIO:
 def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
     start = raw.read(8)
     raw.seek(0)
-    for magic, kind in _ARCHIVES.items():
+    for magic, compression in _ARCHIVES.items():
         if start.startswith(magic):
-            raise UnreadableError(f"{name} is {kind}-compressed; unpack it, or use gzip")
+            raise UnreadableError(f"{name} is {compression}-compressed; unpack it, or use gzip")
     return unpacked(raw)
 
 
@@ -327,13 +327,13 @@ def _encoding(head: bytes, name: str) -> str:
 def _format(text: str, path: str, damage: str) -> str:
     name = "standard input" if path == "-" else path
     text = text.replace("\r", "\n")
-    for kind, sign in _SIGNS:
+    for file_format, sign in _SIGNS:
         if sign.search(text):
-            return kind
-    kind = _SUFFIXES.get(_ending(PurePath(path)), "")
+            return file_format
+    file_format = _SUFFIXES.get(_ending(PurePath(path)), "")
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
-    if kind in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
-        return kind
+    if file_format in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
+        return file_format
     if damage:
         raise UnreadableError(f"{name} holds nothing readable: {damage}")
     fault = "is not recognised" if text.strip() else "is empty"

@@ -62,8 +62,8 @@ def _file(folder: Path, collection: str, run: str) -> Path | None:
     """The file of a run, by its name, in the folder of its collection or in the list's own."""
     if {"/", "\\", "\0"} & {*collection, *run} or collection.startswith("."):
         return None
-    for place in (folder / collection, folder):
-        for path in sorted(place.iterdir()) if place.is_dir() else ():
+    for parent in (folder / collection, folder):
+        for path in sorted(parent.iterdir()) if parent.is_dir() else ():
             name = path.name.lower()
             name = name.removesuffix(next(filter(name.endswith, PACKED_ENDINGS), ""))
             stem, dot, ending = name.rpartition(".")

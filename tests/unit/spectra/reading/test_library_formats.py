@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.spectra.reading import read, spectrum_json
+from duallgd_cli.spectra.reading import libraries, read
 from duallgd_cli.spectra.types import Spectrum, Unreadable
 from tests.fuzz.corpus import sound_files
 
@@ -91,13 +91,13 @@ def test_spectra_are_cut_wherever_the_blocks_end(size):
     text = json.dumps(made)
 
     blocks = [text[start : start + size] for start in range(0, len(text), size)]
-    found = list(spectrum_json.records(blocks))
+    found = list(libraries.json_records(blocks))
 
     assert [one.metadata for one in found] == [{"title": key}] * 3
 
 
 def test_too_long_and_too_deep_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(spectrum_json, "LONGEST_LINE", 100)
+    monkeypatch.setattr(libraries, "LONGEST_LINE", 100)
     one = json.dumps({"peaks_json": PEAKS * 20})
 
     long, short = parsed(tmp_path, f'[{one}, {{"peaks_json": {PEAKS}}}]')

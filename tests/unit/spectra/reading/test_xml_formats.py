@@ -277,6 +277,23 @@ def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
     assert isinstance(third, Unreadable)
 
 
+@pytest.mark.parametrize(
+    ("sound", "broken"),
+    [
+        ('msLevel="2"', 'msLevel="x"'),
+        ('peaksCount="3"', 'peaksCount="many"'),
+        ('precursorCharge="1"', 'precursorCharge="?"'),
+        ('precision="64"', 'precision="1e308"'),
+    ],
+)
+def test_a_broken_attribute_of_mzxml_costs_no_other_scan(tmp_path, sound, broken):
+    scans = mzxml_scan(1).replace(sound, broken) + mzxml_scan(2)
+
+    _, second = parsed(tmp_path, mzxml(scans), "a.mzXML")
+
+    assert (second.spectrum_id, second.mz.size) == ("scan=2", 3)
+
+
 @pytest.mark.parametrize("peaks", ['<peaks precision="32" byteOrder="network"/>', "<peaks/>", " "])
 def test_mzxml_scans_without_peaks_stop_nothing(tmp_path, peaks):
     first, second = parsed(tmp_path, mzxml(mzxml_scan(1, peaks=peaks) + mzxml_scan(2)), "a.mzXML")

@@ -1,7 +1,9 @@
-"""JSON as matchms and GNPS write it (a list of spectra), and as mzSpecLib does.
+"""Spectral libraries: mzSpecLib 1.0 as text and as JSON, and JSON of matchms and GNPS.
 
-The text is cut into its spectra before any is parsed, so that a broken one costs no other and a
-library larger than memory can be read.
+Sections of the text begin with ``<Spectrum=1>``, ``<Analyte=1>`` and ``<Peaks>``; attributes are
+lines such as ``MS:1000744|selected ion m/z=195.0877``, those of one group with ``[1]`` before them.
+JSON is cut into its spectra before any is parsed, so that a broken one costs no other and a library
+larger than memory can be read.
 """
 
 import json
@@ -12,14 +14,109 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.spectra.reading.mzspeclib import fields_of
 from duallgd_cli.spectra.reading.record import (
     LONGEST_LINE,
     MOST_PEAKS,
     TOO_LARGE,
+    Block,
     Record,
+    peak_record,
     unreadable_record,
 )
+
+_SECTION: Final = re.compile(r"\s*<\s*(\w+)(?:\s+(\w+))?(?:\s*=\s*([^>]*))?>\s*")
+_ATTRIBUTE: Final = re.compile(r"\s*(?:\[(\d+)\])?\s*[A-Za-z]+:\w+\|([^=]+)=(.*)")
+_ACCESSION: Final = re.compile(r"[A-Za-z]+:\d+\|")
+# Terms of the PSI-MS vocabulary by the names that readers of other formats know.
+_NAMES: Final = {
+    "library spectrum key": "spectrum_id",
+    "library spectrum name": "title",
+    "experimental precursor monoisotopic m/z": "precursor_mz",
+    "selected ion m/z": "precursor_mz",
+    "charge state": "charge",
+    "scan polarity": "ionmode",
+    "adduct ion": "adduct",
+    "adduct ion formula": "adduct",
+    "molecular formula": "formula",
+    "smiles formula": "smiles",  # dropped where structures are not asked for
+    "instrument model": "instrument",
+    "retention time": "rt",
+    "scan start time": "rt",
+    "scan number": "scans",
+}
+_ATTRIBUTE_COST: Final = 300  # characters that one in memory takes the place of
+_UNITS: Final = {"minute": "min", "second": "s", "electronvolt": "eV", "volt": "V", "percent": "%"}
+
+
+def fields_of(attributes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Fields from names, values and groups of attributes; a unit joins the value of its group."""
+    fields: dict[str, str] = {}
+    grouped: dict[str, str] = {}
+    for name, value, group in attributes:
+        plain = _ACCESSION.sub("", value).strip()
+        key = _NAMES.get(name.strip().lower(), name.strip().lower())
+        if key == "unit":
+            unit, owner = _UNITS.get(plain), grouped.get(group, "")
+            if unit and owner:
+                fields[owner] = f"{fields[owner]} {unit}"
+        elif plain and key not in fields:
+            fields[key] = plain
+            if group:
+                grouped[group] = key
+    return fields
+
+
+def text_records(lines: Iterable[str]) -> Iterator[Record]:
+    """Spectra of the library in order; a set of attributes for all spectra holds for each."""
+    shared, entry = _Attributes(), _Attributes()
+    takes: _Attributes | None = None  # attributes of the section at hand
+    in_spectrum = in_peaks = False
+    for line in lines:
+        section = _SECTION.fullmatch(line)
+        if section is None:
+            if in_peaks:
+                entry.add_peaks(line)
+            elif takes is not None:
+                takes.add(line)
+            continue
+        name, of, value = (text.strip().lower() for text in section.groups(""))
+        if name == "spectrum":
+            if in_spectrum:
+                yield entry.record(shared)
+            entry, in_spectrum = _Attributes(), True
+        in_peaks = in_spectrum and name == "peaks"
+        of_all = name == "attributeset" and (of, value) == ("spectrum", "all")
+        own = entry if in_spectrum and name in {"spectrum", "analyte"} else None
+        takes = shared if of_all else own
+    if in_spectrum:
+        yield entry.record(shared)
+
+
+class _Attributes:
+    """Attributes and peak lines of one spectrum."""
+
+    def __init__(self) -> None:
+        self._block = Block()
+        self._listed: list[tuple[str, str, str]] = []
+
+    def add(self, line: str) -> None:
+        """Take a line of an attribute."""
+        found = _ATTRIBUTE.fullmatch(line)
+        if found is not None:
+            self._block.count(len(line) + _ATTRIBUTE_COST)
+            if not self._block.trouble:
+                self._listed.append((found[2], found[3], found[1] or ""))
+
+    def add_peaks(self, line: str) -> None:
+        """Take a line of peaks: m/z, intensity, and annotations that are not used."""
+        if line.strip():
+            self._block.add_peak("\t".join(line.split(None, 2)[:2]))
+
+    def record(self, shared: "_Attributes") -> Record:
+        """The record, its own attributes before those of all spectra."""
+        self._block.metadata = fields_of(shared._listed) | fields_of(self._listed)
+        return peak_record(self._block, self._block.peaks)
+
 
 _TOKEN: Final = re.compile(r'["\\{}\[\]]')
 _PEAKS: Final = ("peaks_json", "peaks")
@@ -29,7 +126,7 @@ _LONGEST_KEY: Final = 100
 _DEEPEST: Final = 1000
 
 
-def records(blocks: Iterable[str]) -> Iterator[Record]:
+def json_records(blocks: Iterable[str]) -> Iterator[Record]:
     """Spectra of JSON text in order: those of a list, or of the list ``spectra`` of an object.
 
     Args:
