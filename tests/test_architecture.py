@@ -18,10 +18,10 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_602, 17),
-    "formulas": (1_492, 6),
-    "predict": (4_027, 12),
-    "guide": (1_017, 7),
+    "spectra": (3_549, 15),
+    "formulas": (1_473, 6),
+    "predict": (4_026, 12),
+    "guide": (1_016, 7),
     "reference": (2_147, 10),
     "data": (2_699, 13),  # cores of molecules that are given in training
     "train": (1_814, 11),  # an encoder that grows

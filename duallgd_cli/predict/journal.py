@@ -449,9 +449,7 @@ def _places(path: Path, partial: bool) -> tuple[Contents, _Numbers, _Numbers]:
     inputs: dict[str, int] = {}
     for values in _hypotheses(path, contents):
         if not inputs and contents.header is not None:
-            inputs = {
-                entry["name"]: position for position, entry in enumerate(contents.header.inputs)
-            }
+            inputs = {entry["name"]: n for n, entry in enumerate(contents.header.inputs)}
         feature = values["case"]
         lines.extend((feature, values["hypothesis"], values["of"], contents.good_bytes))
         for position, spectrum in enumerate(values["members"]):
