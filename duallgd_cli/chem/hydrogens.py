@@ -65,6 +65,17 @@ class _Option(NamedTuple):
     double: tuple[tuple[int, int], ...]
 
 
+class _Change(NamedTuple):
+    """Another state of one atom of a ring system, and what it adds to that of the usual one."""
+
+    place: int
+    state: State
+    cost: int
+    charge: int
+    hydrogens: int
+    pi: int
+
+
 class _Unit(NamedTuple):
     atoms: tuple[int, ...]
     options: tuple[_Option, ...]
@@ -149,17 +160,15 @@ class _Spare(NamedTuple):
 def _range_of(atom_states: Sequence[tuple[State, ...]]) -> _Range:
     least_h = most_h = least_q = most_q = 0
     for row in atom_states:
-        if len(row) == 1:
-            _, charge, hydrogens, _ = row[0]
-            least_h += hydrogens
-            most_h += hydrogens
-            least_q += charge
-            most_q += charge
-            continue
-        least_h += min(state.hydrogens for state in row)
-        most_h += max(state.hydrogens for state in row)
-        least_q += min(state.charge for state in row)
-        most_q += max(state.charge for state in row)
+        _, low_q, low_h, _ = row[0]
+        high_q, high_h = low_q, low_h
+        for _, charge, hydrogens, _ in row[1:]:
+            low_h, high_h = min(low_h, hydrogens), max(high_h, hydrogens)
+            low_q, high_q = min(low_q, charge), max(high_q, charge)
+        least_h += low_h
+        most_h += high_h
+        least_q += low_q
+        most_q += high_q
     return _Range(least_h, most_h, least_q, most_q)
 
 
@@ -212,36 +221,49 @@ def _ring_options(
     ]
     matched = cache(lambda mask: match(mask, neighbours))
     found: list[_Option] = []
-    for chosen in islice(_selections(rows, spare), _MAX_MATCHINGS):
-        pairing = matched(sum(state.pi << index for index, state in enumerate(chosen)))
+    for option, mask in islice(_selections(rows, spare), _MAX_MATCHINGS):
+        pairing = matched(mask)
         if pairing is not None:
             double = tuple((atoms[low], atoms[high]) for low, high in pairing)
-            found.append(_option(chosen, double))
+            found.append(option._replace(double=double))
             if len(found) == _MAX_OPTIONS:
                 break
     return tuple(sorted(found, key=lambda option: option.cost))
 
 
-def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[State, ...]]:
-    """States for all atoms of a ring system, few departures from the cheapest first."""
+def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[_Option, int]]:
+    """States for all atoms of a ring system, few departures from the cheapest first.
+
+    Yields:
+        The states with their sums, and the bit mask of the atoms with one electron in the pi
+        system.
+    """
     allowed = spare.allows(_range_of(rows))
-    open_atoms = [index for index, row in enumerate(rows) if len(row) > 1]
-    departures = chain.from_iterable(
-        combinations(open_atoms, n) for n in range(len(open_atoms) + 1)
-    )
-    selections = (
-        (changed, new)
-        for changed in departures
-        for new in product(*(rows[index][1:] for index in changed))
-    )
-    usual = [row[0] for row in rows]
-    for changed, new in islice(selections, _MAX_SELECTIONS):
-        chosen = list(usual)
-        for index, state in zip(changed, new, strict=True):
-            chosen[index] = state
-        hydrogens = sum(state.hydrogens for state in chosen)
-        if allowed.admits(hydrogens, sum(state.charge for state in chosen)):
-            yield tuple(chosen)
+    usual = _option(tuple(row[0] for row in rows), ())
+    usual_mask = sum(state.pi << index for index, state in enumerate(usual.states))
+    changes = [
+        [
+            _Change(index, state, *(new - old for new, old in zip(state, row[0], strict=True)))
+            for state in row[1:]
+        ]
+        for index, row in enumerate(rows)
+        if len(row) > 1
+    ]
+    departures = chain.from_iterable(combinations(changes, n) for n in range(len(changes) + 1))
+    selections = chain.from_iterable(product(*changed) for changed in departures)
+    for changed in islice(selections, _MAX_SELECTIONS):
+        # Most are not admitted: what each would change is added up, and no more.
+        hydrogens, charge = usual.hydrogens, usual.charge
+        for change in changed:
+            hydrogens += change.hydrogens
+            charge += change.charge
+        if allowed.admits(hydrogens, charge):
+            cost, mask, chosen = usual.cost, usual_mask, list(usual.states)
+            for change in changed:
+                cost += change.cost
+                mask += change.pi * (1 << change.place)
+                chosen[change.place] = change.state
+            yield _Option(cost, hydrogens, charge, tuple(chosen), ()), mask
 
 
 class _ExactSumSearch:

@@ -12,17 +12,28 @@ change, C the number of bond classes.
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES
+from duallgd_cli.chem.faults import (
+    AROMATIC_CHANGE,
+    ONE_PI,
+    OPEN_PI,
+    ORDER_CHANGE,
+    ORDERS,
+    atom_table,
+    change_table,
+    kind_of,
+    pi_share,
+    possible_kinds,
+)
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.valence import ORDINARY, Skeleton, bonds_of, match, pairs, plain_states
+from duallgd_cli.chem.valence import ORDINARY, Skeleton, bonds_of, match, pairs
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0
@@ -33,22 +44,11 @@ _UNCOMPENSATED_CATION: Final = 0.5
 _CATION_SUM: Final = 4
 _ANION_SUMS: Final = {INDEX["O"]: 1, INDEX["N"]: 2}
 
-_ORDER: Final = np.array([0, 1, 2, 3, 1])
-_IS_AROMATIC: Final = np.array([0, 0, 0, 0, 1])
-# Change of order sum and of aromatic bonds from an old class (rows) to a new one (columns).
-_ORDER_CHANGE: Final = _ORDER[None, :] - _ORDER[:, None]
-_AROMATIC_CHANGE: Final = _IS_AROMATIC[None, :] - _IS_AROMATIC[:, None]
+# Parts of rules that an answer may break, such as aromatic bonds outside rings.
+_TOLERANCE: Final = 0.9
 
-
-_MAX_SUM: Final = 32
-_MAX_AROMATIC: Final = 6
-# Atoms that are possible but seldom meant count as a part of a broken rule.
-_LONE_AROMATIC_BOND: Final = 0.5
-_CHARGE: Final = 0.25
-_UNUSUAL_CHARGE: Final = 1.0
-
-# An aromatic atom's share in the pi system.
-_NO_PI, _ONE_PI, _OPEN_PI = range(3)
+# First columns of the three quantities in `_change_table`.
+_COLUMNS: Final = range(0, 3 * N_BOND_CLASSES, N_BOND_CLASSES)
 
 
 class _Attempt(NamedTuple):
@@ -58,21 +58,21 @@ class _Attempt(NamedTuple):
         rule_nats: How many nats of log-probability mending a broken rule is worth.
         effort: How many bond matrices it may look at.
         pairs_per_atom: How many pairs it may change, as a multiple of N.
-        tolerance: Parts of rules that an answer may break, such as aromatic bonds outside rings.
+        lenient: Of so many of the first matrices, those that break more than is tolerated are
+            answers too, after all others.
     """
 
     rule_nats: float
     effort: int
     pairs_per_atom: int
-    tolerance: float
+    lenient: int
 
 
 # The first search finds likely molecules, the next ones find some molecule.
 _ATTEMPTS: Final = (
-    _Attempt(2.0, 40, 6, 0.9),
-    _Attempt(8.0, 30, 6, 0.9),
-    _Attempt(40.0, 60, 100, 0.9),
-    _Attempt(40.0, 40, 100, 100.0),
+    _Attempt(2.0, 40, 6, 0),
+    _Attempt(8.0, 30, 6, 0),
+    _Attempt(40.0, 60, 100, 40),
 )
 
 
@@ -80,35 +80,32 @@ _ATTEMPTS: Final = (
 class _State:
     """A bond matrix on the way.
 
+    What only a walk over its graph can tell is found anew only where a change touches it.
+
     Attributes:
-        bond_class: Shape (M,).
-        order_sum: Sum of bond orders of each atom, aromatic bonds as one, shape (N,).
-        n_aromatic: Aromatic bonds of each atom, shape (N,).
+        bond_class: Of the pairs that may change, shape (P,).
+        kind: Row of each atom in the tables of atoms, shape (N,).
+        order_sum: Sum of bond orders of each atom, aromatic bonds as one.
+        n_aromatic: Aromatic bonds of each atom.
         bonded: Bit mask of each atom's neighbours.
         ring: Bit mask of each atom's neighbours by aromatic bonds.
+        of_atoms: Sums of the faults, least and most contributions of all atoms.
         nats: Negative log-probability.
         edits: Changed pairs and their new classes.
-    """
-
-    bond_class: NDArray[np.int64]
-    order_sum: NDArray[np.int64]
-    n_aromatic: NDArray[np.int64]
-    bonded: list[int]
-    ring: list[int]
-    nats: float
-    edits: dict[int, int]
-
-
-@dataclass(slots=True)
-class _Structure:
-    """What of a state only a walk over its graph can tell, as bit masks of atoms.
-
-    Attributes:
-        fragments: The connected fragments.
-        unpaired: Aromatic ring systems without a Kekule form.
+        fragments: The connected fragments, as bit masks of atoms.
+        unpaired: Aromatic ring systems without a Kekule form, as bit masks of atoms.
         uncompensated_cations: Nitrogen cations without an anion beside them, beyond the net charge.
     """
 
+    bond_class: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    order_sum: list[int]
+    n_aromatic: list[int]
+    bonded: list[int]
+    ring: list[int]
+    of_atoms: tuple[float, float, float]
+    nats: float
+    edits: dict[int, int]
     fragments: list[int]
     unpaired: list[int]
     uncompensated_cations: int
@@ -120,9 +117,9 @@ class _Structure:
 
     @property
     def faults(self) -> float:
-        """Rules broken by the graph as a whole."""
+        """Rules broken by the atoms, each on its own, and by the graph as a whole."""
         broken = len(self.fragments) - 1 + len(self.unpaired)
-        return broken + _UNCOMPENSATED_CATION * self.uncompensated_cations
+        return self.of_atoms[0] + broken + _UNCOMPENSATED_CATION * self.uncompensated_cations
 
 
 def repair(
@@ -148,14 +145,20 @@ def repair(
         return bond_class.astype(np.int8)
     if not formula.has_even_electrons:
         return None
-    start = bond_class.astype(np.int64)
+    # A class that the model excludes stays within reach, at a finite cost.
+    nats = -np.maximum(bond_log_prob.astype(np.float64), _LEAST_LOG_PROB)
+    refused = set()
     for attempt in _ATTEMPTS:
-        search = _EditSearch(formula, start, bond_log_prob, attempt)
-        for state, structure in islice(search.states(), attempt.effort):
-            if search.is_possible(state, structure) and _is_molecule(
-                formula, state.bond_class, tiers
-            ):
-                return state.bond_class.astype(np.int8)
+        search = _EditSearch(formula, bond_class.astype(np.int64), nats, attempt)
+        for edits in search.answers():
+            key = frozenset(edits.items())
+            if key in refused:
+                continue
+            found = bond_class.astype(np.int8)
+            found[list(edits)] = list(edits.values())
+            if _is_molecule(formula, found, tiers):
+                return found
+            refused.add(key)
     return None
 
 
@@ -173,200 +176,269 @@ class _EditSearch:
         self,
         formula: Formula,
         start: NDArray[np.int64],
-        bond_log_prob: NDArray[np.floating],
+        nats: NDArray[np.float64],
         attempt: _Attempt,
     ) -> None:
-        self._element = formula.atom_class
-        self._elements = self._element.tolist()
-        self._nitrogens = np.flatnonzero(self._element == INDEX["N"]).tolist()
+        self._elements = formula.atom_class.tolist()
+        self._nitrogens = np.flatnonzero(formula.atom_class == INDEX["N"]).tolist()
+        self._is_cation = formula.charge > 0
         self._charge = max(0, formula.charge)
-        self._ends = pairs(formula.n_heavy)
+        self._wanted = formula.hydrogens - formula.charge
         self._attempt = attempt
         self._start = start
-        # A class that the model excludes stays within reach, at a finite cost.
-        self._nats = -np.maximum(bond_log_prob.astype(np.float64), _LEAST_LOG_PROB)
-        self._open = self._open_pairs(attempt.pairs_per_atom * formula.n_heavy)
-        self._low, self._high = (end[self._open] for end in self._ends)
-        self._tables = _atom_tables(formula.charge > 0)
-        self._wanted = formula.hydrogens - formula.charge
+        self._open = _open_pairs(start, nats, attempt.pairs_per_atom * formula.n_heavy)
+        self._pairs: list[int] = self._open.tolist()
+        self._low, self._high = (end[self._open] for end in pairs(formula.n_heavy))
+        self._nats = nats[self._open]
+        self._row = N_BOND_CLASSES * np.arange(self._open.size)
+        self._start_nats = float(nats[np.arange(start.size), start].sum())
 
-    def states(self) -> Iterator[tuple[_State, _Structure]]:
+    def answers(self) -> Iterator[dict[int, int]]:
+        """Edits that make what may be a molecule, by their promise."""
+        doubtful = []
+        for number, state in enumerate(islice(self._states(), self._attempt.effort)):
+            if not self._is_possible(state):
+                continue
+            if state.faults <= _TOLERANCE:
+                yield state.edits
+            elif number < self._attempt.lenient:
+                doubtful.append(state.edits)
+        yield from doubtful
+
+    def _states(self) -> Iterator[_State]:
         """States, most promising first: the lowest sum of improbability and broken rules."""
-        start = self._first()
-        # Energy, order of arrival, state, and the edit still to be made (or what is known of it).
-        waiting: list[tuple[float, int, _State, tuple[int, int] | _Structure]] = [
-            (0.0, 0, start, self._structure(start))
+        # Energy, order of arrival, state, and the edit still to be made, if there is one.
+        waiting: list[tuple[float, int, _State, tuple[int, int] | None]] = [
+            (0.0, 0, self._first(), None)
         ]
         seen: set[frozenset[tuple[int, int]]] = set()
         arrivals = 0
         while waiting:
-            _, _, state, pending = heapq.heappop(waiting)
-            if isinstance(pending, tuple):
-                key = frozenset((state.edits | {pending[0]: pending[1]}).items())
+            _, _, state, edit = heapq.heappop(waiting)
+            if edit is not None:
+                key = frozenset((state.edits | {self._pairs[edit[0]]: edit[1]}).items())
                 if key in seen:
                     continue
                 seen.add(key)
-                state = self._edited(state, *pending)
-                pending = self._structure(state)
-                fault, least, most = self._of_atoms(state).sum(axis=1)
-                gap = max(0.0, least - self._wanted, self._wanted - most) / 2
-                broken = self._attempt.rule_nats * (fault + gap + pending.faults)
-                energy = float(state.nats + broken)
+                state = self._edited(state, *edit)
+                broken = state.faults + self._gap(state)
+                energy = state.nats + self._attempt.rule_nats * broken
                 if waiting and energy > waiting[0][0]:
                     arrivals += 1
-                    heapq.heappush(waiting, (energy, arrivals, state, pending))
+                    heapq.heappush(waiting, (energy, arrivals, state, None))
                     continue
-            yield state, pending
-            for estimate, edit in self._children(state, pending):
+            yield state
+            for estimate, further in self._children(state):
                 arrivals += 1
-                heapq.heappush(waiting, (estimate, arrivals, state, edit))
+                heapq.heappush(waiting, (estimate, arrivals, state, further))
 
-    def is_possible(self, state: _State, structure: _Structure) -> bool:
+    def _is_possible(self, state: _State) -> bool:
         """Whether the graph, every atom alone, and the hydrogen count are possible."""
-        fault, least, most = self._of_atoms(state).sum(axis=1)
-        if structure.is_broken or not least <= self._wanted <= most:
+        if state.is_broken or self._gap(state) > 0:
             return False
-        if fault + structure.faults > self._attempt.tolerance:
-            return False
-        sums, aromatic = _clipped(state)
-        return bool(_possible_atoms()[self._element, sums, aromatic].all())
+        return bool(possible_kinds()[state.kind].all())
 
-    def _open_pairs(self, count: int) -> NDArray[np.int64]:
-        """Pairs that may change: the bonded ones, and those with the cheapest changes."""
-        every = np.arange(self._start.size)
-        cost = self._nats - self._nats[every, self._start][:, None]
-        cost[every, self._start] = np.inf
-        cheapest = np.where(self._start == BOND_NONE, cost.min(axis=1), -np.inf)
-        return np.sort(np.argsort(cheapest, kind="stable")[:count])
+    def _gap(self, state: _State) -> float:
+        """By how much the atoms miss the formula's hydrogens and charge, in bonds."""
+        _, least, most = state.of_atoms
+        return max(0.0, least - self._wanted, self._wanted - most) / 2
 
     def _first(self) -> _State:
-        n = self._element.size
-        ends = np.concatenate(self._ends)
-        order = np.tile(_ORDER[self._start], 2)
-        aromatic = np.tile(self._start == BOND_AROMATIC, 2)
-        bonded, ring = [0] * n, [0] * n
-        for low, high, kind in bonds_of(n, self._start):
-            for masks in (bonded, ring) if kind == BOND_AROMATIC else (bonded,):
-                masks[low] |= 1 << high
-                masks[high] |= 1 << low
+        n = len(self._elements)
+        order_sum, n_aromatic, bonded, ring = [0] * n, [0] * n, [0] * n, [0] * n
+        for low, high, bond in bonds_of(n, self._start):
+            for end, other in ((low, high), (high, low)):
+                bonded[end] |= 1 << other
+                order_sum[end] += ORDERS[bond]
+                if bond == BOND_AROMATIC:
+                    ring[end] |= 1 << other
+                    n_aromatic[end] += 1
+        kind = [kind_of(*atom) for atom in zip(self._elements, order_sum, n_aromatic, strict=True)]
+        table = atom_table(self._is_cation)
+        of_atoms = [table[k] for k in kind] or [(0.0, 0.0, 0.0)]
+        fault, least, most = (sum(column) for column in zip(*of_atoms, strict=True))
+        rings = sum(1 << atom for atom, mask in enumerate(ring) if mask)
         return _State(
-            self._start,
-            np.bincount(ends, order, n).astype(np.int64),
-            np.bincount(ends, aromatic, n).astype(np.int64),
-            bonded,
-            ring,
-            float(self._nats[np.arange(self._start.size), self._start].sum()),
-            {},
+            bond_class=self._start[self._open],
+            kind=np.array(kind, dtype=np.int64),
+            order_sum=order_sum,
+            n_aromatic=n_aromatic,
+            bonded=bonded,
+            ring=ring,
+            of_atoms=(fault, least, most),
+            nats=self._start_nats,
+            edits={},
+            fragments=list(_groups((1 << n) - 1, bonded)),
+            unpaired=self._unpaired(rings, ring, order_sum),
+            uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
         )
 
-    def _edited(self, state: _State, pair: int, new: int) -> _State:
-        old = int(state.bond_class[pair])
+    def _with_atom(
+        self,
+        atom: int,
+        order_sum: int,
+        n_aromatic: int,
+        kind: NDArray[np.int64],
+        of_atoms: tuple[float, float, float],
+    ) -> tuple[NDArray[np.int64], tuple[float, float, float]]:
+        """Rows of the atoms, and their sums, with other bonds at one of them."""
+        table, own = (
+            atom_table(self._is_cation),
+            kind_of(self._elements[atom], order_sum, n_aromatic),
+        )
+        fault, least, most = (
+            new - old for new, old in zip(table[own], table[kind[atom]], strict=True)
+        )
+        kind = kind.copy()
+        kind[atom] = own
+        return kind, (of_atoms[0] + fault, of_atoms[1] + least, of_atoms[2] + most)
+
+    def _edited(self, state: _State, place: int, new: int) -> _State:
+        """The state with one of the pairs that may change in another class."""
+        old, pair = int(state.bond_class[place]), self._pairs[place]
+        low, high = int(self._low[place]), int(self._high[place])
         bond_class = state.bond_class.copy()
-        bond_class[pair] = new
-        low, high = int(self._ends[0][pair]), int(self._ends[1][pair])
-        order_sum, n_aromatic = state.order_sum.copy(), state.n_aromatic.copy()
-        bonded, ring = state.bonded, state.ring
-        if BOND_NONE in (old, new):
-            bonded = _toggled(bonded, low, high)
-        if BOND_AROMATIC in (old, new):
-            ring = _toggled(ring, low, high)
-        for end in (low, high):
-            order_sum[end] += _ORDER_CHANGE[old, new]
-            n_aromatic[end] += _AROMATIC_CHANGE[old, new]
-        nats = state.nats + float(self._nats[pair, new] - self._nats[pair, old])
+        bond_class[place] = new
         edits = state.edits | {pair: new}
         if new == self._start[pair]:
             del edits[pair]
-        return _State(bond_class, order_sum, n_aromatic, bonded, ring, nats, edits)
+        bonded, ring, fragments = state.bonded, state.ring, state.fragments
+        if BOND_NONE in (old, new):
+            bonded = _toggled(bonded, low, high)
+            fragments = _regrouped(fragments, low, high, bonded)
+        if BOND_AROMATIC in (old, new):
+            ring = _toggled(ring, low, high)
+        order_sum, n_aromatic, kind = state.order_sum.copy(), state.n_aromatic.copy(), state.kind
+        of_atoms = state.of_atoms
+        for end in (low, high):
+            order_sum[end] += ORDER_CHANGE[old][new]
+            n_aromatic[end] += AROMATIC_CHANGE[old][new]
+            kind, of_atoms = self._with_atom(end, order_sum[end], n_aromatic[end], kind, of_atoms)
+        return _State(
+            bond_class=bond_class,
+            kind=kind,
+            order_sum=order_sum,
+            n_aromatic=n_aromatic,
+            bonded=bonded,
+            ring=ring,
+            of_atoms=of_atoms,
+            nats=state.nats + float(self._nats[place, new] - self._nats[place, old]),
+            edits=edits,
+            fragments=fragments,
+            unpaired=self._unpaired_after(state, low, high, ring, order_sum),
+            uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
+        )
 
-    def _of_atoms(self, state: _State) -> NDArray[np.float64]:
-        """Fault, least and most contribution of each atom, shape (3, N)."""
-        sums, aromatic = _clipped(state)
-        return self._tables[:, self._element, sums, aromatic]
-
-    def _children(
-        self, state: _State, structure: _Structure
-    ) -> list[tuple[float, tuple[int, int]]]:
+    def _children(self, state: _State) -> list[tuple[float, tuple[int, int]]]:
         """The most promising single changes, with a lower bound of their energies."""
-        now = self._of_atoms(state)
-        after = self._tables[
-            :,
-            self._element[:, None, None],
-            np.clip(state.order_sum[:, None, None] + _ORDER_CHANGE, 0, _MAX_SUM - 1),
-            np.clip(state.n_aromatic[:, None, None] + _AROMATIC_CHANGE, 0, _MAX_AROMATIC - 1),
-        ]  # (3, N, C old, C new)
-        change = after - now[:, :, None, None]
-        old = state.bond_class[self._open]
-        by_pair = change[:, self._low, old] + change[:, self._high, old]  # (3, P, C)
-        fault, least, most = by_pair + now.sum(axis=1)[:, None, None]
-        gap = np.maximum(np.maximum(least - self._wanted, self._wanted - most), 0.0) / 2
-        broken = fault + gap + structure.faults
-        self._credit(broken, old, structure)
-        nats = self._nats[self._open]
-        energy = nats + self._attempt.rule_nats * broken
-        row = np.arange(old.size)
-        energy += (state.nats - nats[row, old])[:, None]
-        energy[row, old] = np.inf
-        flat = energy.ravel()
-        best = np.argsort(flat)[: min(_CHILDREN, flat.size - old.size)].tolist()
+        old = state.bond_class
+        table = change_table(self._is_cation)
+        change = table.take(state.kind[self._low] * N_BOND_CLASSES + old, axis=0)
+        change += table.take(state.kind[self._high] * N_BOND_CLASSES + old, axis=0)
+        fault, gap, lack = (change[:, at : at + N_BOND_CLASSES] for at in _COLUMNS)  # (P, C) each
+        _, least, most = state.of_atoms
+        gap += (least - self._wanted) / 2
+        lack += (self._wanted - most) / 2
+        broken = np.maximum(np.maximum(gap, lack), 0.0)
+        broken += fault
+        broken += state.faults
+        self._credit(broken, state)
+        energy = self._attempt.rule_nats * broken
+        energy += self._nats
+        flat, unchanged = energy.ravel(), self._row + old
+        energy += (state.nats - self._nats.ravel()[unchanged])[:, None]
+        flat[unchanged] = np.inf
+        best = _smallest(flat, min(_CHILDREN, flat.size - old.size))
         return [
-            (float(flat[b]), (int(self._open[b // N_BOND_CLASSES]), b % N_BOND_CLASSES))
-            for b in best
+            (energy, divmod(place, N_BOND_CLASSES))
+            for energy, place in zip(flat[best].tolist(), best.tolist(), strict=True)
         ]
 
-    def _credit(
-        self, broken: NDArray[np.float64], old: NDArray[np.int64], structure: _Structure
-    ) -> None:
+    def _credit(self, broken: NDArray[np.float64], state: _State) -> None:
         """Take off the graph's faults that a change mends, or might mend, in place."""
-        if len(structure.fragments) > 1:
-            fragment = self._labels(structure.fragments)
-            joins = (old == BOND_NONE) & (fragment[self._low] != fragment[self._high])
-            broken[joins, 1:] -= 1
-        if structure.unpaired:
-            inside = self._labels(structure.unpaired) > 0
-            broken[inside[self._low] | inside[self._high]] -= 1
+        if len(state.fragments) > 1:
+            fragment = self._labels(state.fragments)
+            joins = (state.bond_class == BOND_NONE) & (fragment[self._low] != fragment[self._high])
+            broken[:, 1:] -= joins[:, None]
+        if state.unpaired:
+            inside = self._labels(state.unpaired) > 0
+            broken -= (inside[self._low] | inside[self._high])[:, None]
 
     def _labels(self, groups: list[int]) -> NDArray[np.int64]:
         """Number of the group that each atom is in, from 1; 0 for none; shape (N,)."""
-        label = np.zeros(self._element.size, dtype=np.int64)
+        label = np.zeros(len(self._elements), dtype=np.int64)
         for number, group in enumerate(groups, start=1):
             label[_members(group)] = number
         return label
 
-    def _structure(self, state: _State) -> _Structure:
-        everything = (1 << len(self._elements)) - 1
-        fragments = list(_groups(everything, state.bonded))
-        sums = state.order_sum.tolist()
-        uncompensated = self._uncompensated_cations(state, sums)
-        rings = sum(1 << atom for atom, mask in enumerate(state.ring) if mask)
-        required = optional = 0
-        for atom in _members(rings):
-            share = _pi_share(self._elements[atom], sums[atom])
-            required |= (share == _ONE_PI) << atom
-            optional |= (share == _OPEN_PI) << atom
-        unpaired = [
-            system
-            for system in _groups(rings, state.ring)
-            if match(required & system, state.ring, optional & system) is None
-        ]
-        return _Structure(fragments, unpaired, uncompensated)
+    def _unpaired(self, atoms: int, ring: list[int], order_sum: list[int]) -> list[int]:
+        """Ring systems without a Kekule form among those that hold these aromatic atoms."""
+        unpaired = []
+        for system in _groups(atoms, ring):
+            required = optional = 0
+            for atom in _members(system):
+                share = pi_share(self._elements[atom], order_sum[atom])
+                required |= (share == ONE_PI) << atom
+                optional |= (share == OPEN_PI) << atom
+            if match(required, ring, optional) is None:
+                unpaired.append(system)
+        return unpaired
 
-    def _uncompensated_cations(self, state: _State, sums: list[int]) -> int:
+    def _unpaired_after(
+        self, before: _State, low: int, high: int, ring: list[int], order_sum: list[int]
+    ) -> list[int]:
+        """The same of all systems, after a bond between two atoms changed."""
+        ends = 1 << low | 1 << high
+        aromatic = sum(1 << end for end in (low, high) if ring[end])
+        if not aromatic and not before.ring[low] and not before.ring[high]:
+            return before.unpaired
+        untouched = [system for system in before.unpaired if not system & ends]
+        return untouched + self._unpaired(aromatic, ring, order_sum)
+
+    def _uncompensated_cations(self, bonded: list[int], order_sum: list[int]) -> int:
         uncompensated = 0
         for atom in self._nitrogens:
-            if sums[atom] == _CATION_SUM:
+            if order_sum[atom] == _CATION_SUM:
                 uncompensated += not any(
-                    sums[n] == _ANION_SUMS.get(self._elements[n])
-                    for n in _members(state.bonded[atom])
+                    order_sum[n] == _ANION_SUMS.get(self._elements[n])
+                    for n in _members(bonded[atom])
                 )
         return max(0, uncompensated - self._charge)
 
 
-def _clipped(state: _State) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of each atom in the tables."""
-    return np.minimum(state.order_sum, _MAX_SUM - 1), np.minimum(
-        state.n_aromatic, _MAX_AROMATIC - 1
-    )
+def _open_pairs(
+    start: NDArray[np.int64], nats: NDArray[np.float64], count: int
+) -> NDArray[np.int64]:
+    """Pairs that may change: the bonded ones, and those with the cheapest changes."""
+    every = np.arange(start.size)
+    cost = nats - nats[every, start][:, None]
+    cost[every, start] = np.inf
+    cheapest = np.where(start == BOND_NONE, cost.min(axis=1), -np.inf)
+    return np.sort(np.argsort(cheapest, kind="stable")[:count])
+
+
+def _smallest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Places of the smallest values, ascending; of equal ones the first."""
+    if not count:
+        return np.zeros(0, dtype=np.int64)
+    most = np.partition(values, count - 1)[count - 1]
+    places = np.flatnonzero(values <= most)
+    return places[np.argsort(values[places], kind="stable")[:count]]
+
+
+def _regrouped(groups: list[int], low: int, high: int, bonded: list[int]) -> list[int]:
+    """Connected groups after the bond between two atoms was made or cut."""
+    if bonded[low] >> high & 1:
+        first, *others = [group for group in groups if group & (1 << low | 1 << high)]
+        if not others:
+            return groups
+        joined = first | others[0]
+    else:
+        joined = next(_groups(1 << low, bonded))
+        if joined >> high & 1:
+            return groups
+        groups = [*groups, next(_groups(1 << high, bonded))]
+    return [group for group in groups if not group & joined] + [joined]
 
 
 def _toggled(masks: list[int], low: int, high: int) -> list[int]:
@@ -398,79 +470,3 @@ def _groups(atoms: int, neighbours: list[int]) -> Iterator[int]:
             frontier = (frontier ^ low) | new
         yield group
         atoms &= ~group
-
-
-@cache
-def _atom_tables(is_cation: bool) -> NDArray[np.float64]:
-    """Faults, and least and greatest hydrogens minus charge, of every kind of atom.
-
-    The sum of hydrogens minus charge over all atoms is fixed by the formula, while a single N+ and
-    its O- leave it as it is: so it can be judged before any charge is placed.
-
-    Args:
-        is_cation: Whether the molecule has a net positive charge.
-
-    Returns:
-        Shape (3, elements, _MAX_SUM order sums, _MAX_AROMATIC aromatic bonds).
-    """
-    table = np.zeros((3, N_HEAVY, _MAX_SUM, _MAX_AROMATIC))
-    for element, order_sum, n_aromatic in np.ndindex(table.shape[1:]):
-        table[:, element, order_sum, n_aromatic] = _entry(element, order_sum, n_aromatic, is_cation)
-    return table
-
-
-@cache
-def _possible_atoms() -> NDArray[np.bool_]:
-    """Whether an atom can have these bonds, shape (elements, _MAX_SUM, _MAX_AROMATIC)."""
-    table = np.zeros((N_HEAVY, _MAX_SUM, _MAX_AROMATIC), dtype=np.bool_)
-    for element, order_sum, n_aromatic in np.ndindex(table.shape):
-        table[element, order_sum, n_aromatic] = bool(
-            plain_states(element, order_sum, n_aromatic > 0)
-        )
-    return table
-
-
-@cache
-def _pi_share(element: int, order_sum: int) -> int:
-    """Whether an aromatic atom's share in the pi system is none, one, or open."""
-    shares = {state.pi for state in plain_states(element, order_sum, aromatic=True)}
-    if len(shares) != 1:
-        return _OPEN_PI
-    return _ONE_PI if shares == {1} else _NO_PI
-
-
-def _entry(
-    element: int, order_sum: int, n_aromatic: int, is_cation: bool
-) -> tuple[float, float, float]:
-    states = plain_states(element, order_sum, n_aromatic > 0)
-    if not states:
-        return _impossible(element, order_sum, n_aromatic, is_cation)
-    if not is_cation:
-        # A neutral molecule seldom has a charge where the atom can do without one.
-        states = tuple(s for s in states if s.charge == 0) or states
-    cost = _CHARGE if is_cation else _UNUSUAL_CHARGE
-    if element == INDEX["N"]:
-        cost = 0.0  # judged by its neighbours, see `_EditSearch`
-    fault = cost * min(abs(state.charge) for state in states)
-    if n_aromatic == 1:
-        fault += _LONE_AROMATIC_BOND
-    contributions = [state.hydrogens - state.charge for state in states]
-    return fault, min(contributions), max(contributions)
-
-
-def _impossible(
-    element: int, order_sum: int, n_aromatic: int, is_cation: bool
-) -> tuple[float, float, float]:
-    """Entry of an atom whose bonds do not fit it: judged by the nearest order sum that does."""
-    # No halogen is aromatic at all: judge it as if its bonds were single.
-    for kind in (n_aromatic, 0):
-        nearest = [
-            (abs(order_sum - n), n) for n in range(_MAX_SUM) if plain_states(element, n, kind > 0)
-        ]
-        if nearest:
-            break
-    distance, possible = min(nearest)
-    fault, _, most = _entry(element, possible, kind, is_cation)
-    # Bonds beyond the valence count as hydrogens that others lack: mending restores the count.
-    contribution = most + possible - order_sum
-    return fault + max(distance, 1), contribution, contribution

@@ -156,17 +156,17 @@ def _repaired(
 ) -> AssemblyResult:
     """What a matrix is as it stands, after repair, or with rare atom types; in this order.
 
-    Almost any bonds make up the hydrogens of a formula with a carbanion and a cation or two, or as
-    an internal salt, which are no molecules that anybody meant: a bond drawn wrong is likelier by
-    far.
+    Almost any bonds make up a formula's hydrogens with a carbanion and a cation or two, or as an
+    internal salt, molecules that nobody meant: a bond drawn wrong is likelier by far.
     """
     best = assembled(matrix, ORDINARY)
     for tiers in (ORDINARY, (USUAL,)):
         if best.molecules and (tiers == ORDINARY or not best.molecules[0].is_salt):
             continue
         fixed = repair(formula, matrix, log_prob, tiers)
-        result = AssemblyResult(()) if fixed is None else assembled(fixed, tiers)
-        if result.molecules:
+        if fixed is None:
+            break  # fewer types of atoms mend no more
+        if (result := assembled(fixed, tiers)).molecules:
             best = replace(result, repaired=True)
     return best if best.molecules else assembled(matrix, TIERS)
 

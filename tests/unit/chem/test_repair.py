@@ -9,7 +9,7 @@ from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.chem.molecule import Assembled, assemble, disassemble, formula_of
-from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, _smallest, repair
 from duallgd_cli.chem.valence import pair_index
 from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
 
@@ -140,3 +140,61 @@ def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips
         repaired += fixed is not None and isinstance(assemble(parts.formula, fixed), Assembled)
 
     assert repaired / len(rows) >= share
+
+
+@pytest.mark.parametrize("smiles", [*MOLECULES, "c1ccc2c(c1)[nH]c1cc[n+]([O-])cc12"])
+def test_what_a_search_keeps_of_a_matrix_is_what_reading_it_anew_gives(smiles):
+    parts = disassembled(smiles)
+    sample, log_prob = damaged(parts.bond_class, 8, np.random.default_rng(8))
+    nats = -log_prob.astype(np.float64)
+
+    def search(start):
+        return _EditSearch(parts.formula, start.astype(np.int64), nats, _ATTEMPTS[2])
+
+    for kept in itertools.islice(search(sample)._states(), 40):
+        edited = sample.copy()
+        edited[list(kept.edits)] = list(kept.edits.values())
+        anew = next(search(edited)._states())
+        assert sorted(kept.fragments) == sorted(anew.fragments)
+        assert sorted(kept.unpaired) == sorted(anew.unpaired)
+        assert kept.nats == pytest.approx(anew.nats)
+        for name in ("order_sum", "bonded", "ring", "of_atoms", "uncompensated_cations", "faults"):
+            assert getattr(kept, name) == getattr(anew, name), name
+        np.testing.assert_array_equal(kept.kind, anew.kind)
+
+
+def test_the_smallest_values_are_those_of_a_stable_sort():
+    values = np.random.default_rng(0).integers(0, 9, 200).astype(np.float64)
+    values[::7] = np.inf
+
+    for count in (0, 1, 10, 150):
+        expected = np.argsort(values, kind="stable")[:count]
+        np.testing.assert_array_equal(_smallest(values, count), expected)
+
+
+# As the search of version 0.2 found them, whose states were all built anew.
+FOUND = {
+    ("CC(=O)Oc1ccccc1C(=O)O", 12): "CC(=O)Oc1ccccc1C(=O)O",
+    ("CC(=O)Oc1ccccc1C(=O)O", 25): "C=C=C1[O+]=CC([O-])(O)C1=C(O)C=C",
+    ("Cn1c(=O)c2c(ncn2C)n(C)c1=O", 12): "C[N-]C(=O)C[N+](=CN)C1C(=O)C1=C=N",
+    ("Cn1c(=O)c2c(ncn2C)n(C)c1=O", 25): "C[N+]#CON(C)C([O-])=CN=CCC#N",
+    ("CC(N)Cc1c[nH]c2ccccc12", 12): "CC(N)Cc1c[nH]c2ccccc12",
+    ("CC(N)Cc1c[nH]c2ccccc12", 25): "CC1NC2(C)CC=C(N2)C2=C1C=C2",
+    ("O=[N+]([O-])c1ccc(Cl)cc1", 12): "O=C=C1C(=CCl)C=C1NO",
+    ("O=[N+]([O-])c1ccc(Cl)cc1", 25): "O=NC12CC=C1C2=COCl",
+    ("CS(=O)(=O)Nc1ccc(F)cc1Br", 12): "CS(=O)(=O)Nc1ccc(F)cc1Br",
+    ("CS(=O)(=O)Nc1ccc(F)cc1Br", 25): "CN(F)C12OS13(=C=CC2Br)C=CO3",
+    ("OCC1OC(O)C(O)C(O)C1O", 12): "OCC1OC(O)C(O)C(O)C1O",
+    ("OCC1OC(O)C(O)C(O)C1O", 25): "COC(O)=C(CO)COOCO",
+}
+
+
+@pytest.mark.parametrize(("smiles", "n_flips"), FOUND)
+def test_a_search_finds_what_it_found_before(smiles, n_flips):
+    parts = disassembled(smiles)
+    sample = damaged(parts.bond_class, n_flips, np.random.default_rng(n_flips))
+
+    fixed = repair(parts.formula, *sample)
+
+    found = assemble(parts.formula, fixed).molecules[0]
+    assert canonical_smiles(found) == FOUND[smiles, n_flips]
