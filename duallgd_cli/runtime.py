@@ -44,7 +44,7 @@ _watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", def
 # Seconds of the stages inside the one that is going on, as a list of one; none outside of all.
 _inside: ContextVar[list[float]] = ContextVar("inside")
 
-_LIBRARIES: Final = ("torch", "numpy", "rdkit", "lxml")
+_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 COMPILE_CHOICES: Final = ("auto", "on", "off")
 

@@ -18,7 +18,7 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_549, 15),
+    "spectra": (3_586, 15),
     "formulas": (1_473, 6),
     "predict": (4_026, 12),
     "guide": (1_016, 7),
@@ -79,7 +79,7 @@ LIBRARIES = {
     "rdkit": r"chem/(atom_table|guide|identity|molecule|parts|screen)\.py|data/structures\.py"
     r"|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
-    "lxml": r"spectra/reading/xml\.py",
+    "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
     "matplotlib": r"bench/plot\.py|evaluate/",

@@ -190,7 +190,7 @@ def _records(opened: Opened) -> Iterator[Record]:
     if opened.format == "usi":
         yield from usi.records(opened.lines(), Path(opened.file).parent, _records_of)
         return
-    from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
+    from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 
     reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
     try:

@@ -1,33 +1,43 @@
-"""mzML and mzXML, with polarity, collision energy and isolation window kept.
+"""mzML and mzXML through pyteomics, with polarity, collision energy and isolation window kept.
 
-(matchms drops those from mzML, and pyteomics loads a vocabulary from the network.) Arrays are
-decoded record by record, so that one broken array costs one record; broken XML ends the file, and
-that is said.
+(matchms drops those from mzML.) Arrays are decoded record by record, so that one broken array costs
+one record; broken XML ends the file, and that is said.
 """
 
-import base64
 import io
+import math
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import numpy as np
 from lxml import etree
 from numpy.typing import NDArray
+from pyteomics import mzml, mzxml
+from pyteomics import xml as pyteomics_xml
+from pyteomics.auxiliary import PyteomicsError
 
 from duallgd_cli.spectra.reading.record import Record, instrument_class, unreadable_record
 
-# What malformed XML, and malformed numbers in it, raise.
+# Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
+pyteomics_xml._has_psims = True
+
+# What malformed XML and malformed numbers in it raise inside lxml and pyteomics.
 BROKEN: Final = (
     etree.LxmlError,
+    PyteomicsError,
     ValueError,
     KeyError,
     TypeError,
     AttributeError,
+    IndexError,
     RecursionError,
     zlib.error,
+    EOFError,
     OSError,
 )
 # Four million points as 64-bit numbers, which take a third more in base64.
@@ -37,20 +47,11 @@ _TAG: Final = 1 << 10  # characters of the tag before a text
 _TOO_LONG: Final = f"an array of more than {_MOST_BYTES >> 20} MiB"
 _MOST_ELEMENTS: Final = 100_000  # of one spectrum, or before the first
 _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
+_OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
 _NOTHING: Final = np.zeros(0)
 _COMPRESSIONS: Final = frozenset({"no compression", "zlib compression"})
-_DTYPES: Final = {
-    "32-bit float": "<f4",
-    "64-bit float": "<f8",
-    "32-bit integer": "<i4",
-    "64-bit integer": "<i8",
-}
-PROFILE_WARNING: Final = (
-    "profile spectrum: peaks were picked as local maxima; centroid the file instead"
-)
 _Array: TypeAlias = NDArray[np.float64]
-_Element: TypeAlias = Any  # of lxml, which is untyped
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 
 
@@ -94,9 +95,29 @@ class _Bounded:
         self._text = self._elements = 0
         return self._stream.seek(offset, whence)
 
+    def tell(self) -> int:
+        """Byte of the file."""
+        return self._stream.tell()
+
     def __getattr__(self, name: str) -> object:
-        """Anything else that lxml asks a file for, such as its name."""
+        """Anything else that pyteomics asks a file for."""
         return getattr(self._stream, name)
+
+
+def _inflated(packed: bytes) -> bytes:
+    inflate = zlib.decompressobj()
+    content = inflate.decompress(packed, _MOST_BYTES)
+    if inflate.unconsumed_tail:
+        raise ValueError(_TOO_LONG)
+    if not inflate.eof:
+        raise ValueError("compressed data are cut off")
+    return content
+
+
+_UNPACK: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "no compression": lambda content: content,
+    "zlib compression": _inflated,
+}
 
 
 def mzml_records(stream: BinaryIO) -> Iterator[Record]:
@@ -106,9 +127,18 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     stream = cast("BinaryIO", _Bounded(stream))
-    instrument = _instrument(stream)
-    for element in _elements(stream, "spectrum"):
-        yield _mzml_record(element, instrument)
+    with _quiet():
+        instrument = _instrument(stream)
+        # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
+        # only types values, which the functions below do by themselves.
+        reader = mzml.MzML(
+            stream, use_index=False, decode_binary=False, huge_tree=True, cv=object()
+        )
+        reader.cv = None
+        reader.compression_type_map = _UNPACK
+        reader._param_value = partial(_finite_value, reader._param_value)
+    for info in _one_by_one(reader.iterfind("spectrum")):
+        yield _mzml_record(info, instrument)
 
 
 def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
@@ -118,22 +148,40 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     stream = cast("BinaryIO", _Bounded(stream))
-    instrument = _instrument(stream)
-    for element in _elements(stream, "scan"):
-        yield _mzxml_record(element, instrument)
+    with _quiet():
+        instrument = _instrument(stream)
+        reader = mzxml.MzXML(stream, **_OPTIONS)
+        # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
+        reader._decode_peaks = _leave
+        reader.compression_type_map = _UNPACK
+        # Not the reader's own order: it sorts by scan number and fails where two are equal.
+        scans = pyteomics_xml.XML.iterfind(reader, "scan")
+    for info in _one_by_one(scans):
+        yield _mzxml_record(info, instrument, reader)
 
 
-def _elements(stream: BinaryIO, wanted: str) -> Iterator[_Element]:
-    """Elements of a name as they end; nothing of them, nor of long lists, stays in memory."""
-    tags = [f"{{*}}{name}" for name in (wanted, "chromatogram", "offset")]
-    for _, element in etree.iterparse(stream, events=("end",), tag=tags, huge_tree=True):
-        if etree.QName(element).localname == wanted:
-            yield element
-        element.clear()
-        parent = element.getparent()
-        if parent is not None and etree.QName(parent).localname != wanted:
-            while element.getprevious() is not None:
-                del parent[0]
+def _finite_value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # noqa: ANN401
+    """A parameter; an infinite one as text, since the reader makes integers of some of them."""
+    value = read_value(attributes)
+    return str(value) if value in (math.inf, -math.inf) else value
+
+
+def _leave(info: Mapping[str, Any]) -> None:
+    """Decode nothing."""
+
+
+def _quiet() -> AbstractContextManager[object]:
+    """Silence pyteomics, which warns about odd files; our warnings go into the records."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def _one_by_one(iterator: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    while True:
+        with _quiet():
+            info = next(iterator, None)
+        if info is None:
+            return
+        yield info
 
 
 def _instrument(stream: BinaryIO) -> str:
@@ -149,135 +197,121 @@ def _instrument(stream: BinaryIO) -> str:
     return next((name for name in map(instrument_class, names) if name), "")
 
 
-def _params(element: _Element | None) -> dict[str, str]:
-    """Parameters of an element by name, numbers as Python writes them."""
-    if element is None:
-        return {}
-    found = element.iterchildren("{*}cvParam", "{*}userParam")
-    return {one.get("name", ""): _plain(one.get("value", "")) for one in found}
-
-
-def _plain(text: str) -> str:
-    try:
-        return str(float(text))
-    except ValueError:
-        return text
-
-
-def _mzml_record(spectrum: _Element, instrument: str) -> Record:
-    params, native = _params(spectrum), spectrum.get("id", "")
+def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
+    native = str(info.get("id", ""))
     scan = _SCAN_ID.search(native)
-    polarity = "positive" if "positive scan" in params else "negative"
+    polarity = "positive" if "positive scan" in info else "negative"
     metadata = {
         "identifier": scan[0] if scan else native,
         "native_id": native,
         "scans": scan[1] if scan else "",
-        "ms_level": params.get("ms level", "").removesuffix(".0"),
-        "spectrum title": params.get("spectrum title", ""),
-        "ionmode": polarity if f"{polarity} scan" in params else "",
+        "ms_level": str(info.get("ms level", "")),
+        "spectrum title": str(info.get("spectrum title", "")),
+        "ionmode": polarity if f"{polarity} scan" in info else "",
         "instrument": instrument,
-    } | _mzml_scan(spectrum.find("{*}scanList/{*}scan"))
+    } | _mzml_scan(info)
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
-    precursors = spectrum.findall("{*}precursorList/{*}precursor")
+    precursors = _list(info, "precursorList", "precursor")
     metadata |= _mzml_precursor(precursors[0]) if precursors else {}
     notes = (f"the first of {len(precursors)} precursors is used",) if len(precursors) > 1 else ()
-    return _with_arrays(
-        metadata, partial(_mzml_peaks, spectrum), notes, "profile spectrum" in params
-    )
+    return _with_arrays(metadata, partial(_mzml_peaks, info), notes, "profile spectrum" in info)
 
 
-def _mzml_scan(scan: _Element | None) -> dict[str, str]:
+def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
     """Retention time in seconds and the vendor's filter string of the first scan."""
-    found = {name: text for name, text in _params(scan).items() if name == "filter string"}
-    for time in () if scan is None else scan.iterchildren("{*}cvParam"):
-        if time.get("name") == "scan start time":
-            seconds = float(_plain(time.get("value", "")).partition(" ")[0] or "nan")
-            minutes = time.get("unitName", "minute").startswith("minute")
-            found["rtinseconds"] = f"{seconds * 60 if minutes else seconds:.3f}"
+    scans = _list(info, "scanList", "scan")
+    if not scans:
+        return {}
+    time, found = scans[0].get("scan start time"), {}
+    if isinstance(time, float):
+        minutes = str(getattr(time, "unit_info", "") or "minute").startswith("minute")
+        found["rtinseconds"] = f"{time * 60 if minutes else time:.3f}"
+    if "filter string" in scans[0]:
+        found["filter string"] = str(scans[0]["filter string"])
     return found
 
 
-def _mzml_precursor(precursor: _Element) -> dict[str, str]:
+def _mzml_precursor(precursor: Mapping[str, Any]) -> dict[str, str]:
     """Selected ion, isolation window and activation as fields.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
-    ion = _params(precursor.find("{*}selectedIonList/{*}selectedIon"))
-    window = _params(precursor.find("{*}isolationWindow"))
-    target = window.get("isolation window target m/z", "")
-    return {
-        "precursor_mz": ion.get("selected ion m/z", "") or target,
-        "charge": ion.get("charge state", "").removesuffix(".0"),
-        "collision_energy": _params(precursor.find("{*}activation")).get("collision energy", ""),
-        "isolation_window_target_mz": target,
-        "isolation_window_lower_offset": window.get("isolation window lower offset", ""),
-        "isolation_window_upper_offset": window.get("isolation window upper offset", ""),
+    window = precursor.get("isolationWindow") or {}
+    activation = precursor.get("activation") or {}
+    if isinstance(activation, str):  # pyteomics shortens an element with nothing but a name
+        activation = {activation: ""}
+    ions = _list(precursor, "selectedIonList", "selectedIon")
+    ion = ions[0] if ions and isinstance(ions[0], Mapping) else {}
+    target = window.get("isolation window target m/z", "") if isinstance(window, Mapping) else ""
+    found = {
+        "precursor_mz": str(ion.get("selected ion m/z", "") or target),
+        "charge": str(ion.get("charge state", "")).removesuffix(".0"),
+        "collision_energy": str(activation.get("collision energy", "")),
+        "isolation_window_target_mz": str(target),
     }
+    if isinstance(window, Mapping):
+        for side in ("lower", "upper"):
+            offset = window.get(f"isolation window {side} offset", "")
+            found[f"isolation_window_{side}_offset"] = str(offset)
+    return found
 
 
-def _mzml_peaks(spectrum: _Element) -> tuple[_Array, _Array]:
-    arrays = {"m/z array": _NOTHING, "intensity array": _NOTHING}
-    for array in spectrum.iterfind("{*}binaryDataArrayList/{*}binaryDataArray"):
-        params = _params(array)
-        for name in arrays.keys() & params.keys():
-            unknown = [one for one in params if "compression" in one and one not in _COMPRESSIONS]
-            if unknown:
-                raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
-            dtype = next((code for one, code in _DTYPES.items() if one in params), "<f8")
-            text = array.findtext("{*}binary") or ""
-            arrays[name] = _decoded(text, "zlib compression" in params, dtype)
-    return arrays["m/z array"], arrays["intensity array"]
+def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
+    holder = info.get(outer) or {}
+    items = holder.get(inner) or [] if isinstance(holder, Mapping) else []
+    return [item for item in items if isinstance(item, Mapping)]
 
 
-def _mzxml_record(scan: _Element, instrument: str) -> Record:
-    ion, number = scan.find("{*}precursorMz"), scan.get("num", "")
+def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Record:  # noqa: ANN401
+    precursors = info.get("precursorMz") or [{}]
+    precursor = precursors[0] if isinstance(precursors[0], Mapping) else {}
+    precursor_mz = precursor.get("precursorMz", precursors[0] if not precursor else "")
+    number = str(info.get("num", ""))
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
-        "ms_level": scan.get("msLevel", ""),
-        "ionmode": scan.get("polarity", ""),
-        "collision_energy": _plain(scan.get("collisionEnergy", "")),
-        "filter string": scan.get("filterLine", ""),
+        "ms_level": str(info.get("msLevel", "")),
+        "ionmode": str(info.get("polarity", "")),
+        "precursor_mz": str(precursor_mz or ""),
+        "charge": str(precursor.get("precursorCharge", "")),
+        "precursor_scan": str(precursor.get("precursorScanNum", "")),
+        "collision_energy": str(info.get("collisionEnergy", "")),
+        "filter string": str(info.get("filterLine", "")),
         "instrument": instrument,
     }
-    if ion is not None:
-        metadata["precursor_mz"] = _plain((ion.text or "").strip())
-        metadata["charge"] = ion.get("precursorCharge", "")
-        metadata["precursor_scan"] = ion.get("precursorScanNum", "")
-    is_profile = scan.get("centroided", "1").lower() in {"0", "false"}
-    return _with_arrays(metadata, partial(_mzxml_peaks, scan.find("{*}peaks")), (), is_profile)
+    is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
+    with_peaks = partial(_mzxml_peaks, info.get("peaks"), reader)
+    return _with_arrays(metadata, with_peaks, (), is_profile)
 
 
-def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
-    if peaks is None or not (peaks.text or "").strip():
+def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN401
+    first = peaks[0] if isinstance(peaks, list) and peaks else peaks
+    if not isinstance(first, Mapping) or not first.get("peaks"):
         return _NOTHING, _NOTHING
-    dtype = {"32": ">f4", "64": ">f8"}[peaks.get("precision", "32")]
-    pairs = _decoded(peaks.text, peaks.get("compressionType") == "zlib", dtype)
-    return pairs[0::2], pairs[1::2]
-
-
-def _decoded(text: str, is_packed: bool, dtype: str) -> _Array:
-    """Numbers of an array in base64.
-
-    Raises:
-        ValueError: They are too many, or broken.
-    """
-    if len(text) > _LONGEST_TEXT:
+    if len(first["peaks"]) > _LONGEST_TEXT:
         raise ValueError(_TOO_LONG)
-    content = base64.b64decode(text)
-    return np.frombuffer(_inflated(content) if is_packed else content, dtype).astype(np.float64)
+    compression, dtype = reader._determine_compression(first), reader._determine_dtype(first)
+    pairs = reader.decode_data_array(first["peaks"], compression, dtype)
+    return pairs["m/z array"].astype(np.float64), pairs["intensity array"].astype(np.float64)
 
 
-def _inflated(packed: bytes) -> bytes:
-    inflate = zlib.decompressobj()
-    content = inflate.decompress(packed, _MOST_BYTES)
-    if inflate.unconsumed_tail:
+def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
+    # What pyteomics understood it has taken out; it would read the rest as plain numbers.
+    names = [*info, *(info["name"] if isinstance(info.get("name"), list) else ())]
+    unknown = [name for name in names if "compression" in name and name not in _COMPRESSIONS]
+    if unknown:
+        raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
+    return _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
+
+
+def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
+    if array is None or not array.data:
+        return _NOTHING
+    if len(array.data) > _LONGEST_TEXT:
         raise ValueError(_TOO_LONG)
-    if not inflate.eof:
-        raise ValueError("compressed data are cut off")
-    return content
+    return np.asarray(array.decode(), dtype=np.float64)
 
 
 def _with_arrays(
@@ -299,6 +333,9 @@ def _with_arrays(
         mz, intensity = pick_peaks(mz, intensity)
         notes = (*notes, PROFILE_WARNING)
     return Record(fields, mz, intensity, "", notes)
+
+
+PROFILE_WARNING = "profile spectrum: peaks were picked as local maxima; centroid the file instead"
 
 
 def pick_peaks(

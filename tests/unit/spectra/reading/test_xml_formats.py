@@ -13,6 +13,7 @@ from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Unreadable
 
+REFERENCE = '<referenceableParamGroupRef ref="common"/>'
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
 
 
@@ -78,6 +79,17 @@ def parsed(tmp_path, text, name="a.mzML"):
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return list(read(str(path)))
+
+
+def test_parameters_that_a_group_names_are_those_of_the_spectrum(tmp_path):
+    negative = cv("MS:1000129", "negative scan")
+    group = f'<referenceableParamGroup id="common">{negative}</referenceableParamGroup>'
+    text = mzml([scan(1, mode="negative").replace(negative, REFERENCE)])
+    text = text.replace("</referenceableParamGroupList>", f"{group}</referenceableParamGroupList>")
+
+    (spectrum,) = parsed(tmp_path, text)
+
+    assert spectrum.polarity == -1
 
 
 @pytest.mark.parametrize("level", ["2e999", "-2e999", "nan"])
@@ -275,23 +287,6 @@ def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
 
     assert first.spectrum_id == second.spectrum_id == "scan=2"
     assert isinstance(third, Unreadable)
-
-
-@pytest.mark.parametrize(
-    ("sound", "broken"),
-    [
-        ('msLevel="2"', 'msLevel="x"'),
-        ('peaksCount="3"', 'peaksCount="many"'),
-        ('precursorCharge="1"', 'precursorCharge="?"'),
-        ('precision="64"', 'precision="1e308"'),
-    ],
-)
-def test_a_broken_attribute_of_mzxml_costs_no_other_scan(tmp_path, sound, broken):
-    scans = mzxml_scan(1).replace(sound, broken) + mzxml_scan(2)
-
-    _, second = parsed(tmp_path, mzxml(scans), "a.mzXML")
-
-    assert (second.spectrum_id, second.mz.size) == ("scan=2", 3)
 
 
 @pytest.mark.parametrize("peaks", ['<peaks precision="32" byteOrder="network"/>', "<peaks/>", " "])
