@@ -130,7 +130,7 @@ bench)
     --device "$device" -o "$out/predict" --profile
   # shellcheck disable=SC2086
   within 150 bench python3 -m duallgd_cli bench ${SCALING:---atoms 10..100:30 --steps 500 --repeats 3 --limit 5} \
-    --device "$device" -o "$out/bench"
+    --device "$device" -o "$out/bench" --resume
   (cd "$out" && tar -czf results.tar.gz --exclude results.tar.gz -- * && find . -mindepth 1 ! -name results.tar.gz ! -name '*.txt' -delete)
   ;;
 decoder)

@@ -45,14 +45,13 @@ def busy(loads: Sequence[float | None], threads: int) -> str | None:
     """Whether other programs had the processors that were measured on, in words.
 
     Args:
-        loads: Before the first measurement, then after each group, while this one ran.
+        loads: While this program ran; None where nobody counts.
         threads: Of this program.
     """
-    cores = os.cpu_count() or 1
-    known = [(load or 0.0) + (threads if not number else 0) for number, load in enumerate(loads)]
-    if max(known) <= cores + 0.5:
+    cores, most = os.cpu_count() or 1, max((load or 0.0) for load in loads)
+    if most <= cores + 0.5:
         return None
-    return f"other programs were running (load {max(known) - threads:.1f} on {cores} processors)"
+    return f"other programs were running (load {most - threads:.1f} on {cores} processors)"
 
 
 def unsteady(rows: Sequence[Row], quantity: str) -> str | None:

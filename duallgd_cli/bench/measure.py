@@ -6,23 +6,25 @@ Letters: N heavy atoms, M = N (N - 1) / 2 pairs, S candidates, J steps.
 import ctypes
 import gc
 import importlib
+import math
 import multiprocessing
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from duallgd_cli.bench.work import MIB, Work, count_work, wait_for
+from duallgd_cli.bench.growth import KERNELS
+from duallgd_cli.bench.work import MIB, Work, count_work, timed, wait_for
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.runtime import Runtime, leave_to_parent
 
@@ -34,34 +36,64 @@ _CLEAR: Final = Path("/proc/self/clear_refs")
 _FORGET_PEAK: Final = "5"
 # Libraries load their kernels in a first run of so many atoms, lest that count as the work's.
 _WARM_UP_ATOMS: Final = 5
+_LEAST_S: Final = 1e-9
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """Which network is measured, where and how.
+class Study:
+    """What is measured, where and how.
 
     Attributes:
-        preset: Name of the network, for the table.
-        weights: A weights file or name, ``random``, or None for what the network has by default.
-        device: As `runtime.Runtime` takes it.
-        precision: As `runtime.Runtime` takes it.
-        threads: CPU threads.
-        seed: Seed of random weights, inputs and noise.
+        atoms: Every N.
+        kernels: Of the attention over pairs: ``softmax``, ``favor``.
+        paths: ``fast``, the network as shipped, and what a study compares with it.
+        samples: Candidates of the loop.
+        steps: Of the loop.
+        batch: Graphs of one evaluation in the other parts.
+        sweeps: Whether growth with candidates and steps is measured too.
         repeats: Timed runs of a cell, after one that warms up.
         limit_s: Seconds after which a cell is not repeated any more.
-        maker: Module whose ``network_of(subject, kernel)`` gives what is measured; see
+        seed: Seed of inputs and noise.
+        weights: A weights file or name; None takes those that come with duallgd.
+        maker: Module whose ``network_of(study, kernel)`` gives what is measured; see
             `bench.network`.
+        device: As `runtime.Runtime` takes it, like the next two.
+        precision: ``float32`` or ``bfloat16``.
+        threads: CPU threads.
     """
 
-    preset: str = "duallgd"
+    atoms: tuple[int, ...] = ()
+    kernels: tuple[str, ...] = KERNELS
+    paths: tuple[str, ...] = ("fast",)
+    samples: int = 1
+    steps: int = 10
+    batch: int = 1
+    sweeps: bool = True
+    repeats: int = 5
+    limit_s: float = 20.0
+    seed: int = 1
     weights: str | None = None
+    maker: str = "duallgd_cli.bench.network"
     device: str = "cpu"
     precision: str = "float32"
     threads: int = 1
-    seed: int = 1
-    repeats: int = 5
-    limit_s: float = 20.0
-    maker: str = "duallgd_cli.bench.network"
+
+    def on(self, device: str, precision: str, threads: int | None) -> "Study":
+        """The same on a machine as `runtime.Runtime` resolves it.
+
+        Raises:
+            UsageError: The device is not there, or a word is unknown.
+        """
+        runtime = Runtime.resolve(device, precision, threads=threads)
+        lower = "float32" if runtime.autocast_dtype is None else "bfloat16"
+        device, threads = str(runtime.device), runtime.threads
+        return replace(self, device=device, precision=lower, threads=threads)
+
+    @property
+    def runtime(self) -> Runtime:
+        """That machine."""
+        return Runtime.resolve(self.device, self.precision, threads=self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +101,7 @@ class Cell:
     """One thing to measure.
 
     Attributes:
-        subject: The network and the machine.
+        study: What it is part of.
         part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
             evaluation of the denoiser) or ``loop`` (the whole sampling loop).
         kernel: Of the attention over pairs, ``softmax`` or ``favor``.
@@ -79,7 +111,7 @@ class Cell:
         steps: J; 1 in the first two parts.
     """
 
-    subject: Subject
+    study: Study
     part: str
     kernel: str
     path: str
@@ -91,6 +123,16 @@ class Cell:
     def pairs(self) -> int:
         """M."""
         return self.atoms * (self.atoms - 1) // 2
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Where what is made for this cell comes from."""
+        return torch.Generator().manual_seed(self.study.seed)
+
+    @property
+    def counted(self) -> str:
+        """The part whose operations are counted: the loop is made of evaluations."""
+        return "attention" if self.part == "attention" else "forward"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +177,44 @@ class Reading:
 
 
 def read_cells(cells: Sequence[Cell]) -> list[Reading]:
-    """Measure cells of one subject one after the other: on a CPU, in a fresh process.
+    """Measure cells of one study one after the other: on a CPU, in a fresh process.
 
     Raises:
         DuallgdError: A cell cannot be measured, or the process ended early.
     """
-    if cells[0].subject.device != "cpu":
-        return [measure_cell(cell) for cell in cells]
+    return _measured(cells) if cells[0].study.device != "cpu" else _apart(_measured, cells)
+
+
+def count_ahead(cells: Sequence[Cell]) -> list[Work]:
+    """Operations of one evaluation for one graph of each cell, counted without computing any.
+
+    Raises:
+        DuallgdError: A network asks for values, which are not there.
+    """
+    return _apart(_counted, cells)
+
+
+def _measured(cells: Sequence[Cell]) -> list[Reading]:
+    return [measure_cell(cell) for cell in cells]
+
+
+def _counted(cells: Sequence[Cell]) -> list[Work]:
+    """Tables that functions keep are without values afterwards: for a process that ends then."""
+    runtime = Runtime.resolve("cpu", cells[0].study.precision, threads=1)
+    jobs = [_one_evaluation(cell, runtime) for cell in cells]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return [count_work(job.run, job.measured) for job in jobs]
+
+
+def _apart(work: Callable[[Sequence[Cell]], list[R]], cells: Sequence[Cell]) -> list[R]:
+    """What a fresh process says of cells.
+
+    Raises:
+        DuallgdError: It failed, or ended early.
+    """
     context = multiprocessing.get_context("spawn")
     answers, answering = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(cells, answering))
+    child = context.Process(target=_answer, args=(work, cells, answering))
     child.start()
     answering.close()
     try:
@@ -162,11 +232,13 @@ def read_cells(cells: Sequence[Cell]) -> list[Reading]:
     return answer  # type: ignore[no-any-return]
 
 
-def _answer(cells: Sequence[Cell], answering: Connection) -> None:
-    """Send the readings of cells, or the error that explains why there are none."""
+def _answer(
+    work: Callable[[Sequence[Cell]], list[R]], cells: Sequence[Cell], answering: Connection
+) -> None:
+    """Send what the work makes of cells, or the error that explains why there is nothing."""
     leave_to_parent()
     try:
-        answering.send([measure_cell(cell) for cell in cells])
+        answering.send(work(cells))
     except DuallgdError as error:
         answering.send(error)
     except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
@@ -180,9 +252,8 @@ def _failure(cell: Cell, reason: str) -> DuallgdError:
 
 def measure_cell(cell: Cell) -> Reading:
     """Measure a cell in this process."""
-    subject = cell.subject
-    runtime = Runtime.resolve(subject.device, subject.precision, threads=subject.threads)
-    network = network_of(subject, cell.kernel)
+    study, runtime = cell.study, cell.study.runtime
+    network = network_of(study, cell.kernel)
     latest: dict[str, Tensor] = {}
     with torch.inference_mode():
         network.job(replace(cell, atoms=_WARM_UP_ATOMS, samples=1), runtime).run()
@@ -196,50 +267,39 @@ def measure_cell(cell: Cell) -> Reading:
         wall, cpu = timed(lambda: memory.append(peak_memory(run, device)), 1, 0.0, device)
         # Work that fills the limit by itself is not run again for warm memory, which hardly matters
         # to it; on a GPU the first run also compiles.
-        if device.type != "cpu" or wall[0] < subject.limit_s:
+        if device.type != "cpu" or wall[0] < study.limit_s:
             wall, cpu = timed(run, 1, 0.0, device)
-            if wall[0] * 2 < subject.limit_s:
+            if wall[0] * 2 < study.limit_s:
                 # That run was the first to find its memory warm; with time left it only warms up.
-                wall, cpu = timed(run, subject.repeats, subject.limit_s, device)
+                wall, cpu = timed(run, study.repeats, study.limit_s, device)
     work = count_cell(cell, runtime) if cell.path == "fast" else None
     result = latest["result"].to("cpu", torch.float32).numpy()
     return Reading(wall, cpu, *memory[0], network.about, job.at_once, work, result)
 
 
+def expected_runs(seconds: float, study: Study) -> float:
+    """How often `measure_cell` does work that takes so long: for memory, to warm up, timed."""
+    if seconds >= study.limit_s:
+        return 1.0
+    if 2 * seconds >= study.limit_s:
+        return 2.0
+    return 2.0 + min(study.repeats, math.ceil(study.limit_s / max(seconds, _LEAST_S)))
+
+
 def count_cell(cell: Cell, runtime: Runtime) -> Work:
     """Operations of one evaluation for one graph of a cell's part and size."""
-    part = "attention" if cell.part == "attention" else "forward"
-    one = replace(cell, part=part, samples=1, steps=1)
-    job = network_of(cell.subject, cell.kernel).job(one, replace(runtime, compile=False))
+    job = _one_evaluation(cell, replace(runtime, compile=False))
     return count_work(job.run, job.measured)
 
 
-def network_of(subject: Subject, kernel: str) -> Any:  # noqa: ANN401
-    """What the subject's maker gives: ``about`` it, and ``job(cell, runtime)``."""
-    return importlib.import_module(subject.maker).network_of(subject, kernel)
+def _one_evaluation(cell: Cell, runtime: Runtime) -> Job:
+    one = replace(cell, part=cell.counted, samples=1, steps=1)
+    return network_of(cell.study, cell.kernel).job(one, runtime)  # type: ignore[no-any-return]
 
 
-def timed(
-    run: Callable[[], object], repeats: int, limit_s: float, device: torch.device
-) -> tuple[list[float], list[float]]:
-    """Run repeatedly; seconds of each run by the clock, and CPU seconds over all threads.
-
-    Args:
-        run: The work.
-        repeats: Runs, at most; one at least.
-        limit_s: No further run once all runs together took so long.
-        device: Waited for before the clock is read.
-    """
-    wall: list[float] = []
-    cpu: list[float] = []
-    while not wall or (len(wall) < repeats and sum(wall) < limit_s):
-        wait_for(device)
-        started, worked = time.perf_counter(), time.process_time()
-        run()
-        wait_for(device)
-        cpu.append(time.process_time() - worked)
-        wall.append(time.perf_counter() - started)
-    return wall, cpu
+def network_of(study: Study, kernel: str) -> Any:  # noqa: ANN401
+    """What the study's maker gives: ``about`` it, and ``job(cell, runtime)``."""
+    return importlib.import_module(study.maker).network_of(study, kernel)
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:

@@ -1,8 +1,8 @@
 """Growth of time and memory with the number of atoms: every size, kernel and part of the network.
 
 Every row states parameters, operations and accuracy of the weights, since a goal is not met by a
-network that knows less. An interrupted run goes on where it was. Where the machine was busy, or
-times are too far apart to say how they grow, no exponent and no crossing is stated.
+network that knows less. Where the machine was busy, or times are too far apart to say how they
+grow, no exponent and no crossing is stated. Floors are of what it reached in the same run.
 Letters: N heavy atoms, S candidates, J steps.
 """
 
@@ -12,29 +12,21 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.bench.growth import (
-    KERNELS,
-    PARTS,
-    Row,
-    busy,
-    conclusions,
-    median_and_iqr,
-    time_s,
-)
-from duallgd_cli.bench.measure import Cell, Reading, Subject, read_cells
-from duallgd_cli.bench.network import RANDOM
+from duallgd_cli.bench.growth import PARTS, Row, busy, conclusions, median_and_iqr, time_s
+from duallgd_cli.bench.measure import Cell, Reading, Study, count_ahead, expected_runs, read_cells
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.checkpoint.resolve import resolve_weights
-from duallgd_cli.errors import InterruptedRunError, UsageError, quote
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, quote
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime
 
-TABLE, RESULTS, UNFINISHED = "scaling.csv", "results.json", "unfinished.jsonl"
+TABLE, RESULTS, JOURNAL = "scaling.csv", "results.json", "journal.jsonl"
 # Columns of the table. Times are medians over `repeats` runs with interquartile ranges; `clock`
 # says which of them counts. The last four compare a path with another one, in studies that have
 # two: how many times faster, memory as a share, difference of the numbers and what is allowed.
@@ -52,31 +44,12 @@ _FEWEST, _MOST = 2, 400
 Read = Callable[[Sequence[Cell]], list[Reading]]
 # What is varied (atoms, candidates or steps), and cells measured in one go: a list for each path.
 Group = tuple[str, list[list[Cell]]]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyRequest:
-    """What to measure.
-
-    Attributes:
-        subject: The network and the machine.
-        atoms: Every N.
-        kernels: Of `KERNELS`.
-        paths: ``fast``, the network as shipped, and what a study compares with it.
-        samples: Candidates of the loop.
-        steps: Of the loop.
-        batch: Graphs of one evaluation in the other parts.
-        sweeps: Whether growth with candidates and steps is measured too.
-    """
-
-    subject: Subject
-    atoms: tuple[int, ...]
-    kernels: tuple[str, ...] = KERNELS
-    paths: tuple[str, ...] = ("fast",)
-    samples: int = 1
-    steps: int = 10
-    batch: int = 1
-    sweeps: bool = True
+Compare = Callable[[Sequence[Row], Sequence[Reading]], None]
+Say = Callable[[int, int, str], None]
+# Of a journal: a group that was measured, beside what its run found out about the machine.
+Line = dict[str, Any]
+# Seconds that one evaluation for one graph takes at least, by part, kernel and N.
+Floors = dict[tuple[str, str, int], float]
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
@@ -122,32 +95,21 @@ def parse_choices(name: str, text: str, choices: Sequence[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(words))
 
 
-def subject_on(device: str, precision: str, threads: int | None, subject: Subject) -> Subject:
-    """A subject on a machine as `runtime.Runtime` resolves it.
-
-    Raises:
-        UsageError: The device is not there, or a word is unknown.
-    """
-    runtime = Runtime.resolve(device, precision, threads=threads)
-    lower = "float32" if runtime.autocast_dtype is None else "bfloat16"
-    return replace(subject, device=str(runtime.device), precision=lower, threads=runtime.threads)
-
-
-def groups_of(request: StudyRequest) -> list[Group]:
+def groups_of(study: Study) -> list[Group]:
     """What is measured in one go, small sizes first; the sweeps are of the fast path alone."""
 
     def cell(part: str, kernel: str, path: str, n_atoms: int) -> Cell:
-        size = (request.samples, request.steps) if part == "loop" else (request.batch, 1)
-        return Cell(request.subject, part, kernel, path, n_atoms, *size)
+        size = (study.samples, study.steps) if part == "loop" else (study.batch, 1)
+        return Cell(study, part, kernel, path, n_atoms, *size)
 
     groups: list[Group] = [
-        ("atoms", [[cell(part, kernel, path, n) for part in PARTS] for path in request.paths])
-        for n in request.atoms
-        for kernel in request.kernels
+        ("atoms", [[cell(part, kernel, path, n) for part in PARTS] for path in study.paths])
+        for n in study.atoms
+        for kernel in study.kernels
     ]
-    if request.sweeps and "fast" in request.paths:
-        n = statistics.median_low(request.atoms)
-        for kernel in request.kernels:
+    if study.sweeps and "fast" in study.paths:
+        n = statistics.median_low(study.atoms)
+        for kernel in study.kernels:
             one = cell("loop", kernel, "fast", n)
             more = [replace(one, samples=k * one.samples) for k in _MULTIPLES]
             longer = [replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES]
@@ -156,80 +118,176 @@ def groups_of(request: StudyRequest) -> list[Group]:
 
 
 def run_study(
-    request: StudyRequest,
+    study: Study,
     output: Path,
-    say: Callable[[int, int, str], None] = lambda done, total, text: None,
+    say: Say = lambda done, total, text: None,
     read: Read = read_cells,
-    compare: Callable[[Sequence[Row], Sequence[Reading]], None] = lambda rows, readings: None,
+    compare: Compare = lambda rows, readings: None,
+    *,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Measure everything; what is finished is kept in the output folder as it comes.
 
     Args:
-        request: What to measure.
+        study: What to measure.
         output: Folder; made if need be.
         say: Told groups done, all of them, and a text with the time that is left.
         read: Measures cells of one path.
         compare: Fills the last columns of the rows of one cell, by path, from what was measured.
+        resume: Go on with the measurements in the folder; else they are replaced.
 
     Returns:
         What is also written to results.json.
 
     Raises:
         DuallgdError: A cell cannot be measured.
-        InterruptedRunError: Ctrl-C; the same command goes on.
+        InterruptedRunError: Ctrl-C; the same command with --resume goes on.
+        UsageError: The measurements in the folder are of other settings.
     """
-    subject, groups = request.subject, groups_of(request)
-    runtime = Runtime.resolve(subject.device, subject.precision, threads=subject.threads)
+    groups, runtime = groups_of(study), study.runtime
     output.mkdir(parents=True, exist_ok=True)
-    log = output / UNFINISHED
-    head, done = _begun(log, request, runtime)
-    ceilings, rows = Ceilings(**head["ceilings"]), [row for part in done for row in part["rows"]]
-    loads = [head["machine"]["load"], *(part["load"] for part in done)]
-    if done:
-        say(len(done), len(groups), f"going on with the measurements in {output}")
-    if why := busy(loads, subject.threads):
-        say(len(done), len(groups), f"warning: {why}; no growth of times will be stated")
+    journal = output / JOURNAL
+    kept = _kept(journal, _identity(study, runtime), resume=resume)
+    n_kept = len(kept)
     try:
-        for number, group in enumerate(groups[len(done) :], len(done) + 1):
+        if n_kept < len(groups):
+            run, floors = _begin(groups, kept, runtime, say)
+        for number, group in enumerate(groups[n_kept:], n_kept + 1):
             started = time.perf_counter()
             readings = [read(cells) for cells in group[1]]
-            took = time.perf_counter() - started
-            fresh = _rows_of_group(group, readings, ceilings, compare)
-            rows += fresh
-            loads.append(load())
-            done.append({"rows": fresh, "load": loads[-1], "seconds": took})
-            line = done[-1] | {"memory": readings[0][0].memory_how}
-            with log.open("a", encoding="utf-8") as stream:
+            line = {"seconds": time.perf_counter() - started, "load": load(), **run}
+            line["memory"] = readings[0][0].memory_how
+            line["rows"] = _rows_of_group(group, readings, Ceilings(**run["ceilings"]), compare)
+            with journal.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
-            _write_table(output / TABLE, rows)
-            left = seconds_left(groups, [part.get("seconds", 0.0) for part in done])
-            words = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+            kept.append(line)
+            _write_table(output / TABLE, _rows(kept))
             title = f"{group[1][0][0].kernel}, {group[1][0][0].atoms} atoms"
             title += "" if group[0] == "atoms" else f", growth with {group[0]}"
-            say(number, len(groups), f"{title} done" + (f", about {words} left" if left else ""))
+            say(number, len(groups), f"{title} done{_left(groups, floors, kept)}")
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"stopped; what is finished is kept in {output}, and the same command goes on"
+            f"stopped; {len(kept)} of {len(groups)} measurements are kept in {output}: the same "
+            "command with --resume goes on"
         ) from None
     found = {
         "date": datetime.now(UTC).date().isoformat(),
-        "request": asdict(request),
-        "machine": head["machine"],
-        "ceilings": head["ceilings"],
-        "memory": _lines(log)[-1]["memory"],
-        "rows": rows,
-        **conclusions(rows, busy(loads, subject.threads)),
+        "request": asdict(study),
+        **{name: kept[-1][name] for name in ("machine", "ceilings", "memory")},
+        "rows": _rows(kept),
+        **conclusions(_rows(kept), busy(_loads(kept), study.threads)),
     }
     write_atomically(output / RESULTS, [json.dumps(found, indent=1) + "\n"])
-    log.unlink()
     return found
+
+
+def _begin(
+    groups: Sequence[Group], kept: Sequence[Line], runtime: Runtime, say: Say
+) -> tuple[Line, Floors]:
+    """Find out what the machine reaches in this run, whether it is idle, how long it will take."""
+    study, n_kept = groups[0][1][0][0].study, len(kept)
+    if kept:
+        say(n_kept, len(groups), "going on with the measurements that are there")
+    ceilings = measure_ceilings(runtime.device, sorted({"float32", study.precision}))
+    run = {"machine": describe(runtime), "ceilings": asdict(ceilings)}
+    if why := busy(_loads([*kept, {**run, "load": None}]), study.threads):
+        say(n_kept, len(groups), f"warning: {why}; no growth of times will be stated")
+    cells = [cell for _, paths in groups[n_kept:] for cell in paths[-1]]
+    distinct = {(cell.counted, cell.kernel, cell.atoms): cell for cell in cells}
+    floors: Floors = {}
+    with suppress(DuallgdError):  # a network that cannot be counted ahead has no time left
+        for key, work in zip(distinct, count_ahead(list(distinct.values())), strict=True):
+            floors[key] = floor_s(work, 1, 1, 1, ceilings, study.precision)
+    say(n_kept, len(groups), f"operations are counted{_left(groups, floors, kept)}")
+    return run, floors
+
+
+def seconds_left(groups: Sequence[Group], floors: Floors, rows: Sequence[Row]) -> float:
+    """How long groups take, from their operations and the pace of what was measured so far.
+
+    Args:
+        groups: That are to come.
+        floors: Of what is to come.
+        rows: Measured, in order; the latest of a part, kernel and path sets its pace. Without any,
+            the least that groups can take.
+    """
+
+    def floor(cell: Cell) -> float:
+        return floors.get((cell.counted, cell.kernel, cell.atoms), 0.0) * cell.samples * cell.steps
+
+    paces: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        if row["floor_s"]:
+            paces[row["part"], row["kernel"], row["path"]] = row["wall_s"] / row["floor_s"]
+    total = 0.0
+    for cell in (cell for _, paths in groups for cells in paths for cell in cells):
+        usual = max(paces.values(), default=1.0)
+        once = floor(cell) * paces.get((cell.part, cell.kernel, cell.path), usual)
+        total += once * expected_runs(once, cell.study)
+    return total
+
+
+def _left(groups: Sequence[Group], floors: Floors, kept: Sequence[Line]) -> str:
+    """The time that is left in words, "" where nothing is or nobody can say."""
+    coming = groups[len(kept) :]
+    seconds = seconds_left(coming, floors, _rows(kept))
+    if not seconds:
+        return ""
+    # What is not counted: a process starts, reads the weights and warms up.
+    others = [
+        line["seconds"] - sum(row["wall_s"] * (row["repeats"] + 1) for row in line["rows"])
+        for line in kept
+    ]
+    seconds += sum(len(paths) for _, paths in coming) * max(0.0, min(others, default=0.0))
+    words = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    return f", {'about' if kept else 'at least'} {words} left"
+
+
+def _kept(journal: Path, identity: Line, *, resume: bool) -> list[Line]:
+    """Groups that the journal of a run holds; it is begun anew unless the run goes on.
+
+    Raises:
+        UsageError: They are of other settings, or of another machine.
+    """
+    before, *kept = (_lines(journal) if resume else []) or [identity]
+    changed = [
+        f"{name} {before.get(name, 'absent')} -> {value}"
+        for name, value in identity.items()
+        if before.get(name, "absent") != value
+    ]
+    if changed:
+        raise UsageError(
+            f"the measurements in {journal.parent} are of a different run: {', '.join(changed)}; "
+            "name another folder with -o, or replace them with --force"
+        )
+    write_atomically(journal, [json.dumps(line) + "\n" for line in [identity, *kept]])
+    return kept
+
+
+def _rows(kept: Sequence[Line]) -> list[Row]:
+    return [row for line in kept for row in line["rows"]]
+
+
+def _loads(kept: Sequence[Line]) -> list[float | None]:
+    """While this program ran; before each run its own threads were yet to come."""
+    machines = [line["machine"] for line in kept]
+    before = [(machine["load"] or 0.0) + machine["threads"] for machine in machines]
+    return [*before, *(line["load"] for line in kept)]
+
+
+def _identity(study: Study, runtime: Runtime) -> dict[str, Any]:
+    """What measurements of one run have in common, by name."""
+    machine = describe(runtime)
+    identity = asdict(study) | {"weights": sha256(resolve_weights(study.weights))}
+    identity |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
+    return json.loads(json.dumps(identity))  # type: ignore[no-any-return]
 
 
 def _rows_of_group(
     group: Group,
     readings: Sequence[Sequence[Reading]],
     ceilings: Ceilings,
-    compare: Callable[[Sequence[Row], Sequence[Reading]], None],
+    compare: Compare,
 ) -> list[Row]:
     """Rows of every cell, a path each; the fast one says how much work there is."""
     sweep, cells = group
@@ -246,71 +304,29 @@ def _rows_of_group(
 
 
 def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
-    subject = cell.subject
+    study = cell.study
     (wall_s, wall_iqr_s), (cpu_s, cpu_iqr_s) = map(median_and_iqr, (reading.wall_s, reading.cpu_s))
     # What of a column's name is not computed here is an attribute of one of these.
     row: Row = dict.fromkeys(COLUMNS)
-    for of in (subject, cell, reading):
+    for of in (study, cell, reading):
         row |= {name: getattr(of, name) for name in COLUMNS if hasattr(of, name)}
     row |= reading.about
     row |= {
         "sweep": sweep,
+        "preset": "duallgd",
         "repeats": len(reading.wall_s),
         "wall_s": wall_s,
         "wall_iqr_s": wall_iqr_s,
         "cpu_s": cpu_s,
         "cpu_iqr_s": cpu_iqr_s,
-        "clock": "cpu" if subject.device == "cpu" and subject.threads == 1 else "wall",
+        "clock": "cpu" if study.device == "cpu" and study.threads == 1 else "wall",
     }
     if work is not None:
         size = (cell.samples, cell.steps, reading.at_once)
         row["gflop"], row["moved_mib"] = work.flop / 1e9, work.moved_bytes / MIB
-        row["floor_s"] = floor_s(work, *size, ceilings, subject.precision)
+        row["floor_s"] = floor_s(work, *size, ceilings, study.precision)
         row["over_floor"] = time_s(row) / row["floor_s"]
     return row
-
-
-def seconds_left(groups: Sequence[Group], taken: Sequence[float]) -> float:
-    """How long the rest takes, each group at the pace of the latest of its kernel.
-
-    Exact softmax over pairs grows with the square of their number, FAVOR+ with the number; what
-    does not grow as fast, such as the start of a process, makes this err upwards.
-
-    Args:
-        groups: All of them.
-        taken: Seconds of each that is measured, in order, at least one.
-    """
-
-    def size(group: Group) -> float:
-        cells = [cell for path in group[1] for cell in path]
-        power = 2 if cells[0].kernel == "softmax" else 1
-        return float(sum(cell.pairs**power * cell.samples * cell.steps for cell in cells))
-
-    paces = {
-        group[1][0][0].kernel: s / size(group) for group, s in zip(groups, taken, strict=False)
-    }
-    left = groups[len(taken) :]
-    latest = taken[-1] / size(groups[len(taken) - 1])
-    return sum(paces.get(group[1][0][0].kernel, latest) * size(group) for group in left)
-
-
-def _begun(
-    log: Path, request: StudyRequest, runtime: Runtime
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Head of the log of what is finished, and its groups; a log of something else is replaced."""
-    machine = describe(runtime)
-    identity = json.loads(json.dumps(asdict(request)))
-    identity |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
-    weights = request.subject.weights
-    digest = RANDOM if weights == RANDOM else sha256(Path(resolve_weights(weights)))
-    identity["digest"] = digest
-    lines = _lines(log)
-    if not lines or lines[0]["identity"] != identity:
-        precisions = sorted({"float32", request.subject.precision})
-        ceilings = asdict(measure_ceilings(runtime.device, precisions))
-        lines = [{"identity": identity, "machine": machine, "ceilings": ceilings}]
-    write_atomically(log, [json.dumps(line) + "\n" for line in lines])
-    return lines[0], lines[1:]
 
 
 def _lines(log: Path) -> list[dict[str, Any]]:

@@ -23,9 +23,10 @@ import numpy as np
 import torch
 
 from duallgd_cli.bench import work
-from duallgd_cli.bench.measure import peak_memory, timed
+from duallgd_cli.bench.measure import peak_memory
+from duallgd_cli.bench.network import made_formulas
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, N_ELEMENTS
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
@@ -42,7 +43,6 @@ _NEEDED_TO_ASSEMBLE: Final = "rdkit"
 _PROFILED_ROWS: Final = 40
 _ADDUCT: Final = BY_NAME["[M+H]+"]
 _PEAKS: Final = 30
-_MAX_NITROGENS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ def measure_throughput(
     model = load_model(weights, runtime)
     load_s = time.perf_counter() - clock
     warm_up = partial(_draw_made, model, replace(request, spectra=1), _Sizes())
-    (warm_up_s,), _ = timed(warm_up, 1, 0.0, runtime.device)
+    (warm_up_s,), _ = work.timed(warm_up, 1, 0.0, runtime.device)
     sizes = _Sizes()
     assembles = importlib.util.find_spec(_NEEDED_TO_ASSEMBLE) is not None
     run = _predict if assembles else _draw_made
-    whole = partial(timed, partial(run, model, request, sizes), 1, 0.0, runtime.device)
+    whole = partial(work.timed, partial(run, model, request, sizes), 1, 0.0, runtime.device)
     times: list[list[float]] = []
     with watched() as stage_seconds:
         memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
@@ -241,20 +241,6 @@ def _ordered(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     found = {name: seconds[name] for name in names if name in seconds}
     inside = sum(taken for name, taken in found.items() if name != ELSEWHERE)
     return {**found, "other": max(0.0, whole - inside)}
-
-
-def made_formulas(n_atoms: int, count: int) -> list[Formula]:
-    """Formulas of C, H, N and O with so many heavy atoms, as different as that allows."""
-    found = []
-    for number in range(count):
-        nitrogens = number % min(_MAX_NITROGENS, max(1, n_atoms - 1))
-        oxygens = (n_atoms // 6 + number // _MAX_NITROGENS) % max(1, n_atoms - nitrogens)
-        counts = [0] * N_ELEMENTS
-        counts[INDEX["C"]] = n_atoms - nitrogens - oxygens
-        counts[INDEX["N"]], counts[INDEX["O"]] = nitrogens, oxygens
-        counts[HYDROGEN] = n_atoms + (n_atoms + nitrogens) % 2  # even-electron
-        found.append(Formula(tuple(counts)))
-    return found
 
 
 def made_mgf(made: Sequence[Formula], seed: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from duallgd_cli import __version__
@@ -184,20 +185,34 @@ def _products(device: torch.device, precision: str, edge: int) -> float:
 
 
 def _best(run: Callable[[], object], device: torch.device) -> float:
-    """Shortest of some runs; on one thread by its own clock, which other processes do not move."""
-    clock = time.perf_counter
-    if device.type == "cpu" and torch.get_num_threads() == 1:
-        clock = time.thread_time
-    found = []
+    """Shortest of some runs; on one thread in CPU time, which other processes do not move."""
     with torch.inference_mode():
         run()
-        for _ in range(_TRIES):
-            wait_for(device)
-            started = clock()
-            run()
-            wait_for(device)
-            found.append(clock() - started)
-    return min(found)
+        wall, cpu = timed(run, _TRIES, math.inf, device)
+    return min(cpu if device.type == "cpu" and torch.get_num_threads() == 1 else wall)
+
+
+def timed(
+    run: Callable[[], object], repeats: int, limit_s: float, device: torch.device
+) -> tuple[list[float], list[float]]:
+    """Run repeatedly; seconds of each run by the clock, and CPU seconds over all threads.
+
+    Args:
+        run: The work.
+        repeats: Runs, at most; one at least.
+        limit_s: No further run once all runs together took so long.
+        device: Waited for before the clock is read.
+    """
+    wall: list[float] = []
+    cpu: list[float] = []
+    while not wall or (len(wall) < repeats and sum(wall) < limit_s):
+        wait_for(device)
+        started, worked = time.perf_counter(), time.process_time()
+        run()
+        wait_for(device)
+        cpu.append(time.process_time() - worked)
+        wall.append(time.perf_counter() - started)
+    return wall, cpu
 
 
 class _Traffic(TorchDispatchMode):
@@ -219,7 +234,7 @@ class _Traffic(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         if not func.is_view:
-            tensors = _tensors((args, out))
+            tensors = (x for x in tree_leaves((args, out)) if isinstance(x, Tensor))
             self.moved_bytes += sum(t.numel() * t.element_size() for t in tensors)
         if packet in _EXPONENTIALS:
             self.exponentials += out.numel()
@@ -227,13 +242,6 @@ class _Traffic(TorchDispatchMode):
             query, key = args[0], args[1]
             self.exponentials += query.numel() // query.shape[-1] * key.shape[-2]
         return out
-
-
-def _tensors(tree: object) -> list[Tensor]:
-    if isinstance(tree, Tensor):
-        return [tree]
-    parts = tree if isinstance(tree, tuple | list) else ()
-    return [tensor for part in parts for tensor in _tensors(part)]
 
 
 def _attention_flop(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.cli.running import refuse_to_replace
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,8 +24,8 @@ EPILOG: Final = """
 
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
 the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time that
-nothing can beat on this machine. An interrupted run goes on with the same command. A plain path to
-compare with: `python examples/studies/plain_path.py`.
+nothing can beat on this machine, measured in the same run. A plain path to compare with:
+`python examples/studies/plain_path.py`.
 """
 PREDICT_EPILOG: Final = """
 **Examples**
@@ -64,12 +65,7 @@ def bench(
         _what(help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
     ] = None,
     attention: Annotated[str, _what(help="Kernels: softmax, favor or both.")] = "softmax,favor",
-    paths: Annotated[str, typer.Option(hidden=True)] = "fast",
-    preset: Annotated[str, typer.Option(hidden=True)] = "duallgd",
-    weights: Annotated[
-        str | None,
-        _what(help="Weights file or name, or random. By default those that come with duallgd."),
-    ] = None,
+    weights: options.Weights = None,
     samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
     batch: Annotated[int, _what(min=1, help="Graphs in one evaluation, outside the loop.")] = 1,
@@ -88,6 +84,12 @@ def bench(
         Path, _output("-o", "--output", help="Folder for the table and results.")
     ] = Path("bench"),
     plot: Annotated[bool, _output("--plot", help="Draw four panels as PNG and SVG.")] = False,
+    resume: Annotated[
+        bool, _output("--resume", help="Continue an interrupted run of the same settings.")
+    ] = False,
+    force: Annotated[
+        bool, _output("--force", help="Replace the measurements that the folder holds.")
+    ] = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
     if context.invoked_subcommand is not None:
@@ -95,30 +97,28 @@ def bench(
     if atoms is None:
         typer.echo(context.get_help())
         return
-    from duallgd_cli.bench import growth, measure, scaling
+    from duallgd_cli.bench import growth, scaling
     from duallgd_cli.bench import plot as drawing
+    from duallgd_cli.bench.measure import Study
     from duallgd_cli.cli.display import measuring
-    from duallgd_cli.errors import UsageError
 
-    if (paths, preset) != ("fast", "duallgd"):
-        raise UsageError(
-            "the plain path is measured by 'python examples/studies/plain_path.py', which takes "
-            "--paths; there is no other preset than duallgd"
-        )
     if plot:
         drawing.require_matplotlib()
-    subject = measure.Subject(weights=weights, seed=seed, repeats=repeats, limit_s=limit)
-    request = scaling.StudyRequest(
-        subject=scaling.subject_on(device, precision, threads, subject),
+    refuse_to_replace(str(output / scaling.JOURNAL), allowed=force or resume)
+    study = Study(
         atoms=scaling.parse_atoms(atoms),
         kernels=scaling.parse_choices("attention", attention, growth.KERNELS),
         samples=samples,
         steps=steps,
         batch=batch,
         sweeps=sweeps,
-    )
+        repeats=repeats,
+        limit_s=limit,
+        seed=seed,
+        weights=weights,
+    ).on(device, precision, threads)
     with measuring() as say:
-        found = scaling.run_study(request, output, say)
+        found = scaling.run_study(study, output, say, resume=resume)
     show(found)
     if plot:
         drawing.write_plot(output, found)

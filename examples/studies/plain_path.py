@@ -61,9 +61,9 @@ class BothPaths:
         return self.plain.job(cell, replace(runtime, compile=False))  # type: ignore[no-any-return]
 
 
-def network_of(subject: measure.Subject, kernel: str) -> BothPaths:
+def network_of(study: measure.Study, kernel: str) -> BothPaths:
     """What is measured; see `duallgd_cli.bench.network.network_of`."""
-    ours = network.network_of(subject, kernel)
+    ours = network.network_of(study, kernel)
     return BothPaths(ours, replace(ours, rebuilt=PlainDenoiser))
 
 
@@ -77,12 +77,7 @@ def plain_path(
     paths: Annotated[
         str, typer.Option(help="plain, fast or both; only both are compared.")
     ] = "plain,fast",
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="Weights file or name, or random. By default those that come with duallgd."
-        ),
-    ] = None,
+    weights: options.Weights = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Steps of the loop.")] = 10,
     batch: Annotated[int, typer.Option(min=1, help="Graphs in one evaluation.")] = 1,
@@ -101,19 +96,12 @@ def plain_path(
         Path, typer.Option("-o", "--output", help="Folder for the table and results.")
     ] = Path("scaling"),
     draw: Annotated[bool, typer.Option("--plot", help="Draw four panels.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
 ) -> None:
     """Time and memory of the shipped path beside a plain one that computes the same."""
     if draw:
         plot.require_matplotlib()
-    subject = measure.Subject(
-        weights=weights,
-        seed=seed,
-        repeats=repeats,
-        limit_s=limit,
-        maker=Path(__file__).stem,
-    )
-    request = scaling.StudyRequest(
-        scaling.subject_on(device, precision, threads, subject),
+    study = measure.Study(
         scaling.parse_atoms(atoms),
         scaling.parse_choices("attention", attention, growth.KERNELS),
         scaling.parse_choices("paths", paths, PATHS),
@@ -121,9 +109,14 @@ def plain_path(
         steps,
         batch,
         sweeps,
-    )
+        repeats,
+        limit,
+        seed,
+        weights,
+        maker=Path(__file__).stem,
+    ).on(device, precision, threads)
     with measuring() as say:
-        found = scaling.run_study(request, output, say, compare=compare)
+        found = scaling.run_study(study, output, say, compare=compare, resume=resume)
     bench.show(found)
     if draw:
         plot.write_plot(output, found)

@@ -11,7 +11,7 @@ from plain import PlainDenoiser
 from plain_path import BothPaths, ParityError
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.measure import Cell, Subject
+from duallgd_cli.bench.measure import Cell, Study
 from duallgd_cli.bench.network import MeasuredNetwork
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
@@ -30,7 +30,7 @@ def ours(kernel):
 @pytest.mark.parametrize("part", ["attention", "forward", "loop"])
 def test_both_paths_give_the_same_numbers(part, kernel):
     network = ours(kernel)
-    cell = Cell(Subject(), part, kernel, "plain", 9, samples=2, steps=3 if part == "loop" else 1)
+    cell = Cell(Study(), part, kernel, "plain", 9, samples=2, steps=3 if part == "loop" else 1)
 
     with torch.inference_mode():
         slow = network.job(cell, CPU).run()
@@ -53,18 +53,16 @@ def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone()
 
 @pytest.fixture
 def small_network(monkeypatch):
-    monkeypatch.setattr(measure, "network_of", lambda subject, kernel: ours(kernel))
+    monkeypatch.setattr(measure, "network_of", lambda study, kernel: ours(kernel))
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
 
 
 def measured(tmp_path):
-    subject = Subject(weights="random", repeats=1)
-    request = scaling.StudyRequest(
-        subject, (7,), ("favor",), plain_path.PATHS, steps=1, sweeps=False
-    )
+    about = {"repeats": 1, "steps": 1, "sweeps": False}
+    study = Study((7,), ("favor",), plain_path.PATHS, **about)
     here = lambda cells: [measure.measure_cell(cell) for cell in cells]  # noqa: E731
-    return scaling.run_study(request, tmp_path, read=here, compare=plain_path.compare)["rows"]
+    return scaling.run_study(study, tmp_path, read=here, compare=plain_path.compare)["rows"]
 
 
 @pytest.mark.slow
@@ -110,7 +108,7 @@ def test_a_result_that_is_no_number_agrees_with_nothing():
 @pytest.mark.slow
 def test_the_command_measures_both_paths_in_processes_of_their_own(study, tmp_path):
     done = study(
-        plain_path.plain_path, "--atoms", "4", "--attention", "favor", "--weights", "random",
+        plain_path.plain_path, "--atoms", "20", "--attention", "favor",
         "--no-sweeps", "--repeats", "1", "--steps", "2", "--threads", "1", "--device", "cpu",
         "-o", "out",
     )  # fmt: skip

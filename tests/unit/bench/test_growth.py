@@ -121,11 +121,10 @@ def test_memory_that_falls_says_nothing_of_its_growth():
 @pytest.mark.parametrize(
     ("loads", "threads", "is_busy"),
     [
-        ((0.1, 1.1, 1.2), 1, False),
-        ((0.1, 1.1, 2.9), 1, False),
-        ((0.1, 4.8), 1, True),
-        ((3.7, 4.0), 1, True),  # at the start this program's own threads are yet to come
-        ((0.2, 4.3), 4, False),
+        ((1.1, 1.1, 1.2), 1, False),
+        ((1.1, 1.1, 2.9), 1, False),
+        ((1.1, 4.8), 1, True),
+        ((4.2, 4.3), 4, False),
         ((None, None), 1, False),
     ],
 )

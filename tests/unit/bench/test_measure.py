@@ -1,8 +1,11 @@
 import time
+from itertools import count
 
 import torch
 
-from duallgd_cli.bench.measure import peak_memory, timed
+from duallgd_cli.bench import work
+from duallgd_cli.bench.measure import peak_memory
+from duallgd_cli.bench.work import timed
 
 CPU = torch.device("cpu")
 
@@ -32,6 +35,9 @@ def test_cpu_time_does_not_pass_while_asleep():
     assert max(cpu) < 0.015
 
 
-def test_no_run_starts_after_the_limit_but_one_always_does():
-    assert len(timed(lambda: time.sleep(0.02), 5, 0.03, CPU)[0]) == 2
+def test_no_run_starts_after_the_limit_but_one_always_does(monkeypatch):
+    ticks = count()
+    monkeypatch.setattr(work.time, "perf_counter", lambda: next(ticks))  # each run takes one
+
+    assert len(timed(lambda: None, 5, 1.5, CPU)[0]) == 2
     assert len(timed(lambda: None, 5, 0.0, CPU)[0]) == 1

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.growth import KERNELS, PARTS, median_and_iqr
-from duallgd_cli.bench.measure import Cell, Job, Reading, Subject
+from duallgd_cli.bench.measure import Cell, Job, Reading, Study
 from duallgd_cli.bench.network import MeasuredNetwork
 from duallgd_cli.bench.scaling import parse_atoms, parse_choices
-from duallgd_cli.bench.work import Work
+from duallgd_cli.bench.work import Ceilings, Work
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
 from tests.made_graphs import small_settings, stirred
 
-SUBJECT = Subject(weights="random", repeats=1)
-REQUEST = scaling.StudyRequest(SUBJECT, atoms=(4, 6, 8), steps=2)
+STUDY = Study(atoms=(4, 6, 8), steps=2, repeats=1)
 sizes = st.integers(2, 400)
 
 
@@ -66,7 +65,7 @@ def test_choices_keep_their_order_and_lose_repeats():
 def quick(monkeypatch):
     """A small network, small ceilings, and nobody else on the machine."""
 
-    def network_of(subject, kernel):
+    def network_of(study, kernel):
         features = {"favor": 8, "softmax": 0}[kernel]
         about = {"weights": "small", "parameters": 7, "val_top1": 0.25}
         return MeasuredNetwork(stirred(small_settings(pair_features=features)), about)
@@ -75,6 +74,7 @@ def quick(monkeypatch):
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
     monkeypatch.setattr("duallgd_cli.bench.work.os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(scaling, "count_ahead", lambda cells: [Work(1e6, 0, 0, 0)] * len(cells))
 
 
 def invented(cell):
@@ -98,7 +98,7 @@ def table_of(folder):
 
 
 def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
-    rows = scaling.run_study(REQUEST, tmp_path, read=invent)["rows"]
+    rows = scaling.run_study(STUDY, tmp_path, read=invent)["rows"]
 
     kinds = [(r["part"], r["atoms"], r["kernel"]) for r in rows if r["sweep"] == "atoms"]
     assert len(kinds) == len(set(kinds)) == 3 * 3 * 2
@@ -107,7 +107,7 @@ def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
 
 
 def test_rows_state_speed_floor_work_and_accuracy(tmp_path):
-    rows = scaling.run_study(REQUEST, tmp_path, read=invent)["rows"]
+    rows = scaling.run_study(STUDY, tmp_path, read=invent)["rows"]
 
     row = next(r for r in rows if (r["kernel"], r["atoms"]) == ("softmax", 8))
     assert (row["gflop"], row["parameters"], row["val_top1"]) == (1e-3, 7, 0.25)
@@ -116,7 +116,7 @@ def test_rows_state_speed_floor_work_and_accuracy(tmp_path):
 
 
 def test_growth_and_crossing_are_those_of_the_times(tmp_path):
-    found = scaling.run_study(REQUEST, tmp_path, read=invent)
+    found = scaling.run_study(STUDY, tmp_path, read=invent)
 
     exponents = {
         (e["of"], e["with"], e["part"], e["kernel"]): e["value"] for e in found["exponents"]
@@ -132,7 +132,7 @@ def test_growth_and_crossing_are_those_of_the_times(tmp_path):
 
 
 def test_table_and_results_hold_the_same_rows(tmp_path):
-    found = scaling.run_study(REQUEST, tmp_path / "new", read=invent)
+    found = scaling.run_study(STUDY, tmp_path / "new", read=invent)
 
     table, results = table_of(tmp_path / "new"), tmp_path / "new" / scaling.RESULTS
     assert json.loads(results.read_text())["rows"] == found["rows"]
@@ -154,56 +154,155 @@ def stopped_after(groups):
     return read, asked
 
 
+def interrupted(folder, groups=3):
+    read, _ = stopped_after(groups)
+    with pytest.raises(InterruptedRunError) as stopped:
+        scaling.run_study(STUDY, folder, read=read)
+    return str(stopped.value)
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path):
+    total = len(scaling.groups_of(STUDY))
+
+    assert interrupted(tmp_path) == (
+        f"stopped; 3 of {total} measurements are kept in {tmp_path}: the same command with "
+        "--resume goes on"
+    )
+
+
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path):
-    read, _ = stopped_after(3)
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        scaling.run_study(REQUEST, tmp_path, read=read)
+    interrupted(tmp_path)
     assert len(table_of(tmp_path)) == 3 * 3
-    with (tmp_path / scaling.UNFINISHED).open("a") as stream:
+    with (tmp_path / scaling.JOURNAL).open("a") as stream:
         stream.write('{"rows": [')  # killed while it wrote
     read, asked = stopped_after(99)
     said = []
 
-    found = scaling.run_study(REQUEST, tmp_path, lambda *told: said.append(told), read)
+    found = scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), read, resume=True)
 
-    groups = len(scaling.groups_of(REQUEST))
+    groups = len(scaling.groups_of(STUDY))
     assert len(asked) == groups - 3
     assert said[0][:2] == (3, groups)
     assert "going on" in said[0][2]
-    whole = scaling.run_study(REQUEST, tmp_path / "whole", read=invent)
+    whole = scaling.run_study(STUDY, tmp_path / "whole", read=invent)
     assert [r["wall_s"] for r in found["rows"]] == [r["wall_s"] for r in whole["rows"]]
-    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["results.json", "scaling.csv"]
 
 
-def test_measurements_of_another_request_are_not_taken_for_these(tmp_path):
-    read, _ = stopped_after(3)
-    with pytest.raises(InterruptedRunError):
-        scaling.run_study(REQUEST, tmp_path, read=read)
+def test_a_finished_study_is_read_again_without_measuring(tmp_path):
+    found = scaling.run_study(STUDY, tmp_path, read=invent)
+    read, asked = stopped_after(0)
+
+    again = scaling.run_study(STUDY, tmp_path, read=read, resume=True)
+
+    assert not asked
+    assert again == found
+
+
+def test_without_resume_everything_is_measured_anew(tmp_path):
+    interrupted(tmp_path)
     read, asked = stopped_after(99)
 
-    scaling.run_study(replace(REQUEST, steps=3), tmp_path, read=read)
+    scaling.run_study(STUDY, tmp_path, read=read)
 
-    assert len(asked) == len(scaling.groups_of(REQUEST))
+    assert len(asked) == len(scaling.groups_of(STUDY))
 
 
-def test_the_time_left_follows_from_the_pace_of_each_kernel_so_far():
-    groups = scaling.groups_of(replace(REQUEST, atoms=(4, 8, 16), sweeps=False))
-    kernels = [group[1][0][0].kernel for group in groups]
-    assert kernels == ["softmax", "favor"] * 3
+def test_a_run_of_other_settings_is_refused_by_their_names(tmp_path):
+    interrupted(tmp_path)
 
-    left = scaling.seconds_left(groups, [6.0**2, 2 * 6.0])
+    with pytest.raises(UsageError, match=r"different run: steps 2 -> 3, seed 1 -> 2; name another"):
+        scaling.run_study(replace(STUDY, steps=3, seed=2), tmp_path, read=invent, resume=True)
 
-    # Exact softmax at the pace of pairs squared, FAVOR+ of pairs: 6, 28 and 120 of them.
-    assert left == pytest.approx(28**2 + 120**2 + 2 * (28 + 120))
-    assert scaling.seconds_left(groups, [1.0] * len(groups)) == 0
-    # What was not measured yet of its own kernel goes at the latest pace.
-    assert scaling.seconds_left(groups[:2], [6.0**2]) == pytest.approx(6.0)
+
+def test_floors_rest_on_what_the_machine_reached_in_their_own_run(tmp_path, monkeypatch):
+    def reached(rate):
+        ceilings = Ceilings({"float32": rate}, 1e12, 1e12, False)
+        monkeypatch.setattr(scaling, "measure_ceilings", lambda *_: ceilings)
+
+    reached(1e9)
+    interrupted(tmp_path)
+    reached(2e9)
+
+    rows = scaling.run_study(STUDY, tmp_path, read=invent, resume=True)["rows"]
+
+    floors = [row["floor_s"] / row["samples"] / row["steps"] for row in rows]
+    assert floors[:9] == [pytest.approx(1e6 / 1e9, rel=1e-3)] * 9
+    assert floors[9:] == [pytest.approx(1e6 / 2e9, rel=1e-3)] * len(floors[9:])
+
+
+def row_of(cell, pace):
+    """A measured row that took so many times its floor."""
+    floor = FLOORS[cell.counted, cell.kernel, cell.atoms] * cell.samples * cell.steps
+    names = {"part": cell.part, "kernel": cell.kernel, "path": cell.path}
+    return names | {"floor_s": floor, "wall_s": pace * floor}
+
+
+FLOORS = {
+    (part, kernel, n): n**2 / 1e3
+    for part in ("attention", "forward")
+    for kernel in KERNELS
+    for n in STUDY.atoms
+}
+
+
+def test_the_time_left_follows_from_operations_and_the_pace_so_far():
+    groups = scaling.groups_of(replace(STUDY, sweeps=False))
+    cells = [cell for _, paths in groups for cell in paths[0]]
+    assert [cell.kernel for cell in cells[::3]] == ["softmax", "favor"] * 3
+    paces = {"softmax": 5.0, "favor": 2.0}
+    rows = [row_of(cell, paces[cell.kernel]) for cell in cells[:6]]
+
+    left = scaling.seconds_left(groups[2:], FLOORS, rows)
+
+    # For memory, to warm up and once timed, each: attention, an evaluation and a loop of two steps.
+    assert left == pytest.approx(3 * (5 + 2) * (1 + 1 + 2) * (36 + 64) / 1e3)
+    assert scaling.seconds_left([], FLOORS, rows) == 0
+    # Before anything is measured, the least; what is not measured yet is as slow as the slowest.
+    assert scaling.seconds_left(groups[:1], FLOORS, []) == pytest.approx(3 * 4 * 16 / 1e3)
+    assert scaling.seconds_left(groups[1:2], FLOORS, rows[:3]) == pytest.approx(
+        3 * 5 * 4 * 16 / 1e3
+    )
+
+
+def test_work_that_takes_long_is_expected_to_run_less_often():
+    study = replace(STUDY, limit_s=20.0, repeats=5)
+
+    assert [measure.expected_runs(s, study) for s in (30.0, 15.0, 6.0, 1.0)] == [1, 2, 6, 7]
+
+
+def test_a_run_says_how_long_it_takes_at_least_and_then_about(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        scaling, "count_ahead", lambda cells: [Work(1e12 * c.atoms, 0, 0, 0) for c in cells]
+    )
+    monkeypatch.setattr(
+        scaling, "measure_ceilings", lambda *_: Ceilings({"float32": 1e12}, 1e12, 1e12, False)
+    )
+    said = []
+
+    scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), invent)
+
+    assert "operations are counted, at least" in said[0][2]
+    assert all("done, about" in text for _, _, text in said[1:-1])
+    assert said[-1][2].endswith("done")
+
+
+@pytest.mark.slow
+def test_operations_counted_ahead_are_those_that_are_counted_later(monkeypatch):
+    monkeypatch.undo()
+    cells = [Cell(STUDY, part, k, "fast", 7) for part in ("attention", "loop") for k in KERNELS]
+
+    ahead = measure.count_ahead(cells)
+
+    for cell, work in zip(cells, ahead, strict=True):
+        counted = measure.count_cell(cell, STUDY.runtime)
+        for name in ("flop", "exponentials", "parameter_bytes"):
+            assert getattr(work, name) == getattr(counted, name)
 
 
 @pytest.mark.slow
 def test_a_fresh_process_reads_what_this_one_does(monkeypatch):
     monkeypatch.undo()
-    cell = Cell(SUBJECT, "attention", "favor", "fast", 6)
+    cell = Cell(STUDY, "attention", "favor", "fast", 6)
 
     (there,) = measure.read_cells([cell])
 
@@ -222,23 +321,23 @@ def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
         return Job(lambda: runs.append(cell.atoms) or torch.ones(2), torch.nn.Identity(), 1)
 
     monkeypatch.setattr(measure, "network_of", lambda *_: Mock(job=job, about={}))
-    cell = Cell(SUBJECT, "forward", "softmax", "other", 9)
+    cell = Cell(STUDY, "forward", "softmax", "other", 9)
 
-    slow = measure.measure_cell(replace(cell, subject=replace(SUBJECT, limit_s=0)))
+    slow = measure.measure_cell(replace(cell, study=replace(STUDY, limit_s=0)))
 
     assert runs.count(9) == 1
     assert len(slow.wall_s) == len(slow.cpu_s) == 1
     assert slow.result.tolist() == [1, 1]
     assert slow.work is None
-    many = replace(SUBJECT, limit_s=60, repeats=3)
-    assert len(measure.measure_cell(replace(cell, subject=many)).wall_s) == 3
+    many = replace(STUDY, limit_s=60, repeats=3)
+    assert len(measure.measure_cell(replace(cell, study=many)).wall_s) == 3
 
 
 def test_a_busy_machine_is_named_before_an_hour_is_spent(tmp_path, monkeypatch):
     monkeypatch.setattr("duallgd_cli.bench.work.os.getloadavg", lambda: (99.0, 0.0, 0.0))
     said = []
 
-    found = scaling.run_study(REQUEST, tmp_path, lambda *told: said.append(told), invent)
+    found = scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), invent)
 
     assert said[0][0] == 0
     assert "other programs were running (load 99.0" in said[0][2]
@@ -252,11 +351,11 @@ def test_a_process_that_is_killed_is_one_sentence(monkeypatch):
     monkeypatch.setattr(measure.multiprocessing, "get_context", lambda _: context)
 
     with pytest.raises(DuallgdError, match=r"favor, 6 atoms failed: its process was killed.*fewer"):
-        measure.read_cells([Cell(SUBJECT, "forward", "favor", "fast", 6)])
+        measure.read_cells([Cell(STUDY, "forward", "favor", "fast", 6)])
 
 
 def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
-    cell = Cell(replace(SUBJECT, weights="no/such.safetensors"), "forward", "favor", "fast", 6)
+    cell = Cell(replace(STUDY, weights="no/such.safetensors"), "forward", "favor", "fast", 6)
 
     with pytest.raises(DuallgdError, match=r"no/such\.safetensors") as failure:
         measure.read_cells([cell])

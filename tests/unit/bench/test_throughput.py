@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from duallgd_cli.bench import throughput
+from duallgd_cli.bench.network import made_formulas
 from duallgd_cli.bench.throughput import ThroughputRequest, measure_throughput, write_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
@@ -61,9 +62,7 @@ def test_matrix_products_are_those_of_the_layers(weights):
 
 def test_files_of_the_user_are_taken_and_skipped_spectra_are_not_counted(weights, tmp_path):
     path = tmp_path / "own.mgf"
-    text = throughput.made_mgf(
-        throughput.made_formulas(6, 1) + throughput.made_formulas(8, 2), seed=4
-    )
+    text = throughput.made_mgf(made_formulas(6, 1) + made_formulas(8, 2), seed=4)
     path.write_text(text + text.split("\n\n")[0].replace("C5H6O", "C5H6OFe"), encoding="utf-8")
 
     found, _ = measure_throughput(
@@ -100,7 +99,7 @@ def test_written_files_hold_the_figures(weights, tmp_path):
 
 @pytest.mark.parametrize("n_atoms", [2, 5, 30, 100])
 def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms):
-    formulas = throughput.made_formulas(n_atoms, 7)
+    formulas = made_formulas(n_atoms, 7)
     spectra = throughput.made_spectra(formulas, seed=1)
 
     assert all(formula.n_heavy == n_atoms for formula in formulas)
