@@ -10,6 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion.sampler import Denoise
 from duallgd_cli.model.denoiser import Context, Denoiser
 from duallgd_cli.model.tensors import map_tensors
@@ -26,8 +27,10 @@ class CapturedDenoiser:
         """Capture nothing yet."""
         self._denoiser = denoiser
         self._runtime = runtime
-        # By shape: the tensors that a graph reads, and the denoiser that runs it.
-        self._graphs: OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise]] = OrderedDict()
+        # By shape: the context's tensors that a graph reads, the denoiser that runs it, bytes of
+        # all that it keeps.
+        self._graphs: OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise, int]]
+        self._graphs = OrderedDict()
 
     def bound(self, context: Context, samples: int) -> Denoise:
         """The denoiser of a spectrum's samples.
@@ -48,16 +51,16 @@ class CapturedDenoiser:
         self._graphs.move_to_end(shape)
         while len(self._graphs) > 1 and self._bytes() > _MOST_BYTES:
             self._graphs.popitem(last=False)
-        inputs, denoise = self._graphs[shape]
+        inputs, denoise, _ = self._graphs[shape]
         for target, source in zip(inputs, _tensors(context), strict=True):
             target.copy_(source)
         return denoise
 
     def _bytes(self) -> int:
-        return sum(tensor.nbytes for inputs, _ in self._graphs.values() for tensor in inputs)
+        return sum(n_bytes for _, _, n_bytes in self._graphs.values())
 
-    def _capture(self, context: Context, samples: int) -> tuple[list[Tensor], Denoise]:
-        """The tensors of a context of its own, and the denoiser that reads them."""
+    def _capture(self, context: Context, samples: int) -> tuple[list[Tensor], Denoise, int]:
+        """The tensors of a context of its own, the denoiser that reads them, bytes of all."""
         own = map_tensors(context, torch.clone)
         n_atoms, device = context.condition.atom_class.shape[1], context.atoms.device
         n_pairs = n_atoms * (n_atoms - 1) // 2
@@ -76,7 +79,10 @@ class CapturedDenoiser:
             steps.fill_(t)
             return launch()
 
-        return _tensors(own), denoise
+        kept = _tensors(own)
+        n_bytes = sum(tensor.nbytes for tensor in (*kept, bonds, steps))
+        n_bytes += bonds.numel() * N_BOND_CLASSES * torch.float32.itemsize  # logits
+        return kept, denoise, n_bytes
 
 
 def _tensors(context: Context) -> list[Tensor]:

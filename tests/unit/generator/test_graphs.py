@@ -61,10 +61,10 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
     model, monkeypatch, room_for, captures
 ):
     context = model.denoiser.context(condition(["C6H12O6"]))
-    of_one = sum(tensor.nbytes for tensor in graphs._tensors(context))
-    monkeypatch.setattr(graphs, "_MOST_BYTES", room_for * of_one)
-    made = []
     denoiser = CapturedDenoiser(model.denoiser, cpu())
+    sizes = [denoiser._capture(context, samples)[2] for samples in (3, 2, 1)]
+    monkeypatch.setattr(graphs, "_MOST_BYTES", sum(sizes[:room_for]))
+    made = []
     capture = denoiser._capture
     monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or capture(c, n))
 
@@ -72,6 +72,20 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
         denoiser.bound(context, samples)
 
     assert made == captures
+
+
+@torch.inference_mode()
+def test_bonds_and_logits_of_many_samples_count_as_memory(model, monkeypatch):
+    context = model.denoiser.context(condition(["C6H12O6"]))
+    of_one = sum(tensor.nbytes for tensor in graphs._tensors(context))
+    monkeypatch.setattr(graphs, "_MOST_BYTES", 4 * of_one)
+    denoiser = CapturedDenoiser(model.denoiser, cpu())
+
+    first = denoiser.bound(context, 1)
+    assert denoiser.bound(context, 1) is first
+    denoiser.bound(context, 4 * of_one // (66 * (8 + 5 * 4)))  # a class and five logits a pair
+
+    assert denoiser.bound(context, 1) is not first
 
 
 @torch.inference_mode()
