@@ -228,8 +228,7 @@ class _Run:
 
     def advance(self, stage: Stage, made: Iterator[Any]) -> None:
         """One optimiser step and what is due after it."""
-        started = time.perf_counter()
-        progress = self.progress
+        started, progress = time.perf_counter(), self.progress
         batch = next(made)
         rate = learning_rate(progress.step, self.settings.steps, self.settings.optimiser)
         for optimiser in self.optimisers:
@@ -242,6 +241,7 @@ class _Run:
             summed, count = stage.loss(self.model, batch)
         n_samples = summed.detach().new_full((), batch.n_samples)
         total, number, samples = sum_over_ranks(summed, count, n_samples)
+        number = number.clamp_min(1)  # a batch of cores that are molecules leaves nothing to guess
         self.model.zero_grad(set_to_none=True)
         (summed / number).backward()
         sum_gradients(self.model)

@@ -263,6 +263,17 @@ def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoi
     assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
 
 
+def test_a_step_with_nothing_to_guess_is_no_divergence(tmp_path):
+    """As where all that is drawn of small molecules is given: no pair is counted, the loss is 0."""
+    stage = decoder_stage(made_settings())
+    whole = stage.loss
+    stage.loss = lambda model, batch: tuple(0 * part for part in whole(model, batch))
+
+    run(tmp_path, made_settings(steps=2, validate_every=9), stage=stage)
+
+    assert figures(tmp_path, "loss") == {1: 0, 2: 0}
+
+
 @pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 20}, {"log_every": 3}])
 def test_other_settings_are_refused(stopped, changes):
     with pytest.raises(UsageError, match="a run with other settings; use another output folder"):
