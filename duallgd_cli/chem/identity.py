@@ -51,7 +51,8 @@ def canonical_smiles(mol: Chem.Mol) -> str:
 def charge_free_smiles(mol: Chem.Mol) -> str:
     """Atoms and bonds alone: the same for molecules that differ in charges and hydrogens only."""
     bare = Chem.RWMol(mol)
-    for atom in bare.GetAtoms():
+    for index in range(bare.GetNumAtoms()):
+        atom = bare.GetAtomWithIdx(index)
         atom.SetFormalCharge(0)
         atom.SetNumExplicitHs(0)
         atom.SetNoImplicit(True)

@@ -97,15 +97,13 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
             electrons, or a bond that is not single, double, triple or aromatic.
     """
     require_expressible(mol)
-    element = np.array(
-        [_ELEMENT_OF[atom.GetAtomicNum()] for atom in mol.GetAtoms()], dtype=np.int64
-    )
+    element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
     order = _canonical_order(mol, element)
     row_of = np.empty_like(order)
     row_of[order] = np.arange(order.size)
     n = order.size
     bond_class = np.zeros(n * (n - 1) // 2, dtype=np.int8)
-    for bond in mol.GetBonds():
+    for bond in _bonds(mol):
         a, b = int(row_of[bond.GetBeginAtomIdx()]), int(row_of[bond.GetEndAtomIdx()])
         low, high = min(a, b), max(a, b)
         bond_class[pair_index(low, high, n)] = _BOND_CLASS[bond.GetBondType()]
@@ -192,7 +190,6 @@ def _build(
     """The molecule of one answer, None where RDKit refuses it."""
     mol = Chem.RWMol(draft)
     for row, place in enumerate(rank):
-        # Looked up one by one: RDKit's own iteration over atoms is several times slower.
         if answer.hydrogens[place]:
             mol.GetAtomWithIdx(row).SetNumExplicitHs(answer.hydrogens[place])
         if answer.charge[place]:
@@ -243,10 +240,10 @@ def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
 
 def is_zwitterion(mol: Chem.Mol) -> bool:
     """Whether a cation and an anion that are not bonded to each other are in the molecule."""
-    charge = [atom.GetFormalCharge() for atom in mol.GetAtoms()]
+    charge = [atom.GetFormalCharge() for atom in _atoms(mol)]
     paired = {
         end
-        for bond in mol.GetBonds()
+        for bond in _bonds(mol)
         for end in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
         if charge[bond.GetBeginAtomIdx()] * charge[bond.GetEndAtomIdx()] < 0
     }
@@ -263,7 +260,7 @@ def is_internal_salt(mol: Chem.Mol) -> bool:
     """
     return any(
         atom.GetFormalCharge() < 0 and atom.GetSymbol() in _STRAY and not _has_reason(atom)
-        for atom in mol.GetAtoms()
+        for atom in _atoms(mol)
     )
 
 
@@ -278,6 +275,15 @@ def _has_reason(atom: Chem.Atom) -> bool:
     )
 
 
+def _atoms(mol: Chem.Mol) -> list[Chem.Atom]:
+    # Looked up one by one: RDKit's own iteration is several times slower.
+    return [mol.GetAtomWithIdx(index) for index in range(mol.GetNumAtoms())]
+
+
+def _bonds(mol: Chem.Mol) -> list[Chem.Bond]:
+    return [mol.GetBondWithIdx(index) for index in range(mol.GetNumBonds())]
+
+
 def formula_of(mol: Chem.Mol) -> Formula:
     """Molecular formula of a molecule, implicit hydrogens and the net charge included.
 
@@ -286,7 +292,7 @@ def formula_of(mol: Chem.Mol) -> Formula:
     """
     counts = [0] * N_ELEMENTS
     charge = 0
-    for atom in mol.GetAtoms():
+    for atom in _atoms(mol):
         element = _ELEMENT_OF.get(atom.GetAtomicNum())
         if element is None:
             raise UnsupportedElementError(
@@ -302,8 +308,8 @@ def _canonical_order(mol: Chem.Mol, element: NDArray[np.int64]) -> NDArray[np.in
     flat = Chem.Mol(mol)
     Chem.RemoveStereochemistry(flat)
     Chem.MolToSmiles(flat, isomericSmiles=False)
-    properties = flat.GetPropsAsDict(includePrivate=True, includeComputed=True)
-    traversal = np.array(list(properties["_smilesAtomOutputOrder"]), dtype=np.int64)
+    text = flat.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
+    traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
     return traversal[np.argsort(element[traversal], kind="stable")]
 
 
@@ -312,9 +318,9 @@ def require_expressible(mol: Chem.Mol) -> None:
     fragments = len(Chem.GetMolFrags(mol))
     if fragments != 1:
         raise MoleculeError(f"the molecule has {fragments} fragments; exactly one is needed")
-    for atom in mol.GetAtoms():
+    for atom in _atoms(mol):
         _refuse_atom(atom)
-    for bond in mol.GetBonds():
+    for bond in _bonds(mol):
         if bond.GetBondType() not in _BOND_CLASS:
             raise MoleculeError(
                 f"the molecule has a {str(bond.GetBondType()).lower()} bond; "

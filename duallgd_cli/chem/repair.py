@@ -197,7 +197,9 @@ class _EditSearch:
         """Edits that make what may be a molecule, by their promise."""
         doubtful = []
         for number, state in enumerate(islice(self._states(), self._attempt.effort)):
-            if not self._is_possible(state):
+            if state.is_broken or self._gap(state) > 0:
+                continue
+            if not possible_kinds()[state.kind].all():
                 continue
             if state.faults <= _TOLERANCE:
                 yield state.edits
@@ -231,12 +233,6 @@ class _EditSearch:
             for estimate, further in self._children(state):
                 arrivals += 1
                 heapq.heappush(waiting, (estimate, arrivals, state, further))
-
-    def _is_possible(self, state: _State) -> bool:
-        """Whether the graph, every atom alone, and the hydrogen count are possible."""
-        if state.is_broken or self._gap(state) > 0:
-            return False
-        return bool(possible_kinds()[state.kind].all())
 
     def _gap(self, state: _State) -> float:
         """By how much the atoms miss the formula's hydrogens and charge, in bonds."""

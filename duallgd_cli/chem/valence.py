@@ -264,18 +264,22 @@ def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
         skeleton: Atoms and bonds.
         tier: One of `TIERS`; a higher tier adds rarer states to those of the lower ones.
     """
-    cations = [_is_cation(skeleton, atom) for atom in range(len(skeleton.element))]
+    atoms = range(len(skeleton.element))
+    cations = [_is_cation(skeleton, atom) for atom in atoms]
+    has_cations = any(cations) or any(
+        _is_substituted_aromatic_nitrogen(skeleton, atom) for atom in atoms
+    )
     return [
         _states(
             _Atom(
                 skeleton.element[atom],
                 skeleton.order_sum[atom],
                 skeleton.n_aromatic[atom] > 0,
-                _site(skeleton, atom, cations),
+                _site(skeleton, atom, cations, has_cations),
             ),
             tier,
         )
-        for atom in range(len(skeleton.element))
+        for atom in atoms
     ]
 
 
@@ -404,19 +408,22 @@ def _is_cation(skeleton: Skeleton, atom: int) -> bool:
     return not (element == PHOSPHORUS and has_double)
 
 
-def _site(skeleton: Skeleton, atom: int, cations: list[bool]) -> Site:
+def _site(skeleton: Skeleton, atom: int, cations: list[bool], has_cations: bool) -> Site:
     element = skeleton.element[atom]
-    if element == CARBON and skeleton.order_sum[atom] == 4:
+    if element == CARBON and (skeleton.order_sum[atom] == 4 or not has_cations):
         return Site.PLAIN
-    beside = _site_beside_cation(skeleton, atom, cations)
-    if beside != Site.PLAIN:
-        return beside
+    if has_cations:
+        beside = _site_beside_cation(skeleton, atom, cations)
+        if beside != Site.PLAIN:
+            return beside
     if element == NITROGEN:
         return _site_of_nitrogen(skeleton, atom)
     if element in (OXYGEN, SULFUR, SELENIUM) and skeleton.order_sum[atom] == 1:
         return _site_of_acid(skeleton, atom)
+    if element != PHOSPHORUS:
+        return Site.PLAIN
     has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
-    return Site.HAS_DOUBLE if element == PHOSPHORUS and has_double else Site.PLAIN
+    return Site.HAS_DOUBLE if has_double else Site.PLAIN
 
 
 _BESIDE: Final = {BOND_DOUBLE: Site.DOUBLE_TO_CATION, BOND_TRIPLE: Site.TRIPLE_TO_CATION}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, LOWEST_VALENCES, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.valence import pairs
 from duallgd_cli.data.molecular_graph import (
     N_ATOM_TYPES,
     N_GROUP_FEATURES,
@@ -33,6 +34,9 @@ _SIZE_SCALE: Final = 30
 _SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
+_WORD: Final = 64
+# The sum of the keys of the atoms in each byte of a bit mask, (bytes, 256).
+_BYTE_KEY: Final = _KEY.reshape(-1, 8) @ (np.arange(256) >> np.arange(8)[:, None] & 1)
 _TYPE_STEPS: Final = np.array([1.0, 3.0, 8.0], np.float32)
 N_CUT_FEATURES: Final = 2 * N_GROUP_FEATURES + 10
 N_ATOM_TYPE_FEATURES: Final = (2 * len(_TYPE_STEPS) + 4) * N_ATOM_TYPES
@@ -118,17 +122,18 @@ def fragments(
     atoms[np.arange(len(atoms)), graph.element] = 1
     atoms[:, HYDROGEN] = hydrogens
     counts = np.rint(inside.astype(np.float32) @ atoms)
-    cost, cuts = _described(graph, inside)
+    low, high = graph.pair.T
+    cost = (inside[:, low] != inside[:, high]).astype(np.float32) @ graph.cost
     order = np.argsort(cost, kind="stable")
     key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    shared = np.log(same[by_cost]).astype(np.float32)
+    cost, shared = cost[rows], np.log(same[by_cost])
     return Fragments(
         counts[rows],
-        cost[rows],
-        np.column_stack([cuts[rows], shared]),
+        cost,
+        np.column_stack([*_described(graph, inside[rows], cost), shared]).astype(np.float32),
         graph,
         inside[rows],
         in_ring=closures != 0,
@@ -140,11 +145,14 @@ def _cut_sets(
 ) -> NDArray[np.int64]:
     """Bonds of each cut set, (X, 3); smaller sets repeat a bond."""
     b, cost = len(graph.pair), graph.cost
-    one, other = np.triu_indices(b, 1)
+    one, other = pairs(b)
     cheapest = np.argsort(cost[one] + cost[other], kind="stable")[:n_pairs]
     one, other = one[cheapest], other[cheapest]
     chance = np.exp(-cost)
-    drawn = generator.choice(b, size=(n_triples if b else 0, 3), p=chance / chance.sum())
+    # What generator.choice does, without its checks.
+    below = np.cumsum((chance / chance.sum()).astype(np.float64))
+    draws = generator.random((n_triples if b else 0, 3))
+    drawn = np.searchsorted(below / below[-1:], draws, "right")
     single = np.arange(b)
     sets = [np.column_stack([single] * 3), np.column_stack([one, other, other]), drawn]
     return np.concatenate(sets)
@@ -153,7 +161,7 @@ def _cut_sets(
 def _atom_sets(
     graph: MolecularGraph,
     cut: NDArray[np.int64],
-    under: NDArray[np.bool_],
+    under: NDArray[np.uint64],
     closures: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Atoms of each distinct fragment, and of the whole molecule, bool (C, N).
@@ -163,69 +171,70 @@ def _atom_sets(
     number, and bonds whose numbers add up to nothing (in the field of two) part it. The side of an
     atom is the parity of the cut bonds between it and the root.
     """
-    n = len(graph.element)
+    n, words = len(graph.element), under.shape[1]
     cut = np.sort(cut, 1)
-    ways = np.stack([_part(closures, cut[:, of]) for of in _SUBSETS])  # (7, X)
+    one, two, three = closures[cut].T
+    fewer, more = np.diff(cut).T > 0  # sets of less than three bonds repeat one
+    ways = np.stack([one, two, three, one ^ two, two ^ three, one ^ three, one ^ two ^ three]) == 0
+    ways[3:] &= np.stack([fewer, more, fewer | more, fewer & more])  # (7, X)
     parting = ways.any(0)
     cut, ways = cut[parting], ways[:, parting]
-    side = np.zeros((len(cut), n), np.uint8)
-    for number, (way, of) in enumerate(zip(ways, _SUBSETS, strict=True)):
-        parity = np.bitwise_xor.reduce(under[cut[:, of]], axis=1)
-        side |= (parity & way[:, None]).astype(np.uint8) << number
+    # The atoms on one side of each way to part the molecule, (7, X, W).
+    side = np.stack([np.bitwise_xor.reduce(under[cut[:, of]], axis=1) for of in _SUBSETS])
+    side[~ways] = 0
     ends = graph.pair[cut].reshape(len(cut), 6)  # of all bonds of a set
-    inside = (side[:, None] == np.take_along_axis(side, ends, 1)[..., None]).reshape(-1, n)
-    inside = np.concatenate([inside, np.ones((1, n), bool)])
-    _, first = np.unique(inside.astype(np.int64) @ _KEY[:n], return_index=True)
-    distinct: NDArray[np.bool_] = inside[first]
-    return distinct
+    of_end = side[:, np.arange(len(cut))[:, None], ends // _WORD]  # (7, X, 6)
+    beyond = (of_end >> (ends % _WORD).astype(np.uint64) & np.uint64(1)) - np.uint64(1)
+    # A fragment is what is on the same side as an end, whichever way the molecule is parted.
+    inside = np.bitwise_and.reduce(side[:, :, None] ^ beyond[..., None], axis=0)
+    everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
+    packed = np.vstack([inside.reshape(-1, words) & everything, everything]).view(np.uint8)
+    key = sum(_BYTE_KEY[place, packed[:, place]] for place in range(-(-n // 8)))
+    _, first = np.unique(key, return_index=True)
+    return np.unpackbits(packed[first], axis=1, count=n, bitorder="little").view(np.bool_)
 
 
-def _part(closures: NDArray[np.int64], bonds: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether bonds (X, k), ascending, are distinct and together part the molecule, (X,)."""
-    distinct = (np.diff(bonds) > 0).all(1)
-    together: NDArray[np.bool_] = np.bitwise_xor.reduce(closures[bonds], axis=1) == 0
-    return together & distinct
+def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Atoms below each bond, none for ring closures; and closures that it lies under, (b,).
 
-
-def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Atoms below each bond, (b, N), none for ring closures; and closures that it lies under, (b,).
-
-    The closures are a random number: 0 for a bridge, and equal for two bonds that only together
-    part the molecule.
+    The atoms are bit masks of W words, (b, W). The closures are a random number: 0 for a bridge,
+    and equal for two bonds that only together part the molecule.
     """
     n, b = len(graph.element), len(graph.pair)
+    ends = graph.pair.tolist()
     bonded: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-    for bond, (low, high) in enumerate(graph.pair.tolist()):
+    for bond, (low, high) in enumerate(ends):
         bonded[low].append((high, bond))
         bonded[high].append((low, bond))
-    parent, order, closing = [-1] * n, [0], set(range(b))
+    parent, order, closing = [(-1, -1)] * n, [0], set(range(b))
     seen = [True] + [False] * (n - 1)
     for atom in order:  # grows while it is walked
         for other, bond in bonded[atom]:
             if not seen[other]:
-                seen[other], parent[other] = True, bond
+                seen[other], parent[other] = True, (atom, bond)
                 order.append(other)
                 closing.remove(bond)
-    closures = np.zeros(b, np.int64)
-    closures[list(closing)] = _KEY[: len(closing)]
-    under, below = np.zeros((b, n), bool), np.eye(n, dtype=bool)
-    over = np.zeros(n, np.int64)
-    for bond in closing:
-        over[graph.pair[bond]] ^= closures[bond]
+    closures, over = [0] * b, [0] * n
+    for bond, key in zip(closing, _KEY[: len(closing)].tolist(), strict=True):
+        closures[bond] = key
+        low, high = ends[bond]
+        over[low] ^= key
+        over[high] ^= key
+    size = 8 * -(-n // _WORD)
+    under, below = [bytes(size)] * b, [1 << atom for atom in range(n)]
     for atom in reversed(order[1:]):
-        bond = parent[atom]
-        low, high = graph.pair[bond]
-        above = high if low == atom else low
-        under[bond], closures[bond] = below[atom], over[atom]
+        above, bond = parent[atom]
+        under[bond], closures[bond] = below[atom].to_bytes(size, "little"), over[atom]
         below[above] |= below[atom]
         over[above] ^= over[atom]
-    return under, closures
+    words = np.frombuffer(b"".join(under), np.uint64).reshape(b, size // 8)
+    return words, np.array(closures, np.int64)
 
 
 def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
     """Of each atom, (N,), by its valence; charges and [nH] are not visible here and are shared."""
-    used = np.zeros(len(graph.element), np.float32)
-    np.add.at(used, graph.pair.ravel(), _ORDER[graph.bond_class].repeat(2))
+    n, orders = len(graph.element), _ORDER[graph.bond_class].repeat(2)
+    used = np.bincount(graph.pair.ravel(), orders, n).astype(np.float32)
     free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
     if not free.any():
         free = np.ones_like(free)  # nothing says where they are
@@ -234,25 +243,16 @@ def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
 
 
 def _described(
-    graph: MolecularGraph, inside: NDArray[np.bool_]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Cost of each fragment (C,), and what its cuts look like but for the last column."""
+    graph: MolecularGraph, inside: NDArray[np.bool_], cost: NDArray[np.float32]
+) -> list[NDArray[Any]]:
+    """What the cuts of each fragment look like, but for the last column: columns and (C, ...)."""
     n = len(graph.element)
     crossing, inner, outer = _ends(graph, inside, atom_groups(graph))
     classes = (graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
     to_hetero = (graph.to_hetero & (graph.bond_class == 1)).astype(np.float32)
-    cost = crossing @ graph.cost
     sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
-    columns = [
-        inner,
-        outer,
-        crossing @ classes,
-        crossing @ to_hetero,
-        cost,
-        crossing.sum(1),
-        *sizes,
-    ]
-    return cost, np.column_stack(columns).astype(np.float32)
+    between = [crossing @ classes, crossing @ to_hetero, cost, crossing.sum(1)]
+    return [inner, outer, *between, *sizes]
 
 
 def _ends(

@@ -135,7 +135,7 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
     on_arene, on_acyl = _any(single, aromatic), _any(single, bears_oxygen)
     carbonyl = carbon & bears_oxygen
     acid = neighbours(pair, (~carbon).astype(np.float32)) >= 2  # or ester, amide
-    chain = ~np.isin(np.arange(n), pair[in_ring])
+    chain = np.bincount(pair[in_ring].ravel(), minlength=n) == 0
     plain = carbon & ~aromatic & ~carbonyl
     amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
     types = [

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, N_CUT_FEATURES, fragments
+from duallgd_cli.data.fragmentation import (
+    N_ATOM_TYPE_FEATURES,
+    N_CUT_FEATURES,
+    _cut_sets,
+    fragments,
+)
 from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, graph_of
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of
@@ -93,6 +98,27 @@ def test_one_cut_of_a_ring_gives_nothing_and_two_give_its_arcs():
     assert formulas(found) == {"C6H12", "CH2", "C2H4", "C3H6", "C4H8", "C5H10"}
     assert found.cuts[1:, N_CUTS].tolist() == [2] * 5
     np.testing.assert_allclose(found.cuts[1:, -1], np.log(6), rtol=1e-6)  # six arcs of a length
+
+
+def test_atoms_beyond_the_64th_count_as_the_others_do():
+    found = found_in(f"C1{'C' * 68}C1")
+
+    assert formulas(found) == {"CH2"} | {f"C{n}H{2 * n}" for n in range(2, 71)}
+    assert formulas(found_in(f"{'C' * 69}O", n_pairs=0)) == {
+        "C69H140O",
+        *("HO", "CH3", "CH3O"),
+        *(f"C{n}H{2 * n + 1}{o}" for n in range(2, 70) for o in ("", "O")[: 1 + (n < 69)]),
+    }
+
+
+def test_triples_are_drawn_as_the_generator_chooses_them():
+    graph = graph_of(molecules_of("CC(=O)Oc1ccccc1"), 0)
+    chance = np.exp(-graph.cost)
+    expected = np.random.default_rng(5).choice(10, (150, 3), p=chance / chance.sum())
+
+    drawn = _cut_sets(graph, np.random.default_rng(5), 0, 150)[10:]
+
+    np.testing.assert_array_equal(drawn, expected)
 
 
 def test_a_permanent_cation_keeps_its_hydrogens_where_they_are():
