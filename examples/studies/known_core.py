@@ -60,7 +60,7 @@ class Training:
             each = {row["inchikey"][:14]: row["smiles"] for row in rows if row["fold"] == "train"}
         self.smiles = list(each.values())
         self._bits = [_bits(Chem.MolFromSmiles(one)) for one in self.smiles]
-        found, has = parts.find(random.Random(0).sample(self.smiles, 1_000))
+        found, has = parts.find(random.Random(0).sample(self.smiles, min(1_000, len(self.smiles))))
         self._share = dict(zip([one.name for one in found], has.mean(1).tolist(), strict=True))
 
     def analogue(self, mol: Chem.Mol) -> str | None:
@@ -190,6 +190,7 @@ def main(
     seed: Annotated[int, typer.Option(min=0, help="Random seed: of the molecules chosen.")] = 0,
     minutes: Annotated[float, typer.Option(help="Stop after so long.")] = 1e6,
     precision: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "bfloat16",
+    weights: Annotated[str | None, typer.Option(help="Weights, as of the evaluation.")] = None,
 ) -> None:
     """Predict with what is known, and print how many are found."""
     until = time.monotonic() + 60 * minutes
@@ -204,7 +205,7 @@ def main(
     rows = [json.loads(line) for line in lines]
     done = {(row["id"], row["known"]) for row in rows}
     training = Training(benchmark)
-    model = load(runtime=Runtime.resolve(precision=precision, threads=1))
+    model = load(weights, runtime=Runtime.resolve(precision=precision, threads=1))
     chosen = 0
     for row in spectra:
         known = told(truth[row["identifier"]]["smiles"], training)
