@@ -29,10 +29,10 @@ BOUNDS = {
     "diffusion": (538, 3),
     "checkpoint": (574, 4),
     "bench": (1_666, 8),  # a run goes on, and counts operations to know its time
-    "evaluate": (4_037, 18),
-    "report": (1_051, 6),
-    "writers": (882, 4),
-    "cli": (2_942, 20),  # predict --library, --guide, --max-draws, --preset
+    "evaluate": (3_940, 18),
+    "report": (1_001, 6),
+    "writers": (861, 4),
+    "cli": (2_913, 20),  # predict --library, --guide, --max-draws, --preset
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem, rdBase
+from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdinchi
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
@@ -125,6 +125,19 @@ def tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
     shared = np.intersect1d(a, b, assume_unique=True).size
     union = a.size + b.size - shared
     return shared / union if union else 1.0
+
+
+def most_alike(
+    mols: Iterable[Chem.Mol], known: Iterable[Chem.Mol], n_bits: int = FINGERPRINT_BITS
+) -> NDArray[np.float64]:
+    """Tanimoto similarity of each molecule to the most similar known one, 0 without any, (B,)."""
+    generator = _generator(n_bits)
+    asked = [generator.GetFingerprint(mol) for mol in mols]
+    best = np.zeros(len(asked))
+    for mol in known:
+        alike = DataStructs.BulkTanimotoSimilarity(generator.GetFingerprint(mol), asked)
+        best = np.maximum(best, alike)
+    return best
 
 
 @cache

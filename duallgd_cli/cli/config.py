@@ -1,7 +1,6 @@
 """`duallgd config`: a commented file of settings, to change and give to `--config`."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,17 +13,10 @@ EPILOG = """
 """
 
 
-class Command(StrEnum):
-    """Commands that read settings."""
-
-    PREDICT = "predict"
-    TRAIN = "train"
-
-
 def config(
     command: Annotated[
-        Command, typer.Argument(help="Command whose settings are shown.")
-    ] = Command.PREDICT,
+        Literal["predict", "train"], typer.Argument(help="Command whose settings are shown.")
+    ] = "predict",
 ) -> None:
     """Print every setting with its default and what it does, as YAML for `--config`.
 
@@ -33,8 +25,8 @@ def config(
     """
     from duallgd_cli.config import commented_yaml
 
-    typer.echo(f"# Settings of duallgd {command.value}, with their defaults.")
-    if command is Command.PREDICT:
+    typer.echo(f"# Settings of duallgd {command}, with their defaults.")
+    if command == "predict":
         from duallgd_cli.predict.settings import PredictSettings
 
         typer.echo(commented_yaml(PredictSettings()), nl=False)

@@ -32,8 +32,7 @@ from rich.text import Text
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import HypothesisResult
-    from duallgd_cli.report.contents import FirstCandidate
+    from duallgd_cli.predict.prediction import HypothesisResult, Prediction
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _JSON_EVERY_S: Final = 5.0
@@ -216,7 +215,7 @@ def duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-def show_candidates(found: Iterable["FirstCandidate"]) -> None:
+def show_candidates(found: Iterable["Prediction"]) -> None:
     """Show first candidates on standard error: feature, formula, SMILES cut to width, confidence.
 
     Args:
@@ -229,9 +228,12 @@ def show_candidates(found: Iterable["FirstCandidate"]) -> None:
     table.add_column("confidence", no_wrap=True, min_width=_BAR + 6)
     rest = iter(found)
     for one in islice(rest, MOST_SHOWN):
-        full = round(_BAR * one.confidence)
-        bar = f"{'█' * full}{'░' * (_BAR - full)} {one.confidence:4.0%}" if one.smiles else ""
-        cells = (one.feature, one.formula, one.smiles or one.status.replace("_", " "), bar)
+        formula, smiles, bar = one.formula, one.status.replace("_", " "), ""
+        for first in one.candidates[:1]:
+            full = round(_BAR * first.confidence)
+            formula, smiles = first.formula, first.smiles
+            bar = f"{'█' * full}{'░' * (_BAR - full)} {first.confidence:4.0%}"
+        cells = (printable(one.feature_id or one.spectrum_id), printable(formula), smiles, bar)
         table.add_row(*map(Text, cells))
     console().print(table)
     if next(rest, None) is not None:

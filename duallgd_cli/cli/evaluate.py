@@ -4,7 +4,7 @@ import logging
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -69,7 +69,7 @@ def evaluate(
         str, _what(help="Fold to score; by default test, and all of a plain table.")
     ] = "",
     spectra_per_molecule: Annotated[
-        str, _what(help="1 (always the same one of each molecule) or all.")
+        Literal["1", "all"], _what(help="1 (always the same one of each molecule) or all.")
     ] = "all",
     limit: Annotated[
         int | None, _what(min=1, help="Score so many spectra, always the same.")

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.generation import LoadedModel
 
 EPILOG = """
 **Examples**
@@ -53,37 +56,31 @@ def info(
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
     from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
+    from duallgd_cli.predict import api
+    from duallgd_cli.runtime import Runtime, versions
 
     if preset is not None:
         facts = {"preset": preset, "parameters": _of_preset(preset)}
-    elif is_reference(path := resolve_weights(weights)):
-        facts = _of_reference(path, device, parameters)
     else:
-        facts = _of_weights(weights, device, parameters, lineage)
+        path, runtime = resolve_weights(weights), Runtime.resolve(device)
+        facts = {"versions": versions(), "runtime": str(runtime)}
+        if is_reference(path):
+            facts |= _of_reference(path, parameters)
+        else:
+            facts |= _of_weights(api.load(weights, runtime=runtime), parameters, lineage)
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
         typer.echo("\n".join(_lines(facts)))
 
 
-def _of_weights(
-    weights: str | None, device: str, parameters: bool, lineage: bool
-) -> dict[str, Any]:
+def _of_weights(model: "LoadedModel", parameters: bool, lineage: bool) -> dict[str, Any]:
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.chem.elements import SYMBOLS
-    from duallgd_cli.predict import api
-    from duallgd_cli.runtime import Runtime, versions
 
-    runtime = Runtime.resolve(device)
-    model = api.load(weights, runtime=runtime)
+    named = {"name": model.name, "sha256": model.sha256}
     facts: dict[str, Any] = {
-        "versions": versions(),
-        "runtime": str(runtime),
-        "weights": {
-            "name": model.name,
-            "sha256": model.sha256,
-            **_training(model.record, lineage),
-        },
+        "weights": named | _training(model.record, lineage),
         "elements": " ".join(SYMBOLS),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
         "adducts": " ".join(adduct.name for adduct in ADDUCTS),
@@ -108,25 +105,21 @@ def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
             "by cross-validation (duallgd calibrate)"
         )
     facts: dict[str, Any] = {"accuracy": accuracy} if accuracy else {}
-    if lineage:
-        return {**facts, "training": dict(record)}
-    return {**facts, "training": {name: record[name] for name in _SHOWN if name in record}}
+    shown = record if lineage else _SHOWN
+    return {**facts, "training": {name: record[name] for name in shown if name in record}}
 
 
-def _of_reference(path: Path, device: str, parameters: bool) -> dict[str, Any]:
+def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
     from duallgd_cli.reference import weights_file as reference
     from duallgd_cli.reference.subformula import SPELLINGS
     from duallgd_cli.reference.weights_file import count_beside, count_by_module
-    from duallgd_cli.runtime import Runtime, versions
 
     checkpoint = reference.load(path)
     settings = checkpoint.settings
     facts: dict[str, Any] = {
-        "versions": versions(),
-        "runtime": str(Runtime.resolve(device)),
         "weights": {
             "name": path.name,
             "sha256": sha256(path),

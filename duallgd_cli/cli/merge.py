@@ -64,13 +64,12 @@ def merge(
     display.configure_logging(quiet, json_log=False)
     with loading():
         from duallgd_cli.predict.run import merge as join
-    shown = options.rows_of(rows)
     with running.interruptible("nothing was written; the same command starts again"):
         done = join(
             runs,
             output,
             format or "",
-            shown,
+            rows,
             parts=parts,
             summaries=summary or (),
             partial=partial,

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import typer
 
-from duallgd_cli.errors import UsageError, quote
-
 if TYPE_CHECKING:
     from duallgd_cli.guide.files import GuideFiles
 
@@ -153,7 +151,7 @@ Summary = Annotated[
     ),
 ]
 Rows = Annotated[
-    str,
+    Literal["feature", "spectrum"],
     output(
         help="feature: spectra read together get one block of candidates, their indices are in a "
         "column; spectrum: each gets its own."
@@ -193,19 +191,6 @@ def given_of(context: typer.Context, names: Iterable[str]) -> str | None:
     """The first of some options, or of those of sampling, that was given, as it is written."""
     asked = (name for name in (*names, *_SAMPLING_SETTINGS) if context.params.get(name))
     return next((f"--{name.strip('_').replace('_', '-')}" for name in asked), None)
-
-
-def rows_of(text: str) -> Literal["feature", "spectrum"]:
-    """What `--rows` says.
-
-    Raises:
-        UsageError: Neither feature nor spectrum.
-    """
-    if text == "feature":
-        return "feature"
-    if text == "spectrum":
-        return "spectrum"
-    raise UsageError(f"rows must be feature or spectrum, not {quote(text)}")
 
 
 def guide_files(**files: Sequence[Path] | None) -> "GuideFiles | None":

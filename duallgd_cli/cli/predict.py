@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,10 @@ from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading
 
 logger = logging.getLogger(__name__)
+
+_NAMED_AS_SETTINGS: Final = (
+    *("top_k", "seed", "group_by", "formula", "adduct", "formula_candidates", "max_draws"),
+)
 
 EPILOG = """
 **Examples**
@@ -223,18 +227,12 @@ def predict(
                 precursor_ppm,
             )
         given = {
-            "top_k": top_k,
-            "seed": seed,
-            "group_by": group_by,
+            **{name: context.params[name] for name in _NAMED_AS_SETTINGS},
             "formula_column": formula_col,
-            "formula": formula,
-            "adduct": adduct,
-            "formula_candidates": formula_candidates,
             "formula_search.elements": elements,
             "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),
             "require": require or None,
             "forbid": forbid or None,
-            "max_draws": max_draws,
             "sampling.core": core,
             "limits.precursor_ppm": precursor_ppm,
             "annotation.ppm": ppm,
@@ -257,7 +255,7 @@ def predict(
             resume=resume,
             journal=journal,
             workers=runtime.default_workers if workers is None else workers,
-            rows=options.rows_of(rows),
+            rows=rows,
             parts=parts,
             summaries=tuple(summary or ()),
         )

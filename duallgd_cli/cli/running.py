@@ -102,10 +102,12 @@ def write_page(summary: "RunSummary", page: Path) -> None:
 def show_first(summary: "RunSummary") -> None:
     """A table of the first candidates of a run that has just ended, for those who watch it."""
     from duallgd_cli.cli import display
-    from duallgd_cli.report.contents import ReportedRun
+    from duallgd_cli.predict.journal import FinishedRun
+    from duallgd_cli.predict.run import predictions
 
     if summary.journal is not None and summary.output:
-        display.show_candidates(ReportedRun([summary.journal], 1).first_candidates())
+        found = predictions(FinishedRun([summary.journal]))
+        display.show_candidates(one for one in found if one.source == one.group[0])
 
 
 def report(summary: "RunSummary", strict: bool) -> None:

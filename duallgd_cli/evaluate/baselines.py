@@ -229,16 +229,10 @@ def _vectors(rows: Sequence[Row]) -> "csr_array":
     from scipy.sparse import csr_array  # only the `evaluate` extra brings scipy
 
     n_bins = int(_LARGEST_MZ / _BIN_MZ)
-    starts, columns, values = [0], [], []
-    for row in rows:
-        column, value = _binned(row, n_bins)
-        columns.append(column)
-        values.append(value)
-        starts.append(starts[-1] + column.size)
-    matrix = csr_array(
-        (np.concatenate(values), np.concatenate(columns), np.array(starts)),
-        shape=(len(rows), 2 * n_bins),
-    )
+    columns, values = zip(*(_binned(row, n_bins) for row in rows), strict=True)
+    starts = np.cumsum([0, *map(len, columns)])
+    shape = (len(rows), 2 * n_bins)
+    matrix = csr_array((np.concatenate(values), np.concatenate(columns), starts), shape=shape)
     matrix.sum_duplicates()
     length = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1))).ravel()
     scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)

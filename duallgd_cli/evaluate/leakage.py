@@ -11,9 +11,10 @@ for 700,000 molecules.
 import hashlib
 import logging
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile
@@ -21,9 +22,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.identity import tanimoto, unfold_bits
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.molecules import METRIC_BITS, metric_fingerprint, molecule
+from duallgd_cli.chem.identity import most_alike, parse_smiles
+from duallgd_cli.chem.molecule import Mol
+from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
+from duallgd_cli.evaluate.molecules import METRIC_BITS
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Truth
@@ -38,7 +40,6 @@ _DAMAGED: Final = (
     OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error,
 )  # fmt: skip
 _BLOCK_LETTERS: Final = 14
-_CHUNK: Final = 4096
 NEAR: Final = 0.7
 _LEAKAGE: Final = "LEAKAGE: "
 
@@ -175,48 +176,25 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
     Raises:
         UsageError: A table holds no training molecules.
     """
-    asked: dict[str, NDArray[np.uint16]] = {}
-    for truth in truths:
-        described = molecule(truth.smiles)
-        if described is not None:
-            asked.setdefault(truth.molecule, described.bits)
-    queries = list(asked.values())
-    best = np.zeros(len(queries))
+    asked = {truth.molecule: truth.smiles for truth in truths}
+    queries, best = list(_read(asked.values())), np.zeros(len(asked))
     for table in tables:
         rows = table_rows(table, required=("smiles",))
         trained = (row["smiles"] for row in rows if row.get("fold", "train") == "train")
-        found = (metric_fingerprint(smiles) for smiles in dict.fromkeys(trained))
-        training = [bits for bits in found if bits is not None]
-        if not training:
+        known = _read(dict.fromkeys(trained))
+        first = next(known, None)
+        if first is None:
             raise UsageError(f"{table} holds no training molecules (column smiles, fold train)")
-        best = np.maximum(best, nearest_training(queries, training))
+        best = np.maximum(best, most_alike(queries, chain([first], known), METRIC_BITS))
     by_molecule = dict(zip(asked, best.tolist(), strict=True))
     return {truth.spectrum_id: by_molecule[truth.molecule] for truth in truths}
 
 
-def nearest_training(
-    queries: Sequence[NDArray[np.uint16]], training: Sequence[NDArray[np.uint16]]
-) -> NDArray[np.float64]:
-    """Tanimoto similarity of each molecule to the most similar training molecule, float64 (B,).
-
-    Args:
-        queries: Set bits of B molecules, of `METRIC_BITS`.
-        training: Set bits of at least one molecule.
-    """
-    best = np.zeros(len(queries))
-    asked = unfold_bits(queries, METRIC_BITS).astype(np.float32)
-    sizes = asked.sum(axis=1)
-    for start in range(0, len(training), _CHUNK):
-        part = training[start : start + _CHUNK]
-        dense = unfold_bits(part, METRIC_BITS).astype(np.float32)
-        shared = asked @ dense.T  # (B, chunk)
-        union = sizes[:, None] + dense.sum(axis=1)[None, :] - shared
-        similarity = np.divide(shared, union, out=np.ones_like(shared), where=union > 0)
-        top = similarity.argmax(axis=1).tolist()
-        # float32 products of whole numbers are exact, their quotient is not: once more, exactly.
-        exact = [tanimoto(bits, part[i]) for bits, i in zip(queries, top, strict=True)]
-        best = np.maximum(best, exact)
-    return best
+def _read(smiles: Iterable[str]) -> Iterator[Mol]:
+    """Molecules; what is none is left out."""
+    for text in smiles:
+        with suppress(MoleculeError):
+            yield parse_smiles(text)
 
 
 def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> str:

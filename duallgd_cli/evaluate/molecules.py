@@ -60,14 +60,3 @@ def molecule(smiles: str) -> Molecule | None:
         formula=formula,
         n_bonds=int(mol.GetNumBonds()),
     )
-
-
-def metric_fingerprint(smiles: str) -> NDArray[np.uint16] | None:
-    """Set bits of the metric's fingerprint, ascending, uint16 (n_on,); None if it is no molecule.
-
-    For many molecules of which nothing else is asked: `molecule` also makes the InChI.
-    """
-    try:
-        return identity.fingerprint(identity.parse_smiles(smiles), METRIC_BITS)
-    except MoleculeError:
-        return None

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ENDINGS: Final = ("png", "svg")
-_COUNT_COLOUR: Final = "#E4E4E4"
 _APART: Final = 0.09  # of two series at one place
-_DISTANCES: Final = 4  # the first series of distances; those before are accuracies
 
 
 def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
@@ -116,67 +114,32 @@ def _as_groups(
 
 
 def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Accuracy (left axis, %) and Tanimoto (right axis) of each group, with its size as a bar.
-
-    MCES distances, where there are any, in a second panel.
-    """
+    """Accuracy, Tanimoto similarity and MCES distance of each group, each in a panel."""
+    kinds = {"accuracy / %": "accuracy", "Tanimoto similarity": "tanimoto", "MCES distance": "mces"}
     names = list(groups[0]["estimates"])
-    distances = [name for name in names if name.startswith("mces")]
-    panels = 2 if distances else 1
+    panels = {
+        label: [name for name in names if kind in name]
+        for label, kind in kinds.items()
+        if any(kind in name for name in names)
+    }
     figure = _figure(1, by.replace("_", " "))
-    figure.set_size_inches(max(4.2, 0.75 * len(groups) + 2.4) * panels, 3.6)
-    left = figure.add_subplot(1, panels, 1)
-    _shares(left, groups, [name for name in names if name not in distances], _joined(by, groups))
-    if distances:
-        axis = figure.add_subplot(1, panels, 2)
-        for number, name in enumerate(distances):
+    figure.set_size_inches(max(4.2, 0.6 * len(groups) + 1.8) * len(panels), 3.6)
+    # A line joins bins of a number, and no others.
+    joined = sum(group["label"] != MISSING for group in groups) if is_ordered(by) else 0
+    labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
+    for number, (label, shown) in enumerate(panels.items(), 1):
+        axis = figure.add_subplot(1, len(panels), number)
+        for series, name in enumerate(shown):
             estimates = [group["estimates"][name] for group in groups]
-            places = _beside(len(groups), number, len(distances))
-            _points(axis, places, estimates, 1.0, _DISTANCES + number, name, _joined(by, groups))
-        axis.set_ylabel("MCES distance")
-        axis.set_ylim(bottom=0)
-        _name_groups(axis, groups)
+            # Beside each other, so that intervals do not hide each other.
+            places = [at + _APART * (series - (len(shown) - 1) / 2) for at in range(len(groups))]
+            style = names.index(name)
+            _points(axis, places, estimates, 100.0 if is_share(name) else 1.0, style, name, joined)
+        axis.set_xticks(range(len(groups)), labels, rotation=30 if len(groups) > 5 else 0)
+        axis.set_ylabel(label)
+        axis.set_ylim(0, 1 if label.startswith("Tanimoto") else None)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
-
-
-def _joined(by: str, groups: Sequence[Mapping[str, Any]]) -> int:
-    """How many groups, from the first on, a line may join: bins of a number, and no others."""
-    return sum(group["label"] != MISSING for group in groups) if is_ordered(by) else 0
-
-
-def _shares(
-    left: "Axes", groups: Sequence[Mapping[str, Any]], names: Sequence[str], joined: int
-) -> None:
-    right, counts = left.twinx(), left.twinx()
-    counts.bar(
-        range(len(groups)), [group["spectra"] for group in groups], color=_COUNT_COLOUR, width=0.8
-    )
-    counts.set_yticks([])
-    counts.set_zorder(0)
-    for axis in (left, right):
-        axis.set_zorder(1)
-        axis.patch.set_visible(False)
-    for number, name in enumerate(names):
-        axis, scale = (left, 100.0) if is_share(name) else (right, 1.0)
-        estimates = [group["estimates"][name] for group in groups]
-        places = _beside(len(groups), number, len(names))
-        _points(axis, places, estimates, scale, number, name, joined)
-    _name_groups(left, groups)
-    left.set_ylabel("accuracy / %")
-    left.set_ylim(bottom=0)
-    right.set_ylabel("Tanimoto similarity")
-    right.set_ylim(0, 1)
-
-
-def _beside(groups: int, number: int, of: int) -> list[float]:
-    """Where a series stands at each group, so that intervals do not hide each other."""
-    return [group + _APART * (number - (of - 1) / 2) for group in range(groups)]
-
-
-def _name_groups(axis: "Axes", groups: Sequence[Mapping[str, Any]]) -> None:
-    labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
-    axis.set_xticks(range(len(groups)), labels, rotation=30 if len(groups) > 5 else 0)
 
 
 def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":

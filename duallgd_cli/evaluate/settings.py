@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Literal
 
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
-
-_PER_MOLECULE: Final = ("1", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class EvaluateSettings:
     predictions: Path | None = None
     truth: Path | None = None
     fold: str = ""
-    spectra_per_molecule: str = "all"
+    spectra_per_molecule: Literal["1", "all"] = "all"
     limit: int | None = None
     out: Path | None = None
     top_k: tuple[int, ...] = (1, 10)
@@ -74,10 +72,6 @@ class EvaluateSettings:
     shard: Shard = field(default_factory=Shard)
 
     def __post_init__(self) -> None:
-        if self.spectra_per_molecule not in _PER_MOLECULE:
-            raise UsageError(
-                f"--spectra-per-molecule is 1 or all, not {quote(self.spectra_per_molecule)}"
-            )
         if self.allow_leakage and self.drop_leaked:
             raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
         if self.prediction.formula not in (None, PREDICT):

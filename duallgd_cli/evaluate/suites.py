@@ -306,52 +306,37 @@ def nplib1(data_dir: Path | None) -> Suite:
 
 
 def _nplib1_rows(folder: Path) -> Iterator[Row]:
-    split = table_rows(folder / SPLIT, required=("name", "split"))
-    fold = {row["name"]: row["split"] for row in split}
-    for label in table_rows(folder / LABELS, required=("spec", "smiles", "formula")):
-        name = label["spec"]
-        if name not in fold:
-            continue
-        spectrum = _all_energies(folder / SPECTRA / f"{name}.ms")
-        yield {
-            "identifier": name,
-            "mzs": ",".join(repr(float(value)) for value in spectrum.mz),
-            "intensities": ",".join(repr(float(value)) for value in spectrum.intensity),
-            "smiles": label["smiles"],
-            "formula": label["formula"],
-            "precursor_mz": "" if spectrum.precursor_mz is None else repr(spectrum.precursor_mz),
-            "adduct": label.get("ionization") or spectrum.adduct_text or _ADDUCT,
-            "instrument_type": label.get("instrument", ""),
-            "collision_energy": "",
-            "fold": fold[name],
-        }
-
-
-def _all_energies(path: Path) -> Spectrum:
-    """One spectrum with the peaks of every MS2 block, each block relative to its base peak.
+    """A spectrum a file, with the peaks of every MS2 block relative to its base peak.
 
     The release counts a file as one spectrum, however many collision energies it holds.
     """
-    if not path.is_file():
-        raise MissingInputError(f"{path} does not exist, though {LABELS} lists it")
-    blocks = [
-        block
-        for block in read(str(path))
-        if isinstance(block, Spectrum) and block.ms_level > 1 and block.mz.size
-    ]
-    if not blocks:
-        raise UnreadableError(f"{path} holds no MS2 peaks")
-    mz = np.concatenate([block.mz for block in blocks])
-    intensity = np.concatenate([block.intensity / block.intensity.max() for block in blocks])
-    order = np.argsort(mz, kind="stable")
-    return Spectrum(
-        source=blocks[0].source,
-        spectrum_id=blocks[0].spectrum_id,
-        mz=mz[order],
-        intensity=intensity[order],
-        precursor_mz=blocks[0].precursor_mz,
-        adduct_text=blocks[0].adduct_text,
-    )
+    split = table_rows(folder / SPLIT, required=("name", "split"))
+    fold = {row["name"]: row["split"] for row in split}
+    for label in table_rows(folder / LABELS, required=("spec", "smiles", "formula")):
+        path = folder / SPECTRA / f"{label['spec']}.ms"
+        if label["spec"] not in fold:
+            continue
+        if not path.is_file():
+            raise MissingInputError(f"{path} does not exist, though {LABELS} lists it")
+        spectra = (one for one in read(str(path)) if isinstance(one, Spectrum))
+        blocks = [block for block in spectra if block.ms_level > 1 and block.mz.size]
+        if not blocks:
+            raise UnreadableError(f"{path} holds no MS2 peaks")
+        mz = np.concatenate([block.mz for block in blocks])
+        intensity = np.concatenate([block.intensity / block.intensity.max() for block in blocks])
+        order, ion = np.argsort(mz, kind="stable"), blocks[0].precursor_mz
+        yield {
+            "identifier": label["spec"],
+            "mzs": ",".join(map(repr, mz[order].tolist())),
+            "intensities": ",".join(map(repr, intensity[order].tolist())),
+            "smiles": label["smiles"],
+            "formula": label["formula"],
+            "precursor_mz": "" if ion is None else repr(ion),
+            "adduct": label.get("ionization") or blocks[0].adduct_text or _ADDUCT,
+            "instrument_type": label.get("instrument", ""),
+            "collision_energy": "",
+            "fold": fold[label["spec"]],
+        }
 
 
 def _labelled(path: Path, data_dir: Path | None) -> Suite:

@@ -51,7 +51,6 @@ from duallgd_cli.writers.formats import (
     check_writable,
     pieces,
     resolve_format,
-    write,
     write_parts,
     write_pieces,
 )
@@ -364,7 +363,7 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        rows: See `writers.write`.
+        rows: See `writers.formats.pieces`.
         parts: See `write_all`.
         summaries: See `write_all`.
         partial: Write what is finished, whatever is missing or still going on.
@@ -403,7 +402,7 @@ def write_all(
         run: Finished.
         summary: Knows the output; counts what is written.
         output_format: One of `writers.FORMATS`.
-        rows: See `writers.write`.
+        rows: See `writers.formats.pieces`.
         parts: Write what structures contain beside the output; JSON lines hold that too.
         summaries: Tables for other programs, see `summaries.SUMMARIES`.
         workers: Processes that rank and write; they change nothing.
@@ -413,7 +412,8 @@ def write_all(
     """
     in_lines = parts and output_format == "jsonl"
     if output_format in WHOLE:
-        write(summary.watch(run, parts=in_lines), summary.output, output_format, run.header, rows)
+        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header, rows)
+        write_pieces(text, summary.output)
     else:
         work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
         texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent, at_a_time=1)

@@ -41,25 +41,6 @@ _SHOWN_SCORES: Final = 4
 _SHOWN_PARTS: Final = 12
 
 
-@dataclass(frozen=True, slots=True)
-class FirstCandidate:
-    """A line of the table that ends a run on a terminal.
-
-    Attributes:
-        feature: Feature id, else spectrum id.
-        formula: Of the candidate, or of the feature where there is none.
-        smiles: Of the first candidate, "" without one.
-        confidence: Of the first candidate, 0 without one.
-        status: ``ok``, or what went wrong.
-    """
-
-    feature: str
-    formula: str
-    smiles: str
-    confidence: float
-    status: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Peaks:
     """A cleaned spectrum: what it is called, m/z and intensity, (P,) each."""
@@ -125,8 +106,11 @@ class ReportedRun:
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        measured = self._measured()
-        for results in self._features():
+        measured, latest = self._measured(), -1
+        for results, _ in self._run.in_input_order():
+            if results[0].feature == latest:
+                continue
+            latest = results[0].feature
             candidates, confidence_top10 = rank(results, self._ranking)
             predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
@@ -137,27 +121,6 @@ class ReportedRun:
             for values, of_bonds in zip(feature["candidates"], certainty, strict=True):
                 values["certainty"] = of_bonds
             yield feature | _parts(found, shown.candidates)
-
-    def first_candidates(self) -> Iterator[FirstCandidate]:
-        """The first candidate of every feature, in the order of the input."""
-        for results in self._features():
-            predictions = predictions_of(results, *rank(results, self._ranking), 1)
-            shown = next((p for p in predictions if p.status == OK), predictions[0])
-            first = shown.candidates[0] if shown.candidates else None
-            yield FirstCandidate(
-                readable(shown.feature_id or shown.spectrum_id),
-                readable(first.formula if first else shown.formula),
-                first.smiles if first else "",
-                first.confidence if first else 0.0,
-                shown.status,
-            )
-
-    def _features(self) -> Iterator[tuple[HypothesisResult, ...]]:
-        seen: set[int] = set()
-        for results, _ in self._run.in_input_order():
-            if results[0].feature not in seen:
-                seen.add(results[0].feature)
-                yield results
 
     def _measured(self) -> dict[Source, _Peaks]:
         """Cleaned spectra of the inputs that are still what they were; the others are named."""

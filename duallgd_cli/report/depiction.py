@@ -6,7 +6,7 @@ mark some of them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -49,13 +49,19 @@ def _read(smiles: str) -> Mol | None:
         return None
 
 
-def _cores(first: Mol) -> list[tuple[Mol, tuple[int, ...]]]:
-    """Pieces of a molecule that others may share, largest first, with their atoms in it."""
+def _cores(first: Mol) -> list[Mol]:
+    """Pieces of a molecule that others may share, largest first: elements and bond types alone."""
     rdDepictor.Compute2DCoords(first)
     rings = sorted((tuple(sorted(ring)) for ring in first.GetRingInfo().AtomRings()), key=len)
     systems = sorted(_ring_systems(first), key=lambda atoms: (-len(atoms), atoms))
     atom_sets = list(dict.fromkeys([_framework(first), *systems, *reversed(rings)]))
-    return [(_piece(first, atoms), atoms) for atoms in atom_sets[:_MOST_CORES] if atoms]
+    symbols = [f"[#{atom.GetAtomicNum()}]" for atom in first.GetAtoms()]
+    pieces = (
+        Chem.MolFragmentToSmiles(first, atoms, atomSymbols=symbols, allBondsExplicit=True)
+        for atoms in atom_sets[:_MOST_CORES]
+        if atoms
+    )
+    return [Chem.MolFromSmarts(piece) for piece in pieces]
 
 
 def _framework(mol: Mol) -> tuple[int, ...]:
@@ -77,33 +83,14 @@ def _ring_systems(mol: Mol) -> list[tuple[int, ...]]:
     return [tuple(sorted(system)) for system in systems]
 
 
-def _piece(mol: Mol, atoms: Iterable[int]) -> Mol:
-    """Some atoms of a molecule as a query of elements, aromaticity and bond types alone.
-
-    Its atoms stand in ascending order of those of the molecule.
-    """
-    kept = set(atoms)
-    piece = Chem.RWMol()
-    index = {}
-    for atom in sorted(kept):
-        symbol = mol.GetAtomWithIdx(atom)
-        text = f"[#{symbol.GetAtomicNum()}]"
-        index[atom] = piece.AddAtom(Chem.MolFromSmarts(text).GetAtomWithIdx(0))
-    for bond in mol.GetBonds():
-        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        if one in kept and other in kept:
-            piece.AddBond(index[one], index[other], bond.GetBondType())
-    return piece.GetMol()
-
-
-def _laid_out(mol: Mol, first: Mol | None, cores: Sequence[tuple[Mol, tuple[int, ...]]]) -> Mol:
+def _laid_out(mol: Mol, first: Mol | None, cores: Sequence[Mol]) -> Mol:
     """The molecule with places: those of the first molecule for the largest core they share."""
     if mol is first:
         return mol
-    for core, atoms in cores:
+    for core in cores:
         match = mol.GetSubstructMatch(core)
         if match and first is not None:
-            pairs = list(zip(atoms, match, strict=True))
+            pairs = list(zip(first.GetSubstructMatch(core), match, strict=True))
             try:
                 rdDepictor.GenerateDepictionMatching2DStructure(mol, first, pairs)
             except (RuntimeError, ValueError):  # a core that RDKit cannot lay the rest around

@@ -100,6 +100,11 @@ _OF_GENERATED: Final = ("confidence", "log_likelihood")
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
+# Of a prediction, in its line of JSON.
+_OF_PREDICTION: Final = (
+    *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
+    *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings"),
+)
 # Named as the columns of the tables are, without what has no place in a structure file.
 _LEFT_OUT: Final = {"status", "message", "warnings"}
 
@@ -153,29 +158,6 @@ def _check_place(output: str, path: Path) -> None:
         raise UsageError(f"the folder of output {output} cannot be written")
 
 
-def write(
-    predictions: Iterable[Prediction],
-    output: str,
-    name: str,
-    header: Header,
-    rows: Rows = "spectrum",
-) -> None:
-    """Write predictions to a file, whole or not at all, or to standard output.
-
-    Args:
-        predictions: In the order in which they are written.
-        output: File, or ``-``.
-        name: One of `FORMATS`.
-        header: Of the run.
-        rows: ``feature`` writes what spectra read together have in common once, under the first of
-            them; ``spectrum`` writes it for each.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    write_pieces(pieces(predictions, name, header, rows), output)
-
-
 def write_pieces(pieces: Iterable[str], output: str) -> None:
     """Write text to a file, whole or not at all, or to standard output as it comes.
 
@@ -202,9 +184,17 @@ def _write_to_standard_output(pieces: Iterable[str]) -> None:
 
 
 def pieces(
-    predictions: Iterable[Prediction], name: str, header: Header, shown: Rows
+    predictions: Iterable[Prediction], name: str, header: Header, shown: Rows = "spectrum"
 ) -> Iterator[str]:
-    """The text of an output, the line of its columns first; see `write`."""
+    """The text of an output, the line of its columns first.
+
+    Args:
+        predictions: In the order in which they are written.
+        name: One of `FORMATS`.
+        header: Of the run.
+        shown: ``feature`` writes what spectra read together have in common once, under the first of
+            them; ``spectrum`` writes it for each.
+    """
     if shown == "feature":
         predictions = (one for one in predictions if one.source == one.group[0])
     if name == "mztab":
@@ -340,20 +330,9 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         "spectrum_id": prediction.spectrum_id,
         "file": prediction.source.file,
         "index": prediction.source.index,
-        "feature_id": prediction.feature_id,
-        "scans": prediction.scans,
-        "precursor_mz": prediction.precursor_mz,
-        "adduct": prediction.adduct,
-        "formula": prediction.formula,
-        "status": prediction.status,
-        "message": prediction.message,
-        "confidence_top10": prediction.confidence_top10,
-        "name": prediction.name,
-        "rt_seconds": prediction.rt_seconds,
-        "collision_energy": prediction.collision_energy,
-        "warnings": prediction.warnings,
-        "group": [asdict(source) for source in prediction.group],
-        "hypotheses": [_hypothesis(outcome) for outcome in prediction.hypotheses],
+        **{name: getattr(prediction, name) for name in _OF_PREDICTION},
+        "group": [asdict(one) for one in prediction.group],
+        "hypotheses": [_hypothesis(result) for result in prediction.hypotheses],
         "candidates": [_candidate(one, prediction) for one in prediction.offered],
         **({"library_match": match} if (match := prediction.library_match) else {}),
         **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),

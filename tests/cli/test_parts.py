@@ -6,9 +6,9 @@ import json
 from rich.console import Console
 
 from duallgd_cli.cli import display
-from duallgd_cli.report.contents import FirstCandidate
 from duallgd_cli.writers.formats import PART_COLUMNS
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.unit.writers.test_writers import FAILED, candidate, prediction
 
 
 def rows_of(path):
@@ -61,10 +61,9 @@ def test_a_terminal_ends_with_the_first_candidates_unless_quiet(duallgd, tmp_pat
 
 def test_a_long_list_is_cut_and_titles_are_shown_as_they_are(capsys, monkeypatch):
     monkeypatch.setattr(display, "console", lambda: Console(stderr=True, width=80))
-    first = FirstCandidate("[red]x", "C2H6O", "C" * 200, 0.5, "ok")
-    failed = FirstCandidate("y", "", "", 0.0, "no_formula")
+    first = prediction(candidate(smiles="C" * 200, confidence=0.5), feature_id="[red]x")
 
-    display.show_candidates([first, failed, *[first] * display.MOST_SHOWN])
+    display.show_candidates([first, FAILED, *[first] * display.MOST_SHOWN])
     lines = capsys.readouterr().err.splitlines()
 
     assert len(lines) == display.MOST_SHOWN + 2

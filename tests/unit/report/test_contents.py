@@ -92,15 +92,6 @@ def test_what_was_run_with_what_is_known(example_run):
     assert "duallgd" in dict(about["versions"])
 
 
-def test_first_candidates_are_those_of_the_output(example_run):
-    rows = [line.split(",") for line in example_run.read_text().splitlines()[1:]]
-    best = {row[3]: row[9] for row in rows if row[8] == "1"}
-
-    found = {one.feature: one.smiles for one in ReportedRun([example_run]).first_candidates()}
-
-    assert found == best
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

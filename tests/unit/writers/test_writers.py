@@ -91,9 +91,13 @@ FAILED = prediction(
 )
 
 
+def write(predictions, path, kind, *rows):
+    formats.write_pieces(formats.pieces(predictions, kind, RUN, *rows), str(path))
+
+
 def text(kind, *predictions, tmp_path):
     path = tmp_path / f"out.{kind}"
-    formats.write(predictions, str(path), kind, RUN)
+    write(predictions, path, kind)
     return path.read_text(encoding="utf-8")
 
 
@@ -157,7 +161,7 @@ def test_what_spectra_of_a_feature_share_is_written_once_if_asked(tmp_path):
     second = replace(first, source=first.group[1])
 
     for rows, count in (("feature", 2), ("spectrum", 4)):
-        formats.write([first, second], str(tmp_path / "out.csv"), "csv", RUN, rows)
+        write([first, second], tmp_path / "out.csv", "csv", rows)
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + count
 
 
@@ -244,7 +248,7 @@ def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
 
 def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
     path = tmp_path / "out.sdf"
-    formats.write([FAILED, prediction(candidate(), candidate(2, "COC"))], str(path), "sdf", RUN)
+    write([FAILED, prediction(candidate(), candidate(2, "COC"))], path, "sdf")
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -262,7 +266,7 @@ def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
 def test_an_identifier_cannot_break_an_sdf_record(tmp_path):
     path = tmp_path / "out.sdf"
     wicked = prediction(candidate(), spectrum_id="$$$$\n> <X>", feature_id="$$$$", scans=">  <Y>")
-    formats.write([wicked, prediction(candidate())], str(path), "sdf", RUN)
+    write([wicked, prediction(candidate())], path, "sdf")
 
     mols = list(Chem.SDMolSupplier(str(path)))
 
@@ -274,7 +278,7 @@ def test_aromatic_and_charged_molecules_survive_the_sdf(tmp_path):
     path = tmp_path / "out.sdf"
     smiles = ["c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC(=O)[O-]", "O=[N+]([O-])c1ccccc1"]
     found = [candidate(rank + 1, one) for rank, one in enumerate(smiles)]
-    formats.write([prediction(*found)], str(path), "sdf", RUN)
+    write([prediction(*found)], path, "sdf")
 
     assert [Chem.MolToSmiles(mol) for mol in Chem.SDMolSupplier(str(path))] == smiles
 
@@ -336,7 +340,7 @@ def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
     behind.write_text("before")
     link.symlink_to(behind)
 
-    formats.write([prediction(candidate())], str(link), "csv", RUN)
+    write([prediction(candidate())], link, "csv")
 
     assert link.is_symlink()
     assert behind.read_text().startswith(HEADER)
@@ -351,7 +355,7 @@ def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        formats.write(broken(), str(path), "csv", RUN)
+        write(broken(), path, "csv")
 
     assert path.read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
@@ -361,7 +365,7 @@ def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
     predictions = [prediction(candidate(), spectrum_id="Größe")]
     written = text("csv", *predictions, tmp_path=tmp_path)
 
-    formats.write(predictions, "-", "csv", RUN)
+    write(predictions, "-", "csv")
 
     assert capfdbinary.readouterr().out == written.encode()
 
