@@ -173,7 +173,7 @@ class _Sizes:
 
     def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
         """Note the spectra of a feature that was drawn."""
-        if result.tallies.sampled and n_spectra:  # none for further hypotheses of a spectrum
+        if result.sampled and n_spectra:  # none for further hypotheses of a spectrum
             self.note(result.n_heavy, n_spectra)
 
     def note(self, n_atoms: int, n_spectra: int = 1) -> None:

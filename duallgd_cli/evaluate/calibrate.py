@@ -147,10 +147,9 @@ def part_of(
     The mean log-likelihood of a molecule's samples stays; molecules that no chosen sample became,
     even as a further reading, are gone. Every hypothesis keeps its share of the samples.
     """
-    total = sum(result.tallies.sampled for result in results)
+    total = sum(result.sampled for result in results)
     return [
-        _part_of_result(one, round(one.tallies.sampled * samples / total), generator)
-        for one in results
+        _part_of_result(one, round(one.sampled * samples / total), generator) for one in results
     ]
 
 
@@ -158,7 +157,7 @@ def _part_of_result(
     result: HypothesisResult, samples: int, generator: np.random.Generator
 ) -> HypothesisResult:
     """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
-    sampled, structures = result.tallies.sampled, result.structures
+    sampled, structures = result.sampled, result.structures
     if samples >= sampled:
         return result
     counts = np.array([one.samples for one in structures] + [0], dtype=np.int64)
@@ -170,8 +169,7 @@ def _part_of_result(
         further = int(generator.binomial(one.alternatives, samples / sampled))
         if count or further:
             parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
-    tallies = replace(result.tallies, sampled=samples)
-    return replace(result, structures=tuple(parts), tallies=tallies)
+    return replace(result, structures=tuple(parts), sampled=samples)
 
 
 def fit_ranking(

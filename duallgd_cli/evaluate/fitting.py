@@ -119,7 +119,7 @@ def scored_cases(
             )
         alike = _alike(results, truth["smiles"])
         yield scored_case(results, truth["inchikey"], model, alike)
-        sampled = sum(result.tallies.sampled for result in results)
+        sampled = sum(result.sampled for result in results)
         generator = np.random.default_rng(results[0].feature)
         for part in (part_of(results, n, generator) for n in NUMBERS if n < sampled):
             yield replace(scored_case(part, truth["inchikey"], model, alike), whole=False)

@@ -305,7 +305,7 @@ def _run_seconds(output: Path) -> float | None:
 
 def _samples(found: Sequence[Prediction]) -> dict[str, float]:
     """What became of the drawn samples; every assembled one has the requested formula exactly."""
-    tallies = [outcome.tallies for prediction in found for outcome in prediction.hypotheses]
+    tallies = [outcome for prediction in found for outcome in prediction.hypotheses]
     drawn = sum(tally.sampled for tally in tallies)
     seconds = [prediction.seconds for prediction in found]
     return {

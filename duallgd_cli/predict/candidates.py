@@ -34,7 +34,7 @@ from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.errors import MoleculeError, RefusedError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
-from duallgd_cli.predict.prediction import Structure, Tallies
+from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.runtime import ELSEWHERE, add_seconds, leave_to_parent
 
 T = TypeVar("T")
@@ -243,34 +243,39 @@ def join(
 
 
 def collect(
-    generated: Generated, results: Sequence[AssemblyResult], matrix: NDArray[np.int64]
-) -> tuple[tuple[Structure, ...], Tallies]:
+    result: HypothesisResult,
+    generated: Generated,
+    results: Sequence[AssemblyResult],
+    matrix: NDArray[np.int64],
+) -> HypothesisResult:
     """Merge what the samples became by InChIKey first block.
 
     Args:
+        result: Of their hypothesis, so far.
         generated: The samples.
         results: What each distinct matrix became.
         matrix: Of each sample, as an index into `results`, shape (S,).
 
     Returns:
-        Distinct molecules in alphabetical order of their keys, and the tallies.
+        It with distinct molecules, in alphabetical order of their keys, and with the tallies.
     """
     log_likelihood = generated.log_likelihood.astype(np.float64)
     counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(len(_COUNTED)))
     spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
-    for number, result in enumerate(results):
+    for number, one_matrix in enumerate(results):
         own = log_likelihood[matrix == number]
         n, total = len(own), float(own.sum())
-        fitting = result.fitting
+        fitting = one_matrix.fitting
         if not fitting:
-            rejected[result.molecules[0].fault if result.molecules else result.reason] += n
+            found = one_matrix.molecules
+            rejected[found[0].fault if found else one_matrix.reason] += n
         for position, one in enumerate(_by_block(fitting)):
             first = position == 0
             spellings[one.block][one.smiles] += n * first
             named.setdefault(one.smiles, one)
-            as_first = (n, 0, n * result.repaired, total, 0)
+            as_first = (n, 0, n * one_matrix.repaired, total, 0)
             counts[one.block] += as_first if first else (0, n, 0, 0, total)
     molecules = {
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
@@ -283,14 +288,15 @@ def collect(
         for block in sorted(counts)
     )
     repaired = sum(structure.repaired for structure in structures)
-    tallies = Tallies(
+    return replace(
+        result,
+        structures=structures,
         sampled=len(log_likelihood),
         assembled=len(log_likelihood) - repaired - rejected.total(),
         repaired=repaired,
         rejected=dict(sorted(rejected.items())),
         distinct=len(structures),
     )
-    return structures, tallies
 
 
 def fingerprint_agreement(

@@ -45,7 +45,7 @@ def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[Lik
     """
     if not candidates:
         return ()
-    sampled = sum(result.tallies.sampled for result in results)
+    sampled = sum(result.sampled for result in results)
     parts, has = find([candidate.smiles for candidate in candidates])
     prior = priors(parts, candidates)
     probability = sigmoid(signs(parts, has, prior, candidates, sampled) @ _fitted()["weights"])

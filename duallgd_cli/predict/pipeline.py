@@ -298,16 +298,14 @@ def _settled(
         message = _complete(rounds, again, settings) if guide is not None else ""
         with stage("assemble"):
             generated, assembled, matrix = join(rounds)
-            structures, tallies = collect(generated, assembled, matrix)
+            result = collect(result, generated, assembled, matrix)
         result = replace(
             result,
             message=sentences(generated.message, result.message, message),
-            structures=structures,
-            tallies=tallies,
             notes=generated.notes,
-            known={} if known is None else known.told(structures, result.formula),
+            known={} if known is None else known.told(result.structures, result.formula),
         )
-        if not structures:
+        if not result.structures:
             result = _failed(result, _empty(result))
         elif known.says_something if known is not None else guide is not None:
             result = replace(result, message=sentences(result.message, _NOT_CALIBRATED))
@@ -467,9 +465,9 @@ def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
 
 
 def _empty(result: HypothesisResult) -> Failure:
-    reasons = ", ".join(f"{count} {why}" for why, count in result.tallies.rejected.items())
+    reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
     message = (
-        f"none of {result.tallies.sampled} samples is a molecule of {result.formula} "
+        f"none of {result.sampled} samples is a molecule of {result.formula} "
         f"({reasons}); more --samples or --steps may help"
     )
     return Failure("no_candidate", message, "assemble")

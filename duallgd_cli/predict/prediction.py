@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
@@ -10,6 +10,7 @@ from duallgd_cli.spectra.reading.record import compound_name, retention_time_s
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
+_TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _LONGEST_WORD = 200
 
 
@@ -108,25 +109,6 @@ class Structure(NamedTuple):
         return self.inchikey[:14]
 
 
-@dataclass(frozen=True, slots=True)
-class Tallies:
-    """What became of the samples of one hypothesis.
-
-    Attributes:
-        sampled: Samples drawn.
-        assembled: Those that became a molecule as drawn.
-        repaired: Those that became one after repair.
-        rejected: Those that did not, by reason.
-        distinct: Molecules by InChIKey first block.
-    """
-
-    sampled: int = 0
-    assembled: int = 0
-    repaired: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    distinct: int = 0
-
-
 class ExplainedPeak(NamedTuple):
     """A sub-formula that explains a peak; a peak may have several.
 
@@ -158,7 +140,11 @@ class HypothesisResult:
         log_prior: Of the formula source.
         formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
         structures: Distinct molecules, in no promised order.
-        tallies: What became of the samples.
+        sampled: Samples drawn.
+        assembled: Those that became a molecule as drawn.
+        repaired: Those that became one after repair.
+        rejected: Those that did not, by reason.
+        distinct: Molecules by InChIKey first block.
         n_peaks: Peaks looked at.
         n_explained: Peaks explained by a sub-formula.
         explained_intensity: Share of the intensity explained, 0 to 1.
@@ -180,7 +166,11 @@ class HypothesisResult:
     n_heavy: int = 0
     log_prior: float = 0.0
     structures: tuple[Structure, ...] = ()
-    tallies: Tallies = Tallies()
+    sampled: int = 0
+    assembled: int = 0
+    repaired: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    distinct: int = 0
     n_peaks: int = 0
     n_explained: int = 0
     explained_intensity: float = 0.0
@@ -193,6 +183,11 @@ class HypothesisResult:
     of: int = 1
     formula_source: str = GIVEN
     known: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tallies(self) -> dict[str, Any]:
+        """What became of the samples, by name."""
+        return {name: getattr(self, name) for name in _TALLIES}
 
 
 # Of all hypotheses of one feature, in order.
@@ -415,21 +410,20 @@ def plain_values(result: HypothesisResult) -> dict[str, Any]:
     names, which would be most of a journal.
     """
     values = asdict(replace(result, structures=(), peaks=(), spectra=()))
-    number, position, of, known = (
-        values.pop(name) for name in ("feature", "position", "of", "known")
-    )
-    del values["spectra"]
+    for name in ("feature", "position", "of", "known", "spectra", *_TALLIES):
+        del values[name]
     return {
-        "case": number,
-        "hypothesis": position,
-        "of": of,
+        "case": result.feature,
+        "hypothesis": result.position,
+        "of": result.of,
         "members": [
             {**asdict(one), "source": [one.source.file, one.source.index]}
-            for one in (result.spectra if position == 0 else ())
+            for one in (result.spectra if result.position == 0 else ())
         ],
         "outcome": {
             **values,
-            **({"known": known} if known else {}),
+            "tallies": result.tallies,
+            **({"known": dict(result.known)} if result.known else {}),
             "structures": result.structures,
             "peaks": result.peaks,
         },
@@ -450,10 +444,10 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
     return tuple(
         HypothesisResult(
             **{
-                **values,
+                **{name: value for name, value in values.items() if name != "tallies"},
+                **values["tallies"],
                 "structures": tuple(map(Structure._make, values["structures"])),
                 "peaks": tuple(map(ExplainedPeak._make, values["peaks"])),
-                "tallies": Tallies(**values["tallies"]),
                 "notes": tuple(values["notes"]),
                 "feature": line["case"],
                 "spectra": spectra,

@@ -150,7 +150,7 @@ class SampleStatistics:
     @classmethod
     def of(cls, results: Results, model: RankingModel) -> "SampleStatistics":
         """Count; a share is that among the samples of one hypothesis."""
-        sampled = sum(result.tallies.sampled for result in results)
+        sampled = sum(result.sampled for result in results)
         if not sampled:
             return cls()
         log_samples, log_steps = float(np.log(sampled)), float(np.log(model.steps))
@@ -158,7 +158,7 @@ class SampleStatistics:
         if not drawn:
             return cls(log_samples=log_samples, log_steps=log_steps)
         distinct = {one.block for result in drawn for one in result.structures}
-        with_structures = sum(result.tallies.sampled for result in drawn)
+        with_structures = sum(result.sampled for result in drawn)
         return cls(
             n_heavy=max(result.n_heavy for result in drawn),
             log_share=float(np.log(max(_most(one, model) for one in drawn))),
@@ -409,7 +409,7 @@ def _features(
     ).T
     count = samples + model.alternative_weight * alternatives
     columns = [
-        np.log(count / result.tallies.sampled),
+        np.log(count / result.sampled),
         log_likelihood,
         *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
         np.full(count.shape, log_prior),
@@ -424,7 +424,7 @@ def _most(result: HypothesisResult, model: RankingModel) -> float:
     count = max(
         one.samples + model.alternative_weight * one.alternatives for one in result.structures
     )
-    return count / (result.tallies.sampled + _DISSENT)
+    return count / (result.sampled + _DISSENT)
 
 
 def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -258,10 +258,10 @@ def _hypothesis(outcome: HypothesisResult, spectra: Sequence[_Peaks]) -> dict[st
         "n_peaks": outcome.n_peaks,
         "n_explained": outcome.n_explained,
         "explained_intensity": outcome.explained_intensity,
-        "sampled": outcome.tallies.sampled,
-        "assembled": outcome.tallies.assembled,
-        "repaired": outcome.tallies.repaired,
-        "distinct": outcome.tallies.distinct,
+        "sampled": outcome.sampled,
+        "assembled": outcome.assembled,
+        "repaired": outcome.repaired,
+        "distinct": outcome.distinct,
         "explained": _explained(outcome, spectra),
     }
 

@@ -362,7 +362,7 @@ def _hypothesis(outcome: HypothesisResult) -> dict[str, Any]:
         "n_explained": outcome.n_explained,
         "explained_intensity": outcome.explained_intensity,
         "explained_peaks": [peak._asdict() for peak in outcome.peaks],
-        **asdict(outcome.tallies),
+        **outcome.tallies,
     }
 
 

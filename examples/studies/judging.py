@@ -30,6 +30,7 @@ from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generation import Generated
+from duallgd_cli.predict.prediction import OK, HypothesisResult
 from duallgd_cli.reference.generator import pairs_of_order
 
 FIRST: Final = 10
@@ -214,8 +215,10 @@ def finish(
     )
     first, matrix = distinct(generated)
     results = assemble_matrices(known.formula, generated.bond_class[first], log_prob[first])
-    structures, tallies = collect(generated, results, matrix)
-    ranked = sorted(structures, key=lambda one: (-one.samples, -one.log_likelihood, one.inchikey))
+    found = collect(HypothesisResult(OK), generated, results, matrix)
+    ranked = sorted(
+        found.structures, key=lambda one: (-one.samples, -one.log_likelihood, one.inchikey)
+    )
     bits = {molecule.block: molecule.bits for one in results for molecule in one.molecules}
     similarity = [tanimoto(bits[structure.block], known.bits) for structure in ranked]
     right = [structure.block == known.block for structure in ranked]
@@ -225,7 +228,7 @@ def finish(
         float(any(right)),
         max(similarity[:1], default=0.0),
         max(similarity[:FIRST], default=0.0),
-        tallies.assembled / tallies.sampled,
+        found.assembled / found.sampled,
     )
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -64,7 +64,7 @@ def test_presets_from_python(tmp_path):
     (fast,) = predict_spectra(stub_model(), spectra, preset="fast")
     (own,) = predict_spectra(stub_model(), spectra, preset="fast", samples=4)
 
-    drawn = [one.hypotheses[0].tallies.sampled for one in (fast, own)]
+    drawn = [one.hypotheses[0].sampled for one in (fast, own)]
     assert drawn == [30, 4]
     with pytest.raises(UsageError, match="preset must be one of"):
         predict_spectra(stub_model(), spectra, preset="quick")

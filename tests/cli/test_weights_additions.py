@@ -120,7 +120,7 @@ def drawn(weights, spectra, share):
     sampling = SamplingSettings(steps=4, samples=8, analogue_share=share)
     model = load_model(weights, runtime=cpu())
     (one,) = predict_spectra(model, spectra, PredictSettings(sampling=sampling))
-    assert one.hypotheses[0].tallies.sampled == 8
+    assert one.hypotheses[0].sampled == 8
     return {candidate.smiles: candidate.samples for candidate in one.candidates}
 
 

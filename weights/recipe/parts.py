@@ -179,7 +179,7 @@ def _draws(
     smiles = [candidate.smiles for candidate in rank(results, model)[0]]
     parts, has = _questions(smiles, row["smiles"])
     is_ring = np.array([part.kind == RING_SYSTEM for part in parts])
-    sampled = sum(result.tallies.sampled for result in results)
+    sampled = sum(result.sampled for result in results)
     generator = np.random.default_rng(results[0].feature)
     for number in (sampled, *(number for number in _NUMBERS if number < sampled)):
         candidates, _ = rank(part_of(results, number, generator), model)

@@ -10,6 +10,7 @@ from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generation import Generated
+from duallgd_cli.predict.prediction import HypothesisResult
 
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
 CORES = (FLAVONE, "c1ccccc1", "C1CCNCC1", "CC(=O)N", "C#CCO", "c1ccc2[nH]ccc2c1", "C[N+](=O)[O-]")
@@ -146,7 +147,7 @@ def test_what_is_drawn_around_a_core_holds_it(smiles, size, seed):
 
     chosen, matrix = distinct(generated)
     results = assemble_matrices(formula, drawn[chosen], certain[chosen], guide=guide)
-    structures, _ = collect(generated, results, matrix)
+    structures = collect(HypothesisResult("ok"), generated, results, matrix).structures
 
     for one in structures:
         mol = Chem.MolFromSmiles(one.smiles)

@@ -246,7 +246,7 @@ def drawn_twice(sampled=100):
 def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
     (part,) = part_of(drawn_twice(), n, np.random.default_rng(0))
 
-    assert part.tallies.sampled == n
+    assert part.sampled == n
     assert sum(one.samples for one in part.structures) <= n
     assert all(one.samples or one.alternatives for one in part.structures)
     assert all(one.repaired <= one.samples for one in part.structures)

@@ -192,7 +192,7 @@ def test_candidates_are_ranked_by_how_often_they_were_drawn():
 
 
 def _candidates(samples):
-    from duallgd_cli.predict.prediction import HypothesisResult, Structure, Tallies
+    from duallgd_cli.predict.prediction import HypothesisResult, Structure
 
     names = ("most", "less likely", "likelier")
     likelihoods = (-500.0, -40.0, -2.0)
@@ -202,8 +202,6 @@ def _candidates(samples):
             zip(names, samples, likelihoods, strict=True)
         )
     )
-    outcome = HypothesisResult(
-        "ok", n_heavy=6, structures=structures, tallies=Tallies(sampled=sum(samples))
-    )
+    outcome = HypothesisResult("ok", n_heavy=6, structures=structures, sampled=sum(samples))
     candidates, _ = rank((outcome,), BY_FREQUENCY)
     return [candidate.smiles for candidate in candidates]

@@ -12,6 +12,7 @@ from duallgd_cli.predict.candidates import (
     fingerprint_agreement,
 )
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
+from duallgd_cli.predict.prediction import HypothesisResult
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
 IMPOSSIBLE = None
@@ -34,7 +35,8 @@ def assembled(formula, generated):
     log_prob = generated.bond_log_prob
     kept = None if log_prob is None else log_prob[first]
     results = assemble_matrices(formula, generated.bond_class[first], kept)
-    return collect(generated, results, matrix)
+    found = collect(HypothesisResult("ok"), generated, results, matrix)
+    return found.structures, found
 
 
 def key(smiles):
@@ -247,7 +249,8 @@ def test_several_processes_read_what_one_reads():
     with Workers(2) as workers:
         results = workers.assemble(formula, generated, first)()
 
-    assert collect(generated, results, matrix) == assembled(formula, generated)
+    found = collect(HypothesisResult("ok"), generated, results, matrix)
+    assert found == assembled(formula, generated)[1]
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from duallgd_cli.predict.prediction import (
     HypothesisResult,
     SpectrumReference,
     Structure,
-    Tallies,
 )
 from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
@@ -39,7 +38,11 @@ def feature(number, n_hypotheses=1, text="ok"):
             n_heavy=3,
             log_prior=-0.1 * position,
             structures=(Structure("CCO", "InChI=1S/x", "K" * 27, 3, 0, 1, -1 / 3, -0.1, None),),
-            tallies=Tallies(5, 3, 1, {"valence": 1}, 1),
+            sampled=5,
+            assembled=3,
+            repaired=1,
+            rejected={"valence": 1},
+            distinct=1,
             n_peaks=2,
             peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),),
             notes=("halved",),

@@ -12,7 +12,7 @@ from duallgd_cli.predict.parts import (
     sentence,
     telling,
 )
-from duallgd_cli.predict.prediction import HypothesisResult, LikelyPart, Structure, Tallies
+from duallgd_cli.predict.prediction import HypothesisResult, LikelyPart, Structure
 from duallgd_cli.predict.ranking import RankingModel, rank
 
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
@@ -25,7 +25,7 @@ def case(*smiles, formula="C15H10O2", samples=None):
         Structure(text, text, f"{place:014d}-UHFFFAOYSA-N", count, 0, 0, -10.0)
         for place, (text, count) in enumerate(zip(smiles, counts, strict=True))
     )
-    outcome = HypothesisResult("ok", formula=formula, structures=structures, tallies=Tallies(100))
+    outcome = HypothesisResult("ok", formula=formula, structures=structures, sampled=100)
     return (outcome,)
 
 

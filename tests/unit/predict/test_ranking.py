@@ -5,7 +5,7 @@ from duallgd_cli import config
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.guide.files import GuideFiles
-from duallgd_cli.predict.prediction import HypothesisResult, Structure, Tallies
+from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.predict.ranking import (
     FEATURES,
     RankingModel,
@@ -34,7 +34,7 @@ def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampl
         n_heavy=10,
         log_prior=log_prior,
         structures=structures,
-        tallies=Tallies(sampled=sampled),
+        sampled=sampled,
         **values,
     )
 

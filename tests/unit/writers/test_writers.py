@@ -14,7 +14,6 @@ from duallgd_cli.predict.prediction import (
     ExplainedPeak,
     HypothesisResult,
     Prediction,
-    Tallies,
     sentences,
 )
 from duallgd_cli.predict.settings import Header
@@ -50,7 +49,11 @@ def prediction(*candidates, **values):
         formula="C2H6O",
         adduct="[M+H]+",
         n_heavy=3,
-        tallies=Tallies(100, 90, 5, {"valence": 5}, 2),
+        sampled=100,
+        assembled=90,
+        repaired=5,
+        rejected={"valence": 5},
+        distinct=2,
         n_peaks=3,
         n_explained=1,
         explained_intensity=0.75,
