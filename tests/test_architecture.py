@@ -32,7 +32,7 @@ BOUNDS = {
     "evaluate": (3_940, 18),
     "report": (1_001, 6),
     "writers": (861, 4),
-    "cli": (2_913, 20),  # predict --library, --guide, --max-draws, --preset
+    "cli": (2_915, 20),  # predict --library, --guide, --max-draws, --preset; a line while loading
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

@@ -211,6 +211,9 @@ def predict(
     running.refuse_page(report, output, shard)
     place = output or running.default_output(spectra, format)
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
+    watched = display.is_interactive(quiet, json_log)
+    if watched:
+        logger.info("loading libraries and weights ...")
     with loading():
         from duallgd_cli.formulas.ranking import MOST_PPM
         from duallgd_cli.predict import api
@@ -260,7 +263,6 @@ def predict(
             summaries=tuple(summary or ()),
         )
         model = api.load(weights, runtime=runtime)
-        watched = display.is_interactive(quiet, json_log)
         total = count_spectra(request.inputs) if watched else None
     with display.progress(quiet, json_log, total) as shown:
         done = predict_files(request, model, shown)

@@ -193,8 +193,13 @@ def test_a_terminal_sees_a_bar_with_the_total(duallgd, spectra, monkeypatch):
 
     done = duallgd("predict", spectra, "-o", "out.csv", *FEW)
 
+    assert "loading libraries and weights" in done.err
     assert "12/12" in done.err
     assert "s each" in done.err
+
+
+def test_a_log_file_does_not_hear_of_loading(duallgd, spectra):
+    assert "loading" not in duallgd("predict", spectra, "-o", "out.csv", *FEW).err
 
 
 @pytest.mark.slow
