@@ -41,6 +41,7 @@ _MULTIPLES: Final = (1, 2, 4)
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
+_LEAST_LEFT_S: Final = 0.5  # less is not worth a word
 Read = Callable[[Sequence[Cell]], list[Reading]]
 # What is varied (atoms, candidates or steps), and cells measured in one go: a list for each path.
 Group = tuple[str, list[list[Cell]]]
@@ -231,7 +232,7 @@ def _left(groups: Sequence[Group], floors: Floors, kept: Sequence[Line]) -> str:
     """The time that is left in words, "" where nothing is or nobody can say."""
     coming = groups[len(kept) :]
     seconds = seconds_left(coming, floors, _rows(kept))
-    if not seconds:
+    if seconds < _LEAST_LEFT_S:
         return ""
     # What is not counted: a process starts, reads the weights and warms up.
     others = [

@@ -243,27 +243,16 @@ def _ordered(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     return {**found, "other": max(0.0, whole - inside)}
 
 
-def made_mgf(made: Sequence[Formula], seed: int) -> str:
-    """Spectra of these formulas as the text of an MGF file."""
-    blocks = []
-    for number, formula in enumerate(made):
-        mz, intensity = _made_peaks(formula, seed + number)
-        lines = [
-            "BEGIN IONS",
-            f"TITLE=made {number}",
-            f"PEPMASS={precursor_mz(formula, _ADDUCT):.5f}",
-        ]
-        lines += [f"ADDUCT={_ADDUCT.name}", f"FORMULA={formula}", "MSLEVEL=2"]
-        lines += [f"{m:.5f} {i:.3f}" for m, i in zip(mz, intensity, strict=True)]
-        blocks.append("\n".join([*lines, "END IONS", ""]))
-    return "\n".join(blocks)
-
-
 def made_spectra(made: Sequence[Formula], seed: int) -> list[AnnotatedSpectrum]:
-    """The same spectra with their peaks explained, as the network reads them."""
+    """Spectra of formulas, peaks at random parts of the ion, as the network reads them."""
     found = []
     for number, formula in enumerate(made):
-        mz, intensity = _made_peaks(formula, seed + number)
+        rng = np.random.default_rng(seed + number)
+        shares = rng.random((_PEAKS, N_ELEMENTS))
+        parts = {tuple(int(n) for n in np.floor(formula.array * share)) for share in shares}
+        masses = [Formula(part).atoms_mass for part in parts if sum(part[:-1])]
+        mz = np.sort(np.array(masses)) - ELECTRON_MASS_DA
+        intensity = rng.random(len(mz)) + 0.01
         source = Source("made.mgf", number)
         spectrum = Spectrum(source, f"made {number}", mz, intensity, precursor_mz(formula, _ADDUCT))
         hypothesis = Hypothesis(Feature((spectrum,)), formula, _ADDUCT)
@@ -271,10 +260,13 @@ def made_spectra(made: Sequence[Formula], seed: int) -> list[AnnotatedSpectrum]:
     return found
 
 
-def _made_peaks(formula: Formula, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """m/z (P,) ascending and intensity (P,) of random parts of the ion."""
-    rng = np.random.default_rng(seed)
-    parts = {tuple(np.floor(formula.array * share)) for share in rng.random((_PEAKS, N_ELEMENTS))}
-    masses = [Formula(tuple(int(n) for n in part)).atoms_mass for part in parts if sum(part[:-1])]
-    mz = np.sort(np.array(masses)) - ELECTRON_MASS_DA
-    return mz, rng.random(len(mz)) + 0.01
+def made_mgf(made: Sequence[Formula], seed: int) -> str:
+    """The same spectra as the text of an MGF file."""
+    text = ""
+    for formula, one in zip(made, made_spectra(made, seed), strict=True):
+        (spectrum,) = one.hypothesis.feature.spectra
+        peaks = zip(spectrum.mz, spectrum.intensity, strict=True)
+        text += f"BEGIN IONS\nTITLE={spectrum.spectrum_id}\nPEPMASS={spectrum.precursor_mz:.5f}\n"
+        text += f"ADDUCT={_ADDUCT.name}\nFORMULA={formula}\nMSLEVEL=2\n"
+        text += "".join(f"{mz:.5f} {intensity:.3f}\n" for mz, intensity in peaks) + "END IONS\n\n"
+    return text
