@@ -176,18 +176,14 @@ class PrimalLayer(nn.Module):
             self.add_module(f"lin{name}2", nn.Linear(hidden, width))
             self.add_module(f"norm{name}1", nn.LayerNorm(width))
             self.add_module(f"norm{name}2", nn.LayerNorm(width))
-        self.parts = {
-            name: tuple(f"{part}{name}{n}" for part in ("lin", "norm") for n in (1, 2))
-            for name in sizes
-        }
 
     def forward(self, atoms: Tensor, edges: Tensor, y: Tensor, mask: Tensor) -> list[Tensor]:
         """New atoms (B, N, C), edges (B, N, N, E) and global state (B, global_width)."""
         changes = self.self_attn(atoms, edges, y, mask)
-        streams = zip((atoms, edges, y), changes, self.parts.values(), strict=True)
+        parts = "lin{}1", "lin{}2", "norm{}1", "norm{}2"
         return [
-            post_norm(x, change, [getattr(self, name) for name in names])
-            for x, change, names in streams
+            post_norm(x, change, [self.get_submodule(part.format(name)) for part in parts])
+            for name, x, change in zip(("X", "E", "_y"), (atoms, edges, y), changes, strict=True)
         ]
 
 

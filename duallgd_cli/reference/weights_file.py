@@ -19,14 +19,13 @@ from duallgd_cli.checkpoint.format import (
     REFERENCE,
     load_finite,
     load_object,
-    load_strictly,
     reading,
     require_same_shapes,
     shapes_of,
     write_tensors,
 )
 from duallgd_cli.config import dump, parse
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
@@ -118,7 +117,7 @@ class ReferenceCheckpoint:
         own = {n: t for n, t in self.tensors.items() if n.partition(".")[0] in parts}
         require_same_shapes(shapes_of(lambda: ReferenceDualLGD(self.settings, parts)), own)
         network = ReferenceDualLGD(self.settings, parts)
-        load_strictly(network, own)
+        network.load_state_dict(own)
         return network.eval()
 
 
@@ -147,7 +146,13 @@ def load(path: Path) -> ReferenceCheckpoint:
     with reading(path) as (tensors, metadata):
         if metadata.get("preset") != REFERENCE:
             raise WeightsError(f"weights {path} are not those of the reference network")
-        settings = parse(ReferenceSettings, load_finite(metadata["settings"]))
+        try:
+            settings = parse(ReferenceSettings, load_finite(metadata["settings"]))
+        except ConfigError as error:
+            raise WeightsError(
+                f"weights {path} were converted by another version ({error}); convert the authors' "
+                "checkpoint again with 'duallgd weights convert'"
+            ) from None
         return ReferenceCheckpoint(settings, tensors, load_object(metadata["record"]))
 
 
@@ -184,6 +189,5 @@ def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:
         settings: Sizes; those of the smaller release (NPLIB1) if None.
     """
     with torch.device("meta"):
-        network = ReferenceDualLGD(settings or ReferenceSettings())
-    parts = {"encoder": network.encoder, "projection": network.projection}
-    return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
+        network = ReferenceDualLGD(settings or ReferenceSettings(), ("encoder", "projection"))
+    return parameter_counts(network, depth=1)

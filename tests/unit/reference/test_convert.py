@@ -214,12 +214,19 @@ def test_a_checkpoint_whose_tensors_do_not_fit_its_settings_is_refused(fine_tune
         replace(whole, tensors=short).build()
 
 
-def test_metadata_that_is_no_mapping_gets_one_sentence(tmp_path):
+def test_metadata_of_another_kind_or_version_get_one_sentence(tmp_path):
     from safetensors.torch import save_file
 
     path = tmp_path / "w.safetensors"
-    metadata = {"format_version": "1", "preset": "reference", "settings": "3", "record": "{}"}
-    save_file({"a": torch.ones(1)}, path, metadata)
+    for settings, message in (
+        ("3", "unreadable metadata: a mapping was expected, not int"),
+        (
+            '{"denoiser": {"dropout": 0.1}}',
+            "by another version .*dropout.* convert the author",
+        ),
+    ):
+        metadata = {"format_version": "1", "preset": "reference", "record": "{}"}
+        save_file({"a": torch.ones(1)}, path, metadata | {"settings": settings})
 
-    with pytest.raises(WeightsError, match="unreadable metadata: a mapping was expected, not int"):
-        reference.load(path)
+        with pytest.raises(WeightsError, match=message):
+            reference.load(path)
