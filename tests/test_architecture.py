@@ -19,8 +19,8 @@ MAX_LINES = 500
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
     "spectra": (3_586, 15),
-    "formulas": (1_473, 6),
-    "predict": (4_024, 12),
+    "formulas": (1_471, 6),
+    "predict": (4_011, 12),
     "guide": (1_016, 7),
     "reference": (2_147, 10),
     "data": (2_699, 13),  # cores of molecules that are given in training
@@ -207,7 +207,7 @@ def test_no_two_classes_have_one_name():
 # Rooms whose private functions are all worth a name of their own.
 WITHOUT_SMALL_FUNCTIONS = {
     *("reference", "data", "train", "model", "diffusion", "checkpoint", "chem", "spectra", "cli"),
-    *("evaluate", "bench"),
+    *("evaluate", "bench", "formulas"),
 }
 
 

@@ -227,14 +227,12 @@ _SWAPS: Final = (("F", "H"), ("Cl", "H"), ("Br", "H"), ("O", "S"), ("NH", "O"), 
 _MASSIVE_DA: Final = 500.0
 
 
-def _changes() -> NDArray[np.int64]:
-    """Changes of composition, shape (D, N_ELEMENTS)."""
-    gains = [Formula.parse(text).array for text in (*_GAINS, *_GAINS_RARE)]
-    gains += [Formula.parse(a).array - Formula.parse(b).array for a, b in _SWAPS]
-    return np.array([*gains, *(-gain for gain in gains)], dtype=np.int64)
-
-
-_CHANGES: Final = _changes()
+_GAINED: Final = np.array(
+    [Formula.parse(text).array for text in (*_GAINS, *_GAINS_RARE)]
+    + [Formula.parse(a).array - Formula.parse(b).array for a, b in _SWAPS],
+    dtype=np.int64,
+)
+_CHANGES: Final = np.concatenate([_GAINED, -_GAINED])  # of composition, (D, N_ELEMENTS)
 _STEPS: Final = codes(np.maximum(_CHANGES, 0)) - codes(np.maximum(-_CHANGES, 0))
 
 

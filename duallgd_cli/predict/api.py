@@ -160,7 +160,7 @@ def predictions(
     def computed() -> Iterator[Prediction]:
         held: dict[int, Feature | Unreadable] = {}
         with Workers(workers) as pool, _features(given, chosen) as features:
-            numbered = _kept(features, held)
+            numbered = ((n, held.setdefault(n, item)) for n, item in enumerate(features))
             drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
             for together in by_feature(drawn):
                 item = held.pop(together[0].feature)
@@ -285,15 +285,6 @@ def _features(
             replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
         ]
     yield group(given, settings.group_by, settings.adduct)
-
-
-def _kept(
-    features: Iterable[Feature | Unreadable], held: dict[int, Feature | Unreadable]
-) -> Iterator[tuple[int, Feature | Unreadable]]:
-    """Features by number, each also put where it waits for its results."""
-    for number, item in enumerate(features):
-        held[number] = item
-        yield number, item
 
 
 def _rescored(

@@ -371,13 +371,16 @@ def _prediction(
     group = tuple(other.source for other in first.spectra if other.status == OK)
     others = [str(source.index) for source in group if source != spectrum.source]
     together = f"read together with index {', '.join(others)}" if others else ""
+    said = [first.message]
+    if len(results) > 1:
+        said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
     # What accompanies candidates is a warning; the message says it too.
     remarks = (result.message for result in results if result.status == OK)
     described = replace(unused, hypotheses=tuple(results))
     return replace(
         described,
         status=OK if candidates else next(failures),
-        message=sentences(spectrum.message, *_remarks(results), together, _in_library(described)),
+        message=sentences(spectrum.message, *said, together, _in_library(described)),
         candidates=candidates,
         confidence_top10=confidence_top10,
         group=group,
@@ -394,13 +397,6 @@ def _in_library(prediction: Prediction) -> str:
     named = match["name"] or match["smiles"]
     matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
     return f"{found} {match['library']}: {named} ({matched})"
-
-
-def _remarks(results: Results) -> list[str]:
-    """What is said of each hypothesis; of several it is said which."""
-    if len(results) == 1:
-        return [results[0].message]
-    return [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
 
 
 def plain_values(result: HypothesisResult) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from duallgd_cli.formulas.composition import (
     decoded,
     parse_elements,
 )
+from duallgd_cli.formulas.ranking import FormulaSettings
 
 MASSES = np.array(MASSES_DA)
 # Any P S F Cl Br of at most three atoms together.
@@ -121,10 +122,16 @@ def test_a_count_too_large_for_a_code_has_none():
     assert codes(counts).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("text", ["", "HNO", "CHX", "CHNO!", "12", "CC'", "C H N O Uuo"])
-def test_elements_that_are_none_are_refused_in_a_sentence(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "HNO", "CHX", "CHNO!", "12", "CC'", "C H N O Uuo"),
+        *("CHNOPt", "CH-N", "chno", "C0H4"),
+    ],
+)
+def test_elements_that_make_no_molecule_are_refused_in_a_sentence(text):
     with pytest.raises(ConfigError, match="elements must be symbols with C among them"):
-        parse_elements(text)
+        FormulaSettings(elements=text)
 
 
 def test_a_thousand_dalton_with_halogens_takes_less_than_300_mib():
