@@ -17,26 +17,12 @@ from duallgd_cli.reference.features import cycles, laplacian
 from duallgd_cli.reference.settings import (
     ReferenceDenoiserSettings,
     ReferenceEncoderSettings,
+    ReferenceSettings,
 )
+from duallgd_cli.reference.weights_file import count_beside, count_by_module
+from tests.made_reference import SETTINGS
 
-SMALL = ReferenceDenoiserSettings(
-    layers=2,
-    atom_inputs=6,
-    condition_width=10,
-    global_inputs=3,
-    atom_width=16,
-    edge_width=8,
-    global_width=12,
-    atom_hidden=10,
-    edge_hidden=10,
-    global_hidden=10,
-    atom_feed=10,
-    edge_feed=10,
-    global_feed=10,
-    pair_feed=10,
-    heads=2,
-    n_features=6,
-)
+SMALL = SETTINGS.denoiser
 VARIANTS = {
     **{kernel: replace(SMALL, kernel=kernel) for kernel in ("positive", "waves", "elu", "softmax")},
     **{
@@ -181,10 +167,7 @@ def test_components_and_the_largest_one_are_found():
 @torch.no_grad()
 def test_a_spectrum_s_fingerprint_does_not_depend_on_its_batch():
     torch.manual_seed(0)
-    settings = ReferenceEncoderSettings(
-        width=16, heads=4, fragment_bits=4, fingerprint_sizes=(8, 16)
-    )
-    model = ReferenceEncoder(settings).eval()
+    model = ReferenceEncoder(SETTINGS.encoder).eval()
     counts = torch.randint(0, 9, (1, 5, 18)).float()
     zero = torch.zeros(1, 5, dtype=torch.long)
     alone = FormulaPeaks(counts, zero, zero, torch.rand(1, 5), torch.tensor([5]))
@@ -218,3 +201,44 @@ def test_settings_that_cannot_be_built_are_refused():
         replace(SMALL, heads=3)
     with pytest.raises(ConfigError, match="twice the one before"):
         ReferenceEncoderSettings(fingerprint_sizes=(8, 20))
+
+
+def test_the_released_network_has_the_published_counts():
+    rows = count_by_module()
+    total, _ = rows["all"]
+
+    assert total == 67_538_757
+    assert rows["atom stream"] == (40_384_000, None)
+    assert rows["global fusion"] == (12_129_280, 12.13)
+    assert sum(count for count, _ in rows.values()) == 2 * total
+    for count, paper_millions in rows.values():
+        if paper_millions is not None:
+            assert count / 1e6 == pytest.approx(paper_millions, abs=0.025)
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({"streams": "atoms", "readout": "edges"}, 65_753_349),
+        ({"synchronisation": "none"}, 66_508_357),
+        ({"synchronisation": "pairs"}, 66_714_437),
+        ({"synchronisation": "atoms"}, 67_332_677),
+        ({"global_feed": 2048}, 78_029_637),
+        ({"kernel": "softmax"}, 67_538_757),
+    ],
+)
+def test_ablations_have_the_published_counts(changes, count):
+    assert count_by_module(ReferenceDenoiserSettings(**changes))["all"] == (count, None)
+
+
+@pytest.mark.parametrize(
+    ("width", "fragment_bits", "count"), [(256, 512, 15_164_196), (512, 2048, 23_364_644)]
+)
+def test_the_parts_that_the_paper_does_not_count_have_the_released_sizes(
+    width, fragment_bits, count
+):
+    encoder = ReferenceEncoderSettings(width=width, fragment_bits=fragment_bits)
+
+    found = count_beside(ReferenceSettings(encoder=encoder))
+
+    assert found == {"encoder": count, "projection": 8_390_656}
