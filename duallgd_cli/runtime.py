@@ -45,8 +45,10 @@ _watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", def
 _inside: ContextVar[list[float]] = ContextVar("inside")
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
+_OPTIONAL: Final = ("openvino",)
 PRECISIONS: Final = ("auto", "float32", "bfloat16")
 COMPILE_CHOICES: Final = ("auto", "on", "off")
+ENGINES: Final = ("auto", "torch", "openvino")
 
 # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
 # barriers made a 10-atom forward pass 100 times slower.
@@ -88,6 +90,8 @@ class Runtime:
         threads: CPU threads of one operation, or of as many chunks of samples side by side.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
+        engine: What evaluates the denoiser where samples are drawn: ``torch``, ``openvino``, or
+            ``auto`` for the faster; see `generator.openvino`.
     """
 
     device: torch.device
@@ -96,6 +100,7 @@ class Runtime:
     threads: int
     rank: int = 0
     world_size: int = 1
+    engine: str = "torch"
 
     @classmethod
     def resolve(
@@ -104,6 +109,7 @@ class Runtime:
         precision: str = "auto",
         compile: str = "auto",
         threads: int | None = None,
+        engine: str = "torch",
     ) -> Runtime:
         """Decide from what was asked for and what the machine has, and set torch's threads.
 
@@ -115,12 +121,14 @@ class Runtime:
             compile: ``on``, ``off``, or ``auto``: on CUDA only.
             threads: CPU threads; by default $OMP_NUM_THREADS, else the physical cores that this
                 process may use.
+            engine: ``torch``, ``openvino``, or ``auto``: OpenVINO on a CPU where it is installed.
 
         Raises:
             UsageError: A value is unknown, or the device is not there.
         """
         import torch
 
+        _one_of("engine", engine, ENGINES)
         _one_of("precision", precision, PRECISIONS)
         _one_of("compile", compile, COMPILE_CHOICES)
         if threads is not None and threads < 1:
@@ -137,6 +145,7 @@ class Runtime:
             threads=threads or default_threads(),
             rank=rank,
             world_size=world_size,
+            engine=engine,
         )
         torch.set_num_threads(runtime.threads)
         _keep_memory_warm()
@@ -251,8 +260,17 @@ def versions() -> dict[str, str]:
     return {
         "duallgd": __version__,
         "python": platform.python_version(),
-        **{library: _version(library) for library in _LIBRARIES},
+        **{library: version_of(library) or "absent" for library in _LIBRARIES},
+        **{library: found for library in _OPTIONAL if (found := version_of(library))},
     }
+
+
+def version_of(library: str) -> str | None:
+    """Version of an installed library, None if it is not installed."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def leave_to_parent() -> None:
@@ -403,13 +421,6 @@ def _quota(path: Path) -> int | None:
         return max(1, int(limit) // int(period))
     except (OSError, ValueError):  # no cgroup v2, or "max"
         return None
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "absent"
 
 
 @contextlib.contextmanager

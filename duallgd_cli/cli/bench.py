@@ -214,6 +214,7 @@ def predict(
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    engine: options.Engine = "auto",
     threads: options.Threads = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
@@ -240,7 +241,7 @@ def predict(
     # Which samples start late depends on the formula; without any, each takes all the steps.
     given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
     settings = options.settings_of(PredictSettings, None, given, [])
-    runtime = Runtime.resolve(device, precision, threads=threads)
+    runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
     request = throughput.ThroughputRequest(
         inputs=tuple(spectra or ()),
         atoms=atoms,
@@ -290,7 +291,7 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     sizes = ", ".join(f"{count} of {n}" for n, count in found["atoms"].items())
     return [
         f"{machine['accelerator'] or machine['cpu']}, load {machine['load']}; {found['runtime']}; "
-        f"{found['workers']} workers",
+        f"engine {found['engine']}, {found['workers']} workers",
         f"Weights {found['weights']}: {found['parameters']:,} parameters, top-1 on validation "
         f"spectra {'not known' if top1 is None else f'{100 * top1:.1f} %'}; "
         + ("" if gflop is None else f"{gflop:.3f} GFLOP per candidate-step"),

@@ -35,9 +35,10 @@ from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     draw_in_chunks,
 )
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.graphs import CapturedDenoiser
+from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.templates import Templates, in_templates, starts
@@ -390,27 +391,32 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         runtime: Where to run.
 
     Raises:
+        UsageError: The runtime's engine cannot evaluate the network here.
         WeightsError: Missing, broken, of another shape, or only a part of the authors' system.
     """
     path = resolve_weights(weights)
     if is_reference(path):
+        if runtime.engine == "openvino":
+            raise UsageError("OpenVINO cannot evaluate the authors' network; use --engine torch")
         from duallgd_cli.reference.generator import load_reference_model  # only if asked for
 
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
     network, reranker, templates, ranking = parts_of(checkpoint, path)
-    rewritten = rewritten_for(network, runtime)
+    digest = sha256(path)
+    rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
     model = for_inference(network, runtime)
     return LoadedModel(
         generator=ModelGenerator(model, runtime, reranker, templates, rewritten),
         ranking=ranking,
         name=path.name,
-        sha256=sha256(path),
+        sha256=digest,
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
         known=() if templates is None else templates.names,
+        engine="openvino" if isinstance(rewritten, Converted) else "torch",
     )
 
 

@@ -49,7 +49,8 @@ class _Map:
     """A linear map, made in float32 and kept in the precision of products."""
 
     def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
-        self.weight, self.bias = weight.to(dtype).contiguous(), bias.to(dtype)
+        # Detached: a parameter that is cast afterwards would be cast here too.
+        self.weight, self.bias = weight.detach().to(dtype).contiguous(), bias.detach().to(dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         return linear(x.to(self.weight.dtype), self.weight, self.bias)
@@ -196,7 +197,8 @@ class _PairMixing:
             own.to(dtype),
             same_head(heads, features, features, *like).to(dtype),
         )
-        self.out, self.shift = part.out.weight.T.to(dtype).contiguous(), part.out.bias.to(dtype)
+        self.out = part.out.weight.T.to(dtype).contiguous()
+        self.shift = part.out.bias.detach().to(dtype)
 
     def __call__(self, pairs: Tensor) -> Tensor:
         normed = _normed(pairs)

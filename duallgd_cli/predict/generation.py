@@ -106,6 +106,7 @@ class LoadedModel:
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
         known: First blocks of the InChIKeys of molecules that come with the weights, from which
             samples start: none of them may be a test molecule.
+        engine: What evaluates the network, ``torch`` or ``openvino``; part of a journal's identity.
     """
 
     generator: Generator
@@ -118,6 +119,7 @@ class LoadedModel:
     remark: str = ""
     draws_aside: bool = False
     known: tuple[str, ...] = ()
+    engine: str = "torch"
 
     def predict(
         self,

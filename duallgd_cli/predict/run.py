@@ -207,10 +207,11 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     """What the journal of a request says it is of."""
     ranking = config.dump(model.ranking)
     remark = {"remark": model.remark} if model.remark else {}
+    named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
-        model={"name": model.name, "sha256": model.sha256, "ranking": ranking, **remark},
+        model={**named, "ranking": ranking, **remark},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )

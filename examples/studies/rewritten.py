@@ -26,6 +26,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.network import chunk_size, formula_condition, parts_of
 from duallgd_cli.generator.rewritten import for_inference, rewritten_for
+from duallgd_cli.model.denoiser import Condition
 from duallgd_cli.runtime import Runtime
 
 _STEP = 250
@@ -54,7 +55,7 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
     """Evaluate both on the same noisy graphs of one formula, in turn.
 
     Args:
-        n_atoms: Heavy atoms: three quarters carbon, the rest oxygen and nitrogen.
+        n_atoms: Heavy atoms.
         precision: float32 or bfloat16.
         weights: Weights file.
         pairs: Evaluations of each.
@@ -64,11 +65,8 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
     fast = rewritten_for(model, runtime)
     assert fast is not None, "these weights have no random features, so nothing is rewritten"
     model = for_inference(model, runtime)
-    others = n_atoms // 4
-    formula = Formula.parse(f"C{n_atoms - others}H{n_atoms}N{others // 2}O{others - others // 2}")
     generator = torch.Generator().manual_seed(0)
-    fingerprint = torch.rand(4096, generator=generator) ** _BIT_SHARE
-    condition = formula_condition(formula, fingerprint, model.settings.memory_bits)
+    condition = made_condition(n_atoms, model.settings.memory_bits)
     n_pairs = n_atoms * (n_atoms - 1) // 2
     samples = chunk_size(n_pairs, SamplingSettings(), runtime.device)
     drawn = torch.multinomial(_BONDS, samples * n_pairs, replacement=True, generator=generator)
@@ -92,6 +90,14 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
         modules=float((old - truth).square().mean().sqrt()),
         rewritten=float((new - truth).square().mean().sqrt()),
     )
+
+
+def made_condition(n_atoms: int, memory_bits: int) -> Condition:
+    """A formula, three quarters carbon, the rest oxygen and nitrogen, with a made fingerprint."""
+    others = n_atoms // 4
+    formula = Formula.parse(f"C{n_atoms - others}H{n_atoms}N{others // 2}O{others - others // 2}")
+    fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(0)) ** _BIT_SHARE
+    return formula_condition(formula, fingerprint, memory_bits)
 
 
 def _seconds(evaluate: Callable[[], Tensor]) -> float:

@@ -49,6 +49,7 @@ def test_what_is_asked_for_is_used(no_cuda):
         ({"device": "cuda"}, r"sees 0 CUDA devices; use --device cpu"),
         ({"precision": "float8"}, r"precision must be one of auto, float32, bfloat16"),
         ({"compile": "maybe"}, r"compile must be one of auto, on, off"),
+        ({"engine": "steam"}, r"engine must be one of auto, torch, openvino"),
         ({"threads": 0}, r"threads must be at least 1, not 0"),
         ({"threads": 100_000}, r"threads must be at most 1024, not 100000"),
     ],

@@ -98,6 +98,18 @@ def test_bfloat16_is_as_near_to_float32_as_the_modules_are():
     assert errors[1] < 1.25 * errors[0]
 
 
+def test_casting_the_network_afterwards_leaves_it_as_it_was():
+    model = stirred(small_settings())
+    rewritten = Rewritten(model.denoiser, torch.float32)
+    with torch.inference_mode():
+        context = model.denoiser.context(condition(["C9H8O4"]))
+        before = rewritten.bound(context, 2)(noisy(13, 2, 1), 250)
+        for_inference(model, Runtime(torch.device("cpu"), torch.bfloat16, False, 1))
+        after = rewritten.bound(context, 2)(noisy(13, 2, 1), 250)
+
+    assert torch.equal(before, after)
+
+
 def test_a_generator_draws_the_same_graphs_with_either():
     model, runtime = stirred(small_settings()), Runtime(torch.device("cpu"), None, False, 1)
     drawn = [

@@ -97,6 +97,8 @@ def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path
         predict(replace(again, settings=replace(SETTINGS, seed=5)), stub_model())
     with pytest.raises(UsageError, match=r"weights\.sha256"):
         predict(again, replace(stub_model(), sha256="1" * 64))
+    with pytest.raises(UsageError, match=r"weights\.engine torch -> openvino"):
+        predict(again, replace(stub_model(), engine="openvino"))
     mgf(tmp_path / "in.mgf", block(ASPIRIN))
     with pytest.raises(UsageError, match=r"in\.mgf\.bytes"):
         predict(again, stub_model())
