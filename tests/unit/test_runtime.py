@@ -123,7 +123,7 @@ def test_kernels_of_few_shapes_are_kept_unless_the_user_decides(monkeypatch):
 
     runtime.prepare_environment()
 
-    assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "256"
+    assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
     assert environment["LRU_CACHE_CAPACITY"] == "7"
 
 
