@@ -112,7 +112,7 @@ def converted_for(model: DualLGD, runtime: Runtime, digest: str) -> Converted | 
     if runtime.engine == "auto":
         logger.log(level, "the network runs on PyTorch: OpenVINO %s", problem)
         return None
-    raise UsageError(f"OpenVINO {problem}; or use --engine torch")
+    raise UsageError(f"OpenVINO {problem}, or use --engine torch")
 
 
 def _problem(model: DualLGD, runtime: Runtime) -> str | None:

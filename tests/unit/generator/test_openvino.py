@@ -203,7 +203,7 @@ def test_a_library_that_cannot_be_used_is_one_sentence(monkeypatch, version, cor
     sentence = refused(stirred(small_settings()), asked(torch.bfloat16))
 
     assert sentence.startswith(said)
-    assert sentence.endswith("; or use --engine torch")
+    assert sentence.endswith(", or use --engine torch")
 
 
 def test_a_device_or_a_network_it_has_no_use_for_is_one_sentence():
@@ -220,7 +220,7 @@ def test_a_network_that_it_cannot_convert_is_one_sentence(library, cache, monkey
 
     monkeypatch.setattr(engine, "_traced", fail)
 
-    assert "cannot convert the network: no rule for aten::new; or use --engine torch" in refused(
+    assert "cannot convert the network: no rule for aten::new, or use --engine torch" in refused(
         stirred(small_settings()), asked()
     )
 
