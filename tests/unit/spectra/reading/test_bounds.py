@@ -109,6 +109,7 @@ def read_in_a_process(folder, contents):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_files_that_would_fill_the_memory_say_so(tmp_path):
     found = read_in_a_process(tmp_path, {name: make() for name, make in BOMBS.items()})
 
@@ -119,6 +120,7 @@ def test_files_that_would_fill_the_memory_say_so(tmp_path):
             assert [item.endswith(": ok") for item in items] == [False, True], name
 
 
+@pytest.mark.slow
 def test_no_text_takes_more_than_time_in_proportion(tmp_path):
     found = read_in_a_process(tmp_path, SOUND)
 
