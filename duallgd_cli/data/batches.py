@@ -213,13 +213,13 @@ class MoleculeCollator:
         shuffled = generator.random((n_graphs, 1)) < self.shuffle_share
         key = np.where(shuffled, generator.random((n_graphs, size)), np.arange(size) / size)
         known = np.zeros(square.shape, np.bool_)
-        given = np.flatnonzero(generator.random(n_graphs) < self.core_share)
-        core, known[given] = known_pairs(
-            square[given], self.molecules.n_heavy[rows[given]], generator
-        )
+        # Without cores no number is drawn for them, so a run without has what it always had.
+        drawn = generator.random(n_graphs if self.core_share else 0)
+        given = np.flatnonzero(drawn < self.core_share)
+        n_heavy = self.molecules.n_heavy[rows[given]]
+        core, known[given] = known_pairs(square[given], n_heavy, generator)
         key[given] -= core * (1 + key[given] - generator.random(core.shape))
-        element = np.where(is_atom, 2 * atom_class, 2 * N_HEAVY)
-        return np.argsort(element + key, 1, kind="stable"), known
+        return np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1), known
 
     def _corrupted(
         self,

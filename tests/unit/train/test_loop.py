@@ -373,7 +373,7 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
     for name in ("loss", "norm", "count"):
         one, two = (figures(tmp_path / folder, name) for folder in ("one", "two"))
         assert list(one) == list(two) == [1, 2, 3, 4]
-        assert two == pytest.approx(one, rel=1e-5)
+        assert two == pytest.approx(one, rel=1e-6 if name != "norm" else 1e-5)
     one, two = state(tmp_path / "one"), state(tmp_path / "two")
     for name in one:
         # Adam magnifies rounding where a gradient is zero but for it, so moments are compared.
