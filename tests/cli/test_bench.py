@@ -1,7 +1,6 @@
 """`duallgd bench` from outside: what it needs, what it writes, how it refuses."""
 
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -38,30 +37,6 @@ def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
     assert "2 of 2: favor, 6 atoms done" in done.stderr
     assert "exponentials/s" in done.stdout
     assert "weights duallgd.safetensors" in done.stdout
-
-
-@pytest.mark.slow
-def test_predict_measures_the_network_alone_where_nothing_makes_molecules(tmp_path):
-    # A module that is None counts as absent: for imports and for whoever looks for it.
-    program = (
-        "import sys\n"
-        f"sys.modules.update(dict.fromkeys({ABSENT}))\n"
-        "from duallgd_cli.__main__ import main\n"
-        "sys.argv[0] = 'duallgd'\n"
-        "main()\n"
-    )
-    made = ["bench", "predict", "--atoms", "6", "--made", "2", "--samples", "2", "--steps", "1"]
-    made += ["--device", "cpu", "--threads", "1"]
-
-    done = subprocess.run(
-        [sys.executable, "-c", program, *made, "-o", str(tmp_path / "out")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    assert "network alone: rdkit is absent" in done.stdout
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert (found["assembled"], found["spectra"], found["samples"]) == (False, 2, 2)
 
 
 def test_without_atoms_it_explains_itself():
