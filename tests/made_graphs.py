@@ -123,3 +123,10 @@ def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
 
 def _keys():
     return itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=14)
+
+
+def transition_matrix(alpha, marginal):
+    """Q(alpha), rows = from, columns = to: the shape of alpha followed by (C, C)."""
+    alpha = alpha[..., None, None]
+    eye = torch.eye(marginal.numel(), dtype=marginal.dtype, device=marginal.device)
+    return alpha * eye + (1 - alpha) * marginal

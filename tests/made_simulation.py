@@ -6,8 +6,7 @@ import torch
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.peaks import from_annotated
-from duallgd_cli.data.simulation import Selection, Simulator, prepare_simulated
-from duallgd_cli.model.fragment_model import FragmentModel
+from duallgd_cli.data.simulation import FragmentModel, Selection, Simulator, prepare_simulated
 from tests.made_prepared import structures_folder
 
 ORBITRAP, QTOF = 1, 2

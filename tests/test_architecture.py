@@ -18,15 +18,16 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_586, 15),
+    "spectra": (3_575, 11),
     "formulas": (1_471, 6),
     "predict": (4_014, 12),  # journals name the engine
-    "guide": (1_016, 7),
+    "chem": (3_325, 13),
+    "guide": (999, 5),
     "reference": (2_147, 10),
-    "data": (2_699, 13),  # cores of molecules that are given in training
-    "train": (1_814, 11),  # an encoder that grows
-    "model": (1_643, 11),  # pairs that are known
-    "diffusion": (538, 3),
+    "data": (2_729, 11),  # cores of molecules that are given in training; the fragment model
+    "train": (1_775, 9),  # an encoder that grows
+    "model": (1_550, 9),  # pairs that are known
+    "diffusion": (472, 2),
     "checkpoint": (574, 4),
     "bench": (1_387, 7),  # a run goes on, and counts operations to know its time
     "evaluate": (3_938, 18),
@@ -77,7 +78,7 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|diffusion|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|runtime\.py",
-    "rdkit": r"chem/(atom_table|guide|identity|molecule|parts|screen)\.py|data/structures\.py"
+    "rdkit": r"chem/(guide|identity|molecule|parts|screen)\.py|data/structures\.py"
     r"|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
-from duallgd_cli.chem.atom_table import (
+from duallgd_cli.chem.screen import (
     AROMATIC,
     CHARGE,
     DEGREE,
     ELEMENT,
     HYDROGENS,
     AtomTable,
+    Screen,
 )
-from duallgd_cli.chem.screen import Screen
 
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.data.labelled_spectra import (
+from duallgd_cli.data.prepared import FOLDS, write_report
+from duallgd_cli.data.spectra import (
     RejectedSpectrum,
     UnusableRecordError,
     adduct_of,
     molecule_of,
     refuse_misfit,
 )
-from duallgd_cli.data.prepared import FOLDS, write_report
 from duallgd_cli.data.structures import PreparedMolecule
 from duallgd_cli.errors import MissingInputError, UnreadableError, quote
 from duallgd_cli.files import replaced_text, table_rows

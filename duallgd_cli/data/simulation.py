@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, PERMANENT_CATION, parent_formula
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
@@ -45,7 +46,6 @@ from duallgd_cli.data.prepared import (
     write,
 )
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.fragment_model import LOG_INTENSITY_SPREAD, FragmentModel
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, annotate, excess
 from duallgd_cli.spectra.types import (
     INSTRUMENTS,
@@ -55,6 +55,68 @@ from duallgd_cli.spectra.types import (
     Source,
     Spectrum,
 )
+
+# Standard deviation of log intensities about their mean, as measured on fold train.
+LOG_INTENSITY_SPREAD: Final = 1.6
+_RARE: Final = -5.0
+_LEAST_INTENSITY: Final = 1e-3
+
+
+class FragmentModel(nn.Module):
+    """Chances and intensities of fragments.
+
+    Args:
+        n_inputs: Features of a fragment.
+        n_shifts: H.
+        width: Of both hidden layers.
+        dropout: Before the last layer.
+    """
+
+    def __init__(
+        self, n_inputs: int, n_shifts: int, width: int = 192, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(
+            nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.presence = nn.Linear(width, n_shifts)
+        self.intensity = nn.Linear(width, n_shifts)
+        nn.init.zeros_(self.presence.weight)
+        nn.init.constant_(self.presence.bias, _RARE)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-odds of a peak, and the mean of its log intensity, both (X, H).
+
+        Args:
+            features: As `data.fragmentation.fragment_features` makes them, (X, n_inputs).
+        """
+        hidden = self.dropout(self.hidden(features))
+        return self.presence(hidden), self.intensity(hidden)
+
+
+def fragment_loss(model: FragmentModel, features: Tensor, intensity: Tensor) -> Tensor:
+    """Cross entropy of presence and Gaussian loss of log intensities, per peak that is there.
+
+    Args:
+        model: To judge.
+        features: (X, n_inputs).
+        intensity: Measured, 0 where there is no peak, (X, H).
+    """
+    presence, mean = model(features)
+    there = (intensity > 0).float()
+    entropy = nn.functional.binary_cross_entropy_with_logits(presence, there, reduction="sum")
+    residual = (mean - intensity.clamp_min(_LEAST_INTENSITY).log()) / LOG_INTENSITY_SPREAD
+    loss: Tensor = (entropy + 0.5 * (residual.square() * there).sum()) / there.sum().clamp_min(1)
+    return loss
+
+
+@torch.inference_mode()
+def expected_intensity(model: FragmentModel, features: Tensor) -> Tensor:
+    """Square root of intensity times the chance of a peak, (X, H), for comparisons."""
+    presence, mean = model(features)
+    return torch.sigmoid(presence) * torch.exp(mean.clamp_max(0) / 2)
+
 
 _ANNOTATION: Final = AnnotationSettings()  # as `data spectra` and `predict` explain by default
 _PROTONATED: Final = BY_NAME["[M+H]+"].index

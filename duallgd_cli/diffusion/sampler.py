@@ -1,23 +1,188 @@
-"""Jump sampling: from noise to clean bond graphs in J network evaluations.
+r"""The marginal process over bond classes, and jump sampling in J network evaluations.
+
+A bond class is kept, or redrawn from the marginal:
+
+.. math:: Q(\alpha) = \alpha I + (1 - \alpha) \mathbf{1} m^\top
+
+The family is closed under products, so any stride is one matrix. It knows neither networks nor
+molecules.
 
 Random numbers are by counter, the i-th of a stream alike on every device: SplitMix64 (Steele, Lea
 and Flood, 2014) in 64-bit integers, whose products wrap round. It is exact, so a CPU and a GPU get
 the same numbers, and any part of a stream costs only itself.
 
-Letters: S samples of one hypothesis, M pairs, C bond classes.
+Letters: B graphs, S samples of one hypothesis, M pairs, C bond classes.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Final, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from duallgd_cli.diffusion.process import JumpPlan, corrupt, draw_classes, skipped_posterior
+from duallgd_cli.errors import ConfigError, quote
+
+_OFFSET: Final = 0.008
+_MAX_BETA: Final = 0.9999
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # kept for training too, whichever asks first
+def alpha_bar(n_steps: int) -> Tensor:
+    """Cumulative signal share at every step.
+
+    The cosine runs over n_steps + 2 points including both ends, as in the released system, so
+    alpha_bar at step 0 is slightly below one.
+
+    Args:
+        n_steps: T.
+
+    Returns:
+        float32 (T + 1,), decreasing; index = step.
+    """
+    points = np.linspace(0, n_steps + 2, n_steps + 2)
+    share = np.cos(0.5 * np.pi * (points / (n_steps + 2) + _OFFSET) / (1 + _OFFSET)) ** 2
+    beta = torch.from_numpy(1 - share[1:] / share[:-1])
+    kept = 1 - beta.float().clamp(0, _MAX_BETA)
+    # In float32 and through logarithms, as released: the last bit matters between steps 2 and 1.
+    return torch.exp(torch.cumsum(torch.log(kept), 0))
+
+
+def evenly_spaced(n_steps: int, evaluations: int) -> tuple[int, ...]:
+    """J evaluations from T to 0, each step rounded to the nearest (half to even).
+
+    Raises:
+        ConfigError: More evaluations than steps, or none.
+    """
+    _require_possible(n_steps, evaluations)
+    visited = [round(n_steps - i * n_steps / evaluations) for i in range(evaluations)]
+    return tuple(dict.fromkeys([n_steps, *visited[1:], 0]))
+
+
+def quadratic(n_steps: int, evaluations: int) -> tuple[int, ...]:
+    """J evaluations from T to 0 at T (1 - j/J)^2, short jumps where little noise is left.
+
+    There the last bonds are decided, which have to agree on valences: more samples are molecules as
+    drawn than after even jumps. Never fewer steps are left than jumps, so J = T visits every step.
+
+    Raises:
+        ConfigError: More evaluations than steps, or none.
+    """
+    _require_possible(n_steps, evaluations)
+    left = [evaluations - j for j in range(evaluations)]
+    return (*(max(round(n_steps * (k / evaluations) ** 2), k) for k in left), 0)
+
+
+def strided(n_steps: int, stride: int) -> tuple[int, ...]:
+    """T, T - k, T - 2k, ..., 0."""
+    if not 1 <= stride <= n_steps:
+        raise ConfigError(f"stride must be 1 to {n_steps}, not {stride}")
+    return (*range(n_steps, 0, -stride), 0)
+
+
+def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]:
+    """The steps to visit: tau_0 = T > tau_1 > ... > tau_J = 0.
+
+    Args:
+        text: ``quadratic``, ``uniform``, ``full``, ``strideK`` or the steps themselves.
+        n_steps: T.
+        evaluations: J, for the first two.
+
+    Raises:
+        ConfigError: Anything else, or a plan that does not start at T.
+    """
+    words = text.strip().lower()
+    if words in _NAMED:
+        return _NAMED[words](n_steps, evaluations)
+    if words == "full":
+        return strided(n_steps, 1)
+    if words.startswith("stride") and words[6:].isdecimal():
+        return strided(n_steps, int(words[6:]))
+    try:
+        plan = tuple(int(step) for step in words.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"schedule {quote(text)} is not quadratic, uniform, full, strideK or steps "
+            "such as 500,200,50,0"
+        ) from None
+    if len(plan) < 2 or plan[-1] != 0 or any(a <= b for a, b in pairwise(plan)):
+        raise ConfigError(f"a schedule must decrease strictly from the first step to 0, not {plan}")
+    if plan[0] != n_steps:
+        raise ConfigError(f"a schedule must start at {n_steps}, not {plan[0]}")
+    return plan
+
+
+def _require_possible(n_steps: int, evaluations: int) -> None:
+    if not 1 <= evaluations <= n_steps:
+        raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
+
+
+_NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
+
+
+def corrupt(clean: Tensor, alpha: Tensor, marginal: Tensor, uniform: Tensor) -> Tensor:
+    """Draw noisy bond classes q(e_t | e_0) by inverse CDF.
+
+    Args:
+        clean: Clean classes, int64 (B, M).
+        alpha: alpha_bar at each graph's step, (B,).
+        marginal: (C,).
+        uniform: Uniform numbers in [0, 1), (B, M).
+
+    Returns:
+        int64 (B, M).
+    """
+    keep = uniform < alpha[:, None]
+    # What is left of the uniform number, stretched to [0, 1), draws the new class.
+    rest = ((uniform - alpha[:, None]) / (1 - alpha[:, None]).clamp_min(1e-12)).clamp(0, 1)
+    return torch.where(keep, clean, draw_classes(marginal.expand(*clean.shape, -1), rest))
+
+
+def draw_classes(probability: Tensor, uniform: Tensor) -> Tensor:
+    """Classes by inverse CDF, (..., C) and (...) to int64 (...)."""
+    threshold = probability.cumsum(-1)[..., :-1]
+    return (uniform.unsqueeze(-1) >= threshold).sum(-1)
+
+
+def skipped_posterior(
+    clean: Tensor, bond_t: Tensor, alpha_bar_s: Tensor, alpha_bar_t: Tensor, marginal: Tensor
+) -> Tensor:
+    r"""Distribution of the bond class at s, given the one at t > s (equations 10 and 11).
+
+    .. math:: p(e_s \mid e_t) = \sum_{e_0} \hat p(e_0)\,
+        \frac{q(e_t \mid e_s)\, q(e_s \mid e_0)}{q(e_t \mid e_0)}
+
+    Exact for any stride t - s; the only approximation is ``clean``. Because
+    q(e_s | e_0) = a_s [e_s = e_0] + (1 - a_s) m(e_s), the sum over e_0 needs no (C, C) matrix:
+    it is q(e_t | e_s) (a_s w(e_s) + (1 - a_s) m(e_s) sum(w)) with w = clean / q(e_t | e_0).
+
+    Args:
+        clean: Predicted clean-bond probabilities, (B, M, C).
+        bond_t: Bond classes at t, int64 (B, M).
+        alpha_bar_s: Cumulative signal share at s, scalar or (B,), at least alpha_bar_t.
+        alpha_bar_t: Cumulative signal share at t, scalar or (B,).
+        marginal: Bond-class frequencies, (C,), all above 0.
+
+    Returns:
+        Probabilities, (B, M, C), each row summing to 1.
+    """
+    a_s = alpha_bar_s.reshape(-1, 1, 1)
+    a_t = alpha_bar_t.reshape(-1, 1, 1)
+    a_ts = (a_t / a_s.clamp_min(1e-12)).clamp(0, 1)
+    here = torch.nn.functional.one_hot(bond_t, marginal.numel()).to(clean.dtype)
+    noise_t = marginal[bond_t].unsqueeze(-1)  # (B, M, 1)
+    weight = clean / (a_t * here + (1 - a_t) * noise_t)
+    forward = a_ts * here + (1 - a_ts) * noise_t  # q(e_t | e_s) for every e_s
+    mixed = forward * (a_s * weight + (1 - a_s) * marginal * weight.sum(-1, keepdim=True))
+    return mixed / mixed.sum(-1, keepdim=True)
+
 
 _WORD: Final = (1 << 64) - 1
 _STEP: Final = 0x9E3779B97F4A7C15
@@ -35,7 +200,6 @@ LastJump = Literal["argmax", "draw"]
 _IMPOSSIBLE: Final = 1e-20
 # Evaluations whose mean is the likelihood of a sample.
 _SCORED: Final = 5
-_CPU: Final = torch.device("cpu")
 
 
 def stream_key(seed: int, stream: int) -> int:
@@ -106,51 +270,17 @@ class Samples:
         )
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Uniform numbers that depend on nothing but a seed and where they are used.
-
-    Each evaluation has a stream of its own and each sample its part of it, so a sample's numbers do
-    not depend on how samples are cut into chunks, on other spectra, or on the device.
-
-    Attributes:
-        seed: Non-negative, below 2^63.
-        samples: S.
-        n_pairs: M.
-    """
-
-    seed: int
-    samples: int
-    n_pairs: int
-
-    def uniform(
-        self, evaluation: int, rows: slice = slice(None), device: torch.device = _CPU
-    ) -> Tensor:
-        """Numbers in [0, 1) for the draw after so many evaluations.
-
-        Args:
-            evaluation: How many, from 0.
-            rows: Which of the S samples.
-            device: Where the numbers are computed; they are the same everywhere.
-
-        Returns:
-            float32 (c, M), one row for each sample.
-        """
-        start, stop, _ = rows.indices(self.samples)
-        key = stream_key(self.seed, evaluation)
-        numbers = uniform(key, start * self.n_pairs, stop * self.n_pairs, device)
-        return numbers.view(stop - start, self.n_pairs)
-
-
 @dataclass(frozen=True, eq=False)
 class SamplingTask:
     """What is the same for all chunks of one hypothesis.
 
     Attributes:
-        plan: Steps to visit.
+        plan: Steps to visit, from T or a later one strictly down to 0.
         marginal: Bond-class frequencies, (C,), on the device to run on.
         alpha_bar: Cumulative signal share, (T + 1,), on the device to run on.
-        noise: Numbers for all S samples.
+        seed: Of the noise, non-negative, below 2^63.
+        samples: S.
+        n_pairs: M.
         temperature: Divides the clean-bond logits.
         timestep_offset: Share of the way to T that is added to the step which the network is given.
             It learnt on noised molecules, whose bonds agree; what it draws itself agrees less, and
@@ -162,10 +292,12 @@ class SamplingTask:
             are. The network is given them at every step, as known.
     """
 
-    plan: JumpPlan
+    plan: tuple[int, ...]
     marginal: Tensor
     alpha_bar: Tensor
-    noise: Noise
+    seed: int
+    samples: int
+    n_pairs: int
     temperature: float = 1.0
     timestep_offset: float = 0.0
     last_jump: LastJump = "argmax"
@@ -175,6 +307,21 @@ class SamplingTask:
     def offset_step(self, t: int) -> int:
         """The step that the network is given at step t."""
         return t + round(self.timestep_offset * (len(self.alpha_bar) - 1 - t))
+
+    def uniform(self, evaluation: int, rows: slice) -> Tensor:
+        """Numbers in [0, 1) for the draw after so many evaluations, float32 (c, M).
+
+        Each evaluation has a stream of its own and each sample its part of it, so a sample's
+        numbers do not depend on how samples are cut into chunks, on other spectra, or on the
+        device.
+
+        Args:
+            evaluation: How many, from 0.
+            rows: Which of the S samples.
+        """
+        start, stop, _ = rows.indices(self.samples)
+        key, n = stream_key(self.seed, evaluation), self.n_pairs
+        return uniform(key, start * n, stop * n, self.marginal.device).view(stop - start, n)
 
 
 @torch.inference_mode()
@@ -198,7 +345,7 @@ def sample(
     held = None if task.held is None else task.held[rows]
     bond = _with_held(_first_classes(task, rows), held)
     recent: list[Tensor] = []
-    for number, (t, s) in enumerate(task.plan.jumps(), 1):
+    for number, (t, s) in enumerate(pairwise(task.plan), 1):
         check()
         shown = bond if held is None else bond + len(task.marginal) * (held >= 0)
         logits = denoise(shown, task.offset_step(t)).float()
@@ -207,7 +354,7 @@ def sample(
         if s or task.last_jump == "draw":
             a_s, a_t = task.alpha_bar[s], task.alpha_bar[t]
             posterior = skipped_posterior(log_prob.exp(), bond, a_s, a_t, task.marginal)
-            bond = draw_classes(posterior, task.noise.uniform(number, rows, bond.device))
+            bond = draw_classes(posterior, task.uniform(number, rows))
         else:
             bond = log_prob.argmax(-1)
         bond = _with_held(bond, held)
@@ -227,10 +374,10 @@ def _with_held(bond: Tensor, held: Tensor | None) -> Tensor:
 
 def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
     """Classes at the first step of the plan, (c, M)."""
-    uniform = task.noise.uniform(0, rows, task.marginal.device)
+    uniform = task.uniform(0, rows)
     if task.start is None:
         return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
-    share = task.alpha_bar[task.plan.timesteps[0]]
+    share = task.alpha_bar[task.plan[0]]
     return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)
 
 
@@ -271,7 +418,7 @@ def draw_in_chunks(
     parts: list[Samples] = []
     notes: list[str] = []
     for task in tasks:
-        done, samples = 0, task.noise.samples
+        done, samples = 0, task.samples
         chunk = chunk_of(samples)
         if at_once > 1:
             parts += _side_by_side(denoiser_of, task, chunk, check, at_once)
@@ -311,12 +458,12 @@ def _side_by_side(
 
     def draw_alone(start: int) -> Samples:
         torch.set_num_threads(1)  # holds for the products of this Python thread
-        rows = slice(start, min(start + chunk, task.noise.samples))
+        rows = slice(start, min(start + chunk, task.samples))
         with torch.inference_mode():
             return sample(denoiser_of(rows.stop - start), task, rows, check_all)
 
     with ThreadPoolExecutor(at_once, "draw") as pool:
-        drawn = [pool.submit(draw_alone, n) for n in range(0, task.noise.samples, chunk)]
+        drawn = [pool.submit(draw_alone, n) for n in range(0, task.samples, chunk)]
         try:
             return [part.result() for part in drawn]
         finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation

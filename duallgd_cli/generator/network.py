@@ -26,14 +26,14 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.process import alpha_bar, parse_schedule
 from duallgd_cli.diffusion.sampler import (
     Denoise,
     LastJump,
-    Noise,
     Samples,
     SamplingTask,
+    alpha_bar,
     draw_in_chunks,
+    parse_schedule,
 )
 from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.files import sha256
@@ -122,7 +122,9 @@ def sampling_task(
         plan=parse_schedule(schedule, process.n_steps, settings.steps),
         marginal=torch.tensor(process.marginal, device=device),
         alpha_bar=alpha_bar(process.n_steps).to(device),
-        noise=Noise(seed, settings.samples, n_pairs),
+        seed=seed,
+        samples=settings.samples,
+        n_pairs=n_pairs,
         temperature=settings.temperature,
         timestep_offset=process.time_shift if settings.time_shift is None else settings.time_shift,
         last_jump=last_jump,
@@ -294,8 +296,7 @@ class ModelGenerator:
         tasks = [] if start is None else self._begun_tasks(whole, start)
         if not tasks:
             return [whole]
-        noise = replace(whole.noise, samples=settings.samples - begun)
-        return [replace(whole, noise=noise), *tasks]
+        return [replace(whole, samples=settings.samples - begun), *tasks]
 
     def _begun_tasks(
         self,
@@ -310,14 +311,16 @@ class ModelGenerator:
         Bonds (S, M) that are `held` do not change.
         """
         levels = (round(share * self.model.settings.diffusion.n_steps) for share in _NOISED)
-        plans = [plan for plan in map(whole.plan.last_part, levels) if plan is not None]
+        parts = (tuple(step for step in whole.plan if step <= most) for most in levels)
+        plans = [plan for plan in parts if len(plan) > 1]
         rows = torch.arange(len(start)).chunk(len(plans)) if plans else ()
-        device, seed = self.runtime.device, whole.noise.seed + shift + 1
+        device, seed = self.runtime.device, whole.seed + shift + 1
         return [
             replace(
                 whole,
                 plan=plan,
-                noise=replace(whole.noise, seed=seed + number, samples=len(own)),
+                seed=seed + number,
+                samples=len(own),
                 start=start[own].to(device),
                 held=None if held is None else held[own].to(device),
             )
@@ -350,10 +353,10 @@ class ModelGenerator:
         if n_begun:
             start, held = in_templates(graphs, formula, n_begun, seed, core)
             tasks += self._begun_tasks(whole, start, _OF_HELD + 1, held)
-        n_other = settings.samples - sum(task.noise.samples for task in tasks)
+        n_other = settings.samples - sum(task.samples for task in tasks)
         held = torch.from_numpy(core.held(formula, core.places(formula, n_other, seed))).long()
-        noise = replace(whole.noise, seed=whole.noise.seed + _OF_HELD, samples=n_other)
-        return [*tasks, replace(whole, noise=noise, held=held.to(self.runtime.device))]
+        held, seed = held.to(self.runtime.device), whole.seed + _OF_HELD
+        return [*tasks, replace(whole, seed=seed, samples=n_other, held=held)]
 
     def _with_parts(
         self, whole: SamplingTask, samples: int, formula: Formula, fingerprint: Tensor, known: Known
@@ -364,7 +367,7 @@ class ModelGenerator:
             graphs = self.templates.having(known.guide, fingerprint.numpy(), formula)
         if not graphs:
             return []
-        start, held = in_templates(graphs, formula, samples, whole.noise.seed)
+        start, held = in_templates(graphs, formula, samples, whole.seed)
         return self._begun_tasks(whole, start, _OF_PARTS, held)
 
     def denoiser_of(self, context: Context, samples: int) -> Denoise:

@@ -23,9 +23,15 @@ from torch.nn.functional import layer_norm, one_hot, pad
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion.sampler import Denoise
 from duallgd_cli.model.attention import LARGEST_EXPONENT, LEAST_TOTAL, projection, same_head
-from duallgd_cli.model.denoiser import KNOWN, Condition, Context, Denoiser, time_waves
+from duallgd_cli.model.denoiser import (
+    KNOWN,
+    Condition,
+    Context,
+    Denoiser,
+    graph_features,
+    time_waves,
+)
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.graph_features import graph_features
 from duallgd_cli.model.layers import (
     AtomAttention,
     BitAttention,

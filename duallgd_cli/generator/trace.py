@@ -94,7 +94,7 @@ class _Recorder:
         formula, samples = annotated.hypothesis.formula, settings.samples
         n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
         task = sampling_task(model.settings.diffusion, settings, seed, n_pairs, runtime.device)
-        times = iter([t for t, _ in task.plan.jumps()])
+        times = iter(task.plan[:-1])
         fingerprint = self.inner.fingerprint(annotated)
         condition = formula_condition(formula, fingerprint, model.settings.memory_bits)
         self.annotated, self.steps = annotated, []

@@ -1,29 +1,37 @@
-"""The user's own molecules: places to start from, and what candidates are told apart by.
+"""The user's own molecules: templates, what candidates are compared with, a table by feature.
 
 G molecules, F fingerprint bits.
 """
 
+import csv
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
+from functools import cache, cached_property
+from itertools import combinations_with_replacement, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
-from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
+from duallgd_cli.errors import (
+    FormulaError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+    counted,
+    quote,
+)
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.changes import difference, named
 from duallgd_cli.guide.files import kept, lines_of, text_of
 
 logger = logging.getLogger(__name__)
@@ -219,3 +227,195 @@ def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:
         np.array([len(bits) for _, _, bits in found], np.int64),
         np.concatenate([bits for *_, bits in found]) if found else np.zeros(0, np.uint16),
     ), refused
+
+
+_Counts: TypeAlias = tuple[int, ...]
+
+# Name of the gain, name of the loss, atoms gained, atoms lost. The first name of a difference is
+# the one that is used.
+_STEPS: Final = (
+    ("oxidation", "deoxygenation", "O", ""),
+    ("methylation", "demethylation", "CH2", ""),
+    ("reduction", "dehydrogenation", "H2", ""),
+    ("hydration", "dehydration", "H2O", ""),
+    ("acetylation", "deacetylation", "C2H2O", ""),
+    ("hexosylation", "loss of a hexose", "C6H10O5", ""),
+    ("glucuronidation", "loss of a glucuronic acid", "C6H8O6", ""),
+    ("sulfation", "desulfation", "O3S", ""),
+    ("phosphorylation", "dephosphorylation", "HO3P", ""),
+    ("deoxyhexosylation", "loss of a deoxyhexose", "C6H10O4", ""),
+    ("pentosylation", "loss of a pentose", "C5H8O4", ""),
+    ("malonylation", "loss of a malonyl", "C3H2O3", ""),
+    ("galloylation", "loss of a galloyl", "C7H4O4", ""),
+    ("coumaroylation", "loss of a coumaroyl", "C9H6O2", ""),
+    ("caffeoylation", "loss of a caffeoyl", "C9H6O3", ""),
+    ("feruloylation", "loss of a feruloyl", "C10H8O3", ""),
+    ("prenylation", "loss of a prenyl", "C5H8", ""),
+    ("formylation", "decarbonylation", "CO", ""),
+    ("carboxylation", "decarboxylation", "CO2", ""),
+    ("methoxylation", "loss of a methoxy", "CH2O", ""),
+    ("ethylation", "deethylation", "C2H4", ""),
+    ("propylation", "depropylation", "C3H6", ""),
+    ("glutathione conjugation", "loss of a glutathione", "C10H15N3O6S", ""),
+    ("glycine conjugation", "loss of a glycine", "C2H3NO", ""),
+    ("taurine conjugation", "loss of a taurine", "C2H5NO2S", ""),
+    ("glutamine conjugation", "loss of a glutamine", "C5H8N2O2", ""),
+    ("cysteine conjugation", "loss of a cysteine", "C3H5NOS", ""),
+    ("amination", "deamination", "HN", ""),
+    ("carbamoylation", "loss of a carbamoyl", "CHNO", ""),
+    ("nitration", "loss of a nitro group", "NO2", "H"),
+    ("fluorination", "defluorination", "F", "H"),
+    ("chlorination", "dechlorination", "Cl", "H"),
+    ("bromination", "debromination", "Br", "H"),
+    ("iodination", "deiodination", "I", "H"),
+    ("oxidative deamination", "reductive amination", "O", "H3N"),
+    ("oxidative dechlorination", "chlorination of an alcohol", "HO", "Cl"),
+    ("oxidation to an acid", "reduction of an acid", "O2", "H2"),
+    ("ammonium exchange for oxygen", "oxygen exchange for NH", "O", "HN"),
+    ("sulfur exchange for oxygen", "oxygen exchange for sulfur", "O", "S"),
+)
+
+
+def difference(known: Formula, found: Formula) -> str:
+    """What the second has more than the first, such as ``+C6H10O5`` or ``+O -NH``; "" if equal."""
+    parts = []
+    for sign in (1, -1):
+        counts = tuple(
+            max(0, sign * (b - a)) for a, b in zip(known.counts, found.counts, strict=True)
+        )
+        if any(counts):
+            parts.append(f"{'+' if sign > 0 else '-'}{Formula(counts)}")
+    return " ".join(parts)
+
+
+def named(known: Formula, found: Formula) -> str:
+    """The reaction or two that make the second of the first, "" where no usual ones do."""
+    return _names().get(_minus(found.counts, known.counts), "")
+
+
+@cache
+def _names() -> dict[_Counts, str]:
+    """Names of differences, of one step before those of two."""
+    single = list(_single())
+    names: dict[_Counts, str] = {(0,) * len(SYMBOLS): "isomer"}
+    for change, name in single:
+        names.setdefault(change, name)
+    for (one, first), (other, second) in combinations_with_replacement(single, 2):
+        both = tuple(a + b for a, b in zip(one, other, strict=True))
+        names.setdefault(both, f"2 x {first}" if first == second else f"{first} and {second}")
+    return names
+
+
+def _single() -> Iterator[tuple[_Counts, str]]:
+    for gain, loss, more, less in _STEPS:
+        change = _minus(_counts(more), _counts(less))
+        yield change, gain
+        yield tuple(-count for count in change), loss
+
+
+def _counts(text: str) -> _Counts:
+    return Formula.parse(text).counts if text else (0,) * len(INDEX)
+
+
+def _minus(more: _Counts, less: _Counts) -> _Counts:
+    return tuple(a - b for a, b in zip(more, less, strict=True))
+
+
+_FEATURE: Final = "feature_id"
+_COLUMNS: Final = ("core", "require", "forbid", "analogue")
+_BETWEEN: Final = "|"  # no SMILES and no SMARTS has it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GuideTable:
+    """What is known of features by name.
+
+    Attributes:
+        guides: What each molecule must be like.
+        analogues: Molecules that are like them; None without any.
+    """
+
+    guides: Mapping[str, Guide]
+    analogues: Analogues | None
+
+    @classmethod
+    def read(cls, path: Path) -> "GuideTable":
+        """Read a table; several values in a cell have ``|`` between them, and rows add up.
+
+        Args:
+            path: CSV or TSV with ``feature_id`` and any of core, require, forbid and analogue.
+
+        Raises:
+            MissingInputError: There is no such file.
+            UnreadableError: It has other columns, or is no text.
+            UsageError: It says nothing, is too long, or a cell cannot be read.
+        """
+        require_input(str(path))
+        guides: defaultdict[str, Guide] = defaultdict(Guide)
+        alike: list[StructureRow] = []
+        for line, row in _rows(path):
+            name = row[_FEATURE]
+            core, require, forbid, analogues = (
+                tuple(filter(None, map(str.strip, row[column].split(_BETWEEN))))
+                for column in _COLUMNS
+            )
+            added = Guide(".".join(core) or None, require, forbid)
+            try:
+                added.check()
+            except UsageError as error:
+                raise UsageError(f"{path}, line {line}: {error}") from None
+            if not name:
+                raise UsageError(f"{path}, line {line}: no {_FEATURE}; say which feature it is of")
+            if added != Guide():
+                guides[name] = guides[name].and_also(added)
+            alike += (StructureRow(smiles, "", line, "", name) for smiles in analogues)
+        made = Analogues.of(alike)
+        if len(made) < len(alike):
+            wrong = next(one for one in alike if one.smiles not in made.smiles)
+            raise UsageError(
+                f"{path}, line {wrong.line}: analogue {quote(wrong.smiles)} is no molecule that "
+                "samples can start from; write a SMILES such as CCO"
+            )
+        if not guides and not alike:
+            raise UsageError(f"{path} says nothing of any feature; fill {', '.join(_COLUMNS)}")
+        return cls(guides, made if alike else None)
+
+    def of_feature(self, names: Sequence[str], guide: Guide | None) -> Guide | None:
+        """What the molecule of the feature with one of these names must be like.
+
+        Args:
+            names: Of the feature.
+            guide: What all molecules must be like, or None.
+        """
+        for name in dict.fromkeys(names):
+            if name in self.guides:
+                guide = (guide or Guide()).and_also(self.guides[name])
+        return guide
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line numbers and cells by column, absent ones empty.
+
+    Raises:
+        UnreadableError: The table has other columns, or is no text.
+        UsageError: It is too long.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            head = stream.readline()
+            stream.seek(0)
+            rows = csv.DictReader(stream, delimiter="\t" if "\t" in head else ",", restval="")
+            columns = {str(name).strip().lower(): name for name in rows.fieldnames or ()}
+            if _FEATURE not in columns or not set(columns) & set(_COLUMNS):
+                raise UnreadableError(
+                    f"{path} has no columns {_FEATURE} and {', '.join(_COLUMNS[:-1])} or "
+                    f"{_COLUMNS[-1]}; its first line must name them"
+                )
+            for number, row in enumerate(islice(rows, _MOST_ROWS + 1)):
+                if number == _MOST_ROWS:
+                    raise UsageError(f"{path} has more than {_MOST_ROWS:,} rows; keep those needed")
+                wanted = (_FEATURE, *_COLUMNS)
+                cells = (row[columns[name]] if name in columns else "" for name in wanted)
+                yield rows.line_num, dict(zip(wanted, map(str.strip, cells), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UnreadableError(f"{path} is no table of text: {error}") from None

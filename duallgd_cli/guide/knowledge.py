@@ -15,9 +15,8 @@ from duallgd_cli.spectra.types import Feature
 
 if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Guide
-    from duallgd_cli.guide.analogues import Analogues
+    from duallgd_cli.guide.analogues import Analogues, GuideTable
     from duallgd_cli.guide.library import Library, Match
-    from duallgd_cli.guide.table import GuideTable
 
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
@@ -120,16 +119,15 @@ class Knowledge:
         Args:
             guide: What each molecule must be like, or None.
             files: See `analogues.Analogues.read`, `library.Library.read` and
-                `table.GuideTable.read`.
+                `analogues.GuideTable.read`.
 
         Raises:
             UsageError: Something cannot be read, or says nothing.
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
-        from duallgd_cli.guide.analogues import Analogues
+        from duallgd_cli.guide.analogues import Analogues, GuideTable
         from duallgd_cli.guide.library import Library
-        from duallgd_cli.guide.table import GuideTable
 
         tables = tuple(GuideTable.read(Path(name)) for name in files.tables)
         alike = [Analogues.read(Path(name)) for name in files.analogues]

@@ -96,7 +96,7 @@ class DiffusionSettings:
     Attributes:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
-        schedule: How sampling jumps where nothing else is asked for; see `diffusion.process`.
+        schedule: How sampling jumps where nothing else is asked for; see `diffusion.sampler`.
         time_shift: Timestep offset of sampling where nothing else is asked for; see
             `diffusion.sampler.SamplingTask`.
     """

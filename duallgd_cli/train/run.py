@@ -19,10 +19,9 @@ from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores, device_name
-from duallgd_cli.train.decoder import DecoderStage
+from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.growth import grow
-from duallgd_cli.train.joint import JointStage
 from duallgd_cli.train.loop import Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage, default_workers
 from duallgd_cli.train.settings import RunSettings

@@ -27,9 +27,8 @@ from duallgd_cli.data.fragmentation import (
 )
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
-from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.fragment_model import FragmentModel, expected_intensity, fragment_loss
 from duallgd_cli.train.encoder import by_molecule
 
 _LEARNING_RATE: Final = 2e-3

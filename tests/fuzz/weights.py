@@ -11,8 +11,8 @@ import torch
 from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
+from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.generator.templates import Templates
-from duallgd_cli.model.fragment_model import FragmentModel
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.commands import run
 from tests.fuzz.loop import assert_sentence, fuzz

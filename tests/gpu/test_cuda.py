@@ -1,6 +1,7 @@
 """The network on CUDA against the CPU; needs only torch, numpy and pytest, and made molecules."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
-from duallgd_cli.diffusion.sampler import Noise
+from duallgd_cli.diffusion.sampler import SamplingTask, alpha_bar
 from duallgd_cli.generator.network import ModelGenerator, chunk_size
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.optimiser import optimisers
+from duallgd_cli.train.loop import optimisers
 from duallgd_cli.train.prefetch import batches
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import (
@@ -103,9 +104,11 @@ def test_logits_in_bfloat16_are_close_to_those_of_the_cpu_in_float32():
 
 def test_noise_is_the_same_number_for_number():
     for rows in (slice(0, 100), slice(40, 41), slice(93, 100)):
-        noise = Noise((1 << 62) + 12345, 100, 435)
+        seed, marginal = (1 << 62) + 12345, torch.full((5,), 0.2)
+        here = SamplingTask((500, 0), marginal, alpha_bar(500), seed, 100, 435)
+        there = replace(here, marginal=marginal.to(CUDA))
 
-        assert torch.equal(noise.uniform(3, rows, CUDA).cpu(), noise.uniform(3, rows, CPU))
+        assert torch.equal(there.uniform(3, rows).cpu(), here.uniform(3, rows))
 
 
 def settings_of(**values):

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 import torch
 
-from duallgd_cli.train.optimiser import optimisers, update_average
+from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.prefetch import batches
 from duallgd_cli.train.run import compile_layers
 from duallgd_cli.train.settings import OptimiserSettings

@@ -9,20 +9,21 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.process import (
-    JumpPlan,
+from duallgd_cli.diffusion.sampler import (
+    Samples,
+    SamplingTask,
     alpha_bar,
     corrupt,
     draw_classes,
     evenly_spaced,
     parse_schedule,
     quadratic,
+    sample,
     skipped_posterior,
     strided,
-    transition_matrix,
 )
-from duallgd_cli.diffusion.sampler import Noise, Samples, SamplingTask, sample
 from duallgd_cli.errors import ConfigError
+from tests.made_graphs import transition_matrix
 
 N_CLASSES = 5
 N_STEPS = 500
@@ -44,7 +45,7 @@ def corruptions(draw):
 def plans(draw):
     """Any jump plan of T = 500."""
     visited = draw(st.sets(st.integers(1, N_STEPS - 1), max_size=12))
-    return JumpPlan((N_STEPS, *sorted(visited, reverse=True), 0))
+    return (N_STEPS, *sorted(visited, reverse=True), 0)
 
 
 def clean_probabilities(seed, n_pairs, dtype=torch.float64):
@@ -55,9 +56,15 @@ def clean_probabilities(seed, n_pairs, dtype=torch.float64):
 
 def task(plan, *, samples=4, n_pairs=6, seed=1, temperature=1.0):
     return SamplingTask(
-        plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), Noise(seed, samples, n_pairs),
+        plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), seed, samples, n_pairs,
         temperature,
     )  # fmt: skip
+
+
+def noise(seed, samples, n_pairs, evaluation):
+    """Numbers for all samples after so many evaluations."""
+    plan = (N_STEPS, 0)
+    return task(plan, samples=samples, n_pairs=n_pairs, seed=seed).uniform(evaluation, slice(None))
 
 
 def oracle(clean, sure=60.0):
@@ -224,7 +231,7 @@ def test_an_oracle_gives_the_clean_graph_back_whatever_the_plan(plan, seed):
     drawn = sample(denoise, task(plan, seed=seed), slice(0, 4))
 
     assert (drawn.bond_class == clean).all()
-    assert list(seen) == list(plan.timesteps[:-1])
+    assert list(seen) == list(plan[:-1])
     torch.testing.assert_close(drawn.log_likelihood, torch.zeros(4), atol=1e-4, rtol=0)
 
 
@@ -233,7 +240,7 @@ def test_with_an_oracle_every_visited_state_is_distributed_as_the_forward_proces
     samples = 30_000
     clean = torch.arange(N_CLASSES)
     denoise, seen = oracle(clean)
-    wide = task(JumpPlan(steps), samples=samples, n_pairs=N_CLASSES)
+    wide = task(steps, samples=samples, n_pairs=N_CLASSES)
 
     sample(denoise, wide, slice(0, samples))
 
@@ -262,18 +269,17 @@ def test_samples_drawn_in_chunks_are_the_samples_drawn_at_once(plan, cuts, seed)
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 60))
 def test_noise_is_a_function_of_its_seed_and_place(seed, evaluation):
-    noise = Noise(seed, 3, 7)
-    first = noise.uniform(evaluation)
+    first = noise(seed, 3, 7, evaluation)
 
-    assert torch.equal(first, Noise(seed, 3, 7).uniform(evaluation))
-    assert not torch.equal(first, noise.uniform(evaluation + 1))
-    assert not torch.equal(first, Noise(seed ^ 1, 3, 7).uniform(evaluation))
+    assert torch.equal(first, noise(seed, 3, 7, evaluation))
+    assert not torch.equal(first, noise(seed, 3, 7, evaluation + 1))
+    assert not torch.equal(first, noise(seed ^ 1, 3, 7, evaluation))
     assert first.min() >= 0
     assert first.max() < 1
 
 
 def test_noise_is_uniform():
-    numbers = Noise(5, 100, 1000).uniform(2).double().numpy().ravel()
+    numbers = noise(5, 100, 1000, 2).double().numpy().ravel()
 
     share = np.histogram(numbers, 20, (0, 1))[0] / numbers.size
     assert np.abs(share - 0.05).max() < 5 * np.sqrt(0.05 * 0.95 / numbers.size)
@@ -284,7 +290,7 @@ def test_noise_touches_no_global_generator():
     expected = torch.rand(2)
 
     torch.manual_seed(3)
-    Noise(1, 4, 4).uniform(0)
+    noise(1, 4, 4, 0)
     sample(untrained, task(evenly_spaced(N_STEPS, 3)), slice(0, 4))
 
     assert torch.equal(torch.rand(2), expected)
@@ -300,10 +306,9 @@ def test_a_plan_makes_as_many_evaluations_as_asked_for(planned, n_steps, data):
     exact = n_steps * share
     if planned is quadratic:
         exact = np.maximum(exact * share, share * evaluations)
-    assert plan.n_evaluations == evaluations
-    assert np.abs(np.asarray(plan.timesteps) - exact).max() <= 0.5 + 1e-9
-    assert plan.jumps()[0][0] == n_steps
-    assert plan.jumps()[-1][1] == 0
+    assert len(plan) == evaluations + 1
+    assert np.abs(np.asarray(plan) - exact).max() <= 0.5 + 1e-9
+    assert (plan[0], plan[-1]) == (n_steps, 0)
 
 
 @given(st.integers(1, 1000), st.data())
@@ -311,7 +316,7 @@ def test_a_strided_plan_steps_by_its_stride_and_ends_at_zero(n_steps, data):
     stride = data.draw(st.integers(1, n_steps))
     plan = strided(n_steps, stride)
 
-    lengths = [t - s for t, s in plan.jumps()]
+    lengths = [t - s for t, s in itertools.pairwise(plan)]
     assert set(lengths[:-1]) <= {stride}
     assert 1 <= lengths[-1] <= stride
     assert sum(lengths) == n_steps
@@ -319,7 +324,7 @@ def test_a_strided_plan_steps_by_its_stride_and_ends_at_zero(n_steps, data):
 
 @given(plans())
 def test_a_plan_written_out_reads_back(plan):
-    text = ", ".join(map(str, plan.timesteps))
+    text = ", ".join(map(str, plan))
 
     assert parse_schedule(text, N_STEPS, 10) == plan
 
@@ -328,5 +333,5 @@ def test_a_plan_written_out_reads_back(plan):
 def test_any_text_is_a_plan_or_is_refused(text):
     with suppress(ConfigError):
         plan = parse_schedule(text, N_STEPS, 10)
-        assert plan.timesteps[0] == N_STEPS
-        assert plan.timesteps[-1] == 0
+        assert plan[0] == N_STEPS
+        assert plan[-1] == 0

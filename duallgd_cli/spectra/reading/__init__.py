@@ -29,8 +29,15 @@ from duallgd_cli.files import (
     require_input,
     unpacked,
 )
-from duallgd_cli.spectra.reading import libraries, mgf, msp, sirius, table, usi
+from duallgd_cli.spectra.reading import libraries
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, place_name
+from duallgd_cli.spectra.reading.text import (
+    mgf_records,
+    msp_records,
+    sirius_records,
+    table_records,
+    usi_records,
+)
 from duallgd_cli.spectra.types import Source, Spectrum, Unreadable
 
 logger = logging.getLogger(__name__)
@@ -64,10 +71,10 @@ _CONVERTERS: Final = {
 _SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
 _MOST_WAITING = 1000
 _TEXT = {
-    "mgf": mgf.records,
-    "msp": msp.records,
-    "ms": sirius.records,
-    "tsv": table.records,
+    "mgf": mgf_records,
+    "msp": msp_records,
+    "ms": sirius_records,
+    "tsv": table_records,
     "mzspeclib": libraries.text_records,
 }
 
@@ -188,7 +195,7 @@ def _records(opened: Opened) -> Iterator[Record]:
         yield from libraries.json_records(opened.blocks())
         return
     if opened.format == "usi":
-        yield from usi.records(opened.lines(), Path(opened.file).parent, _records_of)
+        yield from usi_records(opened.lines(), Path(opened.file).parent, _records_of)
         return
     from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 

@@ -5,8 +5,7 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem import parts
-from duallgd_cli.chem.atom_table import AtomTable
-from duallgd_cli.chem.screen import Screen
+from duallgd_cli.chem.screen import AtomTable, Screen
 
 ROWS = parts.catalogue()
 PATTERNS = [row for row in ROWS if row["kind"] != parts.RING_SYSTEM]

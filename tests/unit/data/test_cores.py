@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.data.cores import known_pairs
+from duallgd_cli.data.batches import MoleculeCollator, known_pairs
 from tests.made_prepared import SMILES, molecules_of
 
 

@@ -5,13 +5,13 @@ import lzma
 
 import pytest
 
-from duallgd_cli.data.labelled_spectra import (
+from duallgd_cli.data.spectra import (
     LabelledSpectrum,
     RejectedSpectrum,
+    prepare_record,
     read_labelled_file,
     read_nplib1,
 )
-from duallgd_cli.data.spectra import prepare_record
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 
 HEADER = (

@@ -1,14 +1,13 @@
 import pytest
 import torch
 
-from duallgd_cli.diffusion.process import JumpPlan, alpha_bar, evenly_spaced
-from duallgd_cli.diffusion.sampler import Noise, SamplingTask, sample
+from duallgd_cli.diffusion.sampler import SamplingTask, alpha_bar, evenly_spaced, sample
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
 
 
 def task(plan, **changes):
-    return SamplingTask(plan, MARGINAL, alpha_bar(100), Noise(4, 3, 2), **changes)
+    return SamplingTask(plan, MARGINAL, alpha_bar(100), 4, 3, 2, **changes)
 
 
 def constant(bond_class, t):
@@ -17,7 +16,7 @@ def constant(bond_class, t):
 
 
 def test_the_last_jump_takes_the_mode():
-    drawn = sample(constant, task(JumpPlan((100, 0))), slice(0, 3))
+    drawn = sample(constant, task((100, 0)), slice(0, 3))
 
     assert (drawn.bond_class == 1).all()
 
@@ -44,7 +43,7 @@ def test_the_log_probabilities_are_those_of_the_last_evaluation():
 
 
 def test_temperature_divides_the_logits():
-    cold = sample(constant, task(JumpPlan((100, 0)), temperature=0.5), slice(0, 3))
+    cold = sample(constant, task((100, 0), temperature=0.5), slice(0, 3))
 
     expected = torch.log_softmax(2 * constant(cold.bond_class, 0), -1)
     torch.testing.assert_close(cold.bond_log_prob, expected)
@@ -58,7 +57,7 @@ def test_the_network_is_given_a_step_nearer_to_pure_noise_than_the_samples_are(o
         heard.append(t)
         return constant(bond_class, t)
 
-    sample(listening, task(JumpPlan((100, 40, 8, 0)), timestep_offset=offset), slice(0, 3))
+    sample(listening, task((100, 40, 8, 0), timestep_offset=offset), slice(0, 3))
 
     assert heard == given
 
@@ -84,9 +83,9 @@ def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
         seen.append((bond_class, t))
         return constant(bond_class, t)
 
-    sample(noted, task(JumpPlan((1, 0)), start=start), slice(1, 3))  # hardly any noise
-    sample(noted, task(JumpPlan((100, 0)), start=start), slice(1, 3))
-    sample(noted, task(JumpPlan((100, 0))), slice(1, 3))
+    sample(noted, task((1, 0), start=start), slice(1, 3))  # hardly any noise
+    sample(noted, task((100, 0), start=start), slice(1, 3))
+    sample(noted, task((100, 0)), slice(1, 3))
 
     (almost, one), (noised, _), (noise, _) = seen
     assert one == 1
@@ -117,7 +116,7 @@ def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
         seen.append(bond_class.clone())
         return constant(bond_class % 5, t)
 
-    sample(watched, task(JumpPlan((100, 50, 1, 0)), held=HELD), slice(0, 3))
+    sample(watched, task((100, 50, 1, 0), held=HELD), slice(0, 3))
 
     known = HELD >= 0
     assert len(seen) == 3

@@ -11,9 +11,9 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
+from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
-from duallgd_cli.model.fragment_model import FragmentModel
 from tests.made_spectra import annotated as made_annotated
 
 N_BITS = 4096

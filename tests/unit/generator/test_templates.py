@@ -188,11 +188,11 @@ def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change
 
     fresh, more, less = tasks
     assert fresh.start is None
-    assert [task.noise.samples for task in tasks] == [6, 2, 2]
+    assert [task.samples for task in tasks] == [6, 2, 2]
     assert more.start.shape == less.start.shape == (2, 15)
     # A quarter and a tenth of the way to pure noise.
-    assert (more.plan.timesteps[0], less.plan.timesteps[0]) == (125, 45)
-    assert len({task.noise.seed for task in tasks}) == 3
+    assert (more.plan[0], less.plan[0]) == (125, 45)
+    assert len({task.seed for task in tasks}) == 3
     assert len(partly.bond_class) == len(partly.log_likelihood) == 10
     torch.testing.assert_close(partly.bond_class[:6], without.bond_class[:6])
     assert not torch.equal(partly.bond_class[6:], without.bond_class[6:])

@@ -13,8 +13,7 @@ from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.generator.templates import exchanged, starts
 from duallgd_cli.guide import analogues
-from duallgd_cli.guide.analogues import Analogues
-from duallgd_cli.guide.changes import difference, named
+from duallgd_cli.guide.analogues import Analogues, difference, named
 
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
 ISOQUERCITRIN = "O=c1c(OC2OC(CO)C(O)C(O)C2O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"

@@ -5,10 +5,10 @@ import pytest
 
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.guide import table
+from duallgd_cli.guide import analogues
+from duallgd_cli.guide.analogues import GuideTable
 from duallgd_cli.guide.files import GuideFiles
 from duallgd_cli.guide.knowledge import Knowledge
-from duallgd_cli.guide.table import GuideTable
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 HEAD = "feature_id,core,require,forbid,analogue\n"
@@ -63,7 +63,7 @@ def test_a_table_with_tabs_and_few_columns_is_read(tmp_path):
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, said):
-    monkeypatch.setattr(table, "_MOST_ROWS", 3)
+    monkeypatch.setattr(analogues, "_MOST_ROWS", 3)
     (tmp_path / "guide.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     with pytest.raises(error) as refused:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duallgd_cli.data.fragmentation import SHIFTS
-from duallgd_cli.model.fragment_model import (
+from duallgd_cli.data.simulation import (
     LOG_INTENSITY_SPREAD,
     FragmentModel,
     expected_intensity,

@@ -16,10 +16,9 @@ from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.decoder import DecoderStage
+from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
-from duallgd_cli.train.joint import JointStage
-from duallgd_cli.train.optimiser import optimisers, update_average
+from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.fake_cuda import CUDA, Operations, fake_cuda
 from tests.made_graphs import made_molecules, small_settings, stirred

@@ -9,7 +9,7 @@ import torch
 
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
-from duallgd_cli.train.joint import JointStage
+from duallgd_cli.train.decoder import JointStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.train.optimiser import learning_rate, optimisers, update_average
+from duallgd_cli.train.loop import learning_rate, optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_training import small_model
 

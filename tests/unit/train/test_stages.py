@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.diffusion.process import alpha_bar
+from duallgd_cli.diffusion.sampler import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.train.decoder import (
     DecoderStage,
+    JointStage,
     bond_loss,
     noise_levels,
     noise_steps,
@@ -23,7 +24,6 @@ from duallgd_cli.train.encoder import (
     dense_bits,
     fingerprint_figures,
 )
-from duallgd_cli.train.joint import JointStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
