@@ -30,11 +30,11 @@ BOUNDS = {
     "diffusion": (472, 2),
     "checkpoint": (574, 4),
     "bench": (1_387, 7),  # a run goes on, and counts operations to know its time
-    "evaluate": (3_938, 18),
+    "evaluate": (3_595, 14),
     "report": (1_001, 6),
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading
-    "cli": (2_801, 20),
+    "cli": (2_795, 20),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

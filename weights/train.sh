@@ -110,7 +110,7 @@ hashes() {
   cp "$runs/templates.train.hashes" "$runs/duallgd.train.hashes"
 }
 draw() { # WEIGHTS INDEX
-  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --no-rivals \
+  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces \
     --device "${DEVICE:-auto}" --precision bfloat16 --weights "$runs/$1.safetensors" -o "$runs/draw-$1-$2" --seed "$seed" --resume $(options draws "$2")
 }
 confidence() { # from every draw

@@ -87,9 +87,6 @@ def evaluate(
         Path | None, _scoring(help="File of solved pairs; by default ~/.cache/duallgd/mces.sqlite.")
     ] = None,
     seed: Annotated[int, _scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
-    rivals: Annotated[
-        bool, _scoring(help="Score random graphs and the nearest training analogues too.")
-    ] = True,
     rival: Annotated[
         list[str] | None,
         _scoring(

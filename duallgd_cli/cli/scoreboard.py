@@ -43,9 +43,6 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
         yield _beside(found, found["published"])
     if found["rivals"]:
         yield _rivals(found)
-    shares = found["decomposition"].items()
-    rows = ([name, _with_interval("accuracy", share)] for name, share in shares)
-    yield table("Where accuracy is lost", ["share of spectra with the right molecule", ""], rows)
     if found["groups"]:
         title = "Groups of spectra, means over spectra"
         yield _groups(found["groups"], found["spectra"], title)

@@ -1,5 +1,7 @@
 """Groups of spectra to report apart: by the molecule, by the measurement, by what was known.
 
+Where formulas are predicted, how often the true one is among them is told by groups of its own.
+
 The parts of a test set are the molecules of each public benchmark; a molecule that two benchmarks
 hold out counts in both.
 """
@@ -14,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.evaluate.metrics import Scores
-from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.evaluate.tables import Truth, molecule
+from duallgd_cli.formulas.composition import known_formulas
 
 MISSING: Final = "missing"
 # Upper ends of the bins, inclusive; the last bin is open. Those of the four molecular ones are
@@ -31,6 +35,9 @@ _ENDS: Final[Mapping[str, Sequence[float]]] = {
 }
 _POLARITY: Final = {"+": "positive", "-": "negative"}
 _PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
+# Ranks among predicted formulas, and upper ends of the masses of a group, Da.
+RANKS: Final = (1, 5, 10)
+_MASSES_DA: Final = (300.0, 500.0, math.inf)
 
 # Index and name of a group, so that groups sort.
 GroupLabel = tuple[float, str]
@@ -156,6 +163,44 @@ def grouped(
     return found
 
 
+def formula_accuracy(
+    truths: Sequence[Truth], ranked: Mapping[str, Sequence[str]], seed: int
+) -> list[dict[str, Any]]:
+    """Share of spectra whose true formula is among the first 1, 5 and 10, with 95 % intervals.
+
+    Args:
+        truths: The spectra.
+        ranked: Formulas by spectrum, best first; a spectrum without any counts as wrong.
+        seed: Of the bootstrap.
+
+    Returns:
+        Groups as `strata` gives them: all spectra, by mass of the true molecule, and by
+        whether a structure of its formula is in the table that comes with duallgd.
+    """
+    described = [molecule(truth.smiles) for truth in truths]
+    true = [one.formula if one is not None else "" for one in described]
+    columns = {
+        f"formula_accuracy@{k}": np.array(
+            [
+                float(formula != "" and formula in ranked.get(truth.spectrum_id, ())[:k])
+                for truth, formula in zip(truths, true, strict=True)
+            ]
+        )
+        for k in RANKS
+    }
+    scores = Scores(tuple(truths), columns)
+    kinds: dict[str, list[GroupLabel]] = {
+        "all": [(0.0, "all")] * len(truths),
+        "mass": [_mass_group(formula) for formula in true],
+        "formula": [_known_group(formula) for formula in true],
+    }
+    return [
+        group
+        for by, labels in kinds.items()
+        for group in grouped(by, labels, scores, list(columns), seed)
+    ]
+
+
 def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:
     """The group of a spectrum in every kind."""
     field = truth.fields.get
@@ -198,3 +243,23 @@ def _binned(by: str, value: float | None) -> GroupLabel:
         low = ends[index - 1] + 1 if whole else ends[index - 1]
         label = str(low) if low == ends[index] else f"{low}-{ends[index]}"
     return (float(index), label)
+
+
+def _mass_group(formula: str) -> GroupLabel:
+    if not formula:
+        return (math.inf, MISSING)
+    mass, low = Formula.parse(formula).mass, 0.0
+    for high in _MASSES_DA:
+        if mass < high:
+            break
+        low = high
+    if not low:
+        return (low, f"below {high:g} Da")
+    return (low, f"from {low:g} Da" if math.isinf(high) else f"{low:g} to {high:g} Da")
+
+
+def _known_group(formula: str) -> GroupLabel:
+    if not formula:
+        return (math.inf, MISSING)
+    structures = known_formulas().counts(Formula.parse(formula).array[None]).sum()
+    return (0.0, "of a known structure") if structures else (1.0, "of no known structure")

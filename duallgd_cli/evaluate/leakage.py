@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import most_alike, parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
-from duallgd_cli.evaluate.molecules import METRIC_BITS
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.evaluate.tables import METRIC_BITS, Truth
 from duallgd_cli.files import replaced, table_rows
 
 logger = logging.getLogger(__name__)

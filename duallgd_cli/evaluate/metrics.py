@@ -26,9 +26,8 @@ from duallgd_cli.evaluate.intervals import (
     share_difference,
 )
 from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
-from duallgd_cli.evaluate.molecules import molecule
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.tables import Predicted, Truth
+from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
 from duallgd_cli.runtime import available_cores
 
 

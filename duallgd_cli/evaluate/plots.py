@@ -53,7 +53,6 @@ def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
     kinds: dict[str, Callable[[], Figure]] = {
         "parts": lambda: _groups("parts of the test set", _as_groups(found, parts)),
         "rivals": lambda: _groups("rivals", _as_groups(found, methods)),
-        "decomposition": lambda: _decomposition(found["decomposition"]),
         "calibration": lambda: _calibration(found["calibration"]),
     }
     return drawings | {name: draw for name, draw in kinds.items() if found.get(name)}
@@ -139,19 +138,6 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
         axis.set_ylabel(label)
         axis.set_ylim(0, 1 if label.startswith("Tanimoto") else None)
     figure.legend(loc="outside lower center", ncols=3)
-    return figure
-
-
-def _decomposition(shares: Mapping[str, Mapping[str, float]]) -> "Figure":
-    """Share of spectra with the right molecule after each step, from top to bottom."""
-    figure = _figure(1, "where accuracy is lost")
-    figure.set_size_inches(6.5, 0.5 * len(shares) + 1.4)
-    axis = figure.add_subplot()
-    means = [100 * share["mean"] for share in shares.values()]
-    axis.barh(list(shares), means, xerr=_reach(list(shares.values()), 100.0), color="C0")
-    axis.invert_yaxis()
-    axis.set_xlim(0, 100)
-    axis.set_xlabel("spectra with the right molecule / %")
     return figure
 
 

@@ -11,16 +11,17 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from duallgd_cli import __version__
-from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.assess import calibration, compare, decompose, ranked_of
-from duallgd_cli.evaluate.formula_track import formula_accuracy
-from duallgd_cli.evaluate.groups import part_records, strata
+from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.evaluate.groups import formula_accuracy, part_records, parts, strata
+from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.plots import write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import read_predictions, write_table
+from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions, write_table
 from duallgd_cli.files import sha256, write_atomically
 
 RESULTS: Final = "results.json"
@@ -35,6 +36,7 @@ _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
 _WAYS: Final = ("per_spectrum", "per_molecule", "independent")
+_NOT_PREDICTED: Final = "not_predicted"
 
 Rows = Iterable[Sequence[object]]
 
@@ -103,6 +105,76 @@ def finite(value: object) -> Any:  # noqa: ANN401
     return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
+def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> list[Predicted]:
+    """The predictions of each spectrum of the truth; one without any counts as wrong.
+
+    Args:
+        truths: What the spectra are.
+        predicted: Ranked structures by spectrum.
+
+    Raises:
+        UsageError: Not one identifier of the truth is among the predictions.
+    """
+    names = {truth.spectrum_id for truth in truths}
+    if not names & set(predicted):
+        raise UsageError(
+            f"none of the {len(names)} spectra of the truth is among the {len(predicted)} "
+            f"predicted ones; identifiers look like {quote(next(iter(names), ''))} there and "
+            f"{quote(next(iter(predicted), ''))} here"
+        )
+    nothing = Predicted((), (), _NOT_PREDICTED)
+    return [predicted.get(truth.spectrum_id, nothing) for truth in truths]
+
+
+def compare(ours: Scores, theirs: Scores, seed: int) -> dict[str, Any]:
+    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals.
+
+    Of all spectra, and of each part of the test set.
+
+    Args:
+        ours: Scores of the spectra.
+        theirs: Scores of the same spectra.
+        seed: Of the bootstrap.
+    """
+
+    def record(mine: Scores, other: Scores) -> dict[str, Any]:
+        names = [name for name in other.columns if "@" in name]
+        differences = mine.minus(other, names, seed)
+        metrics = other.summary(seed)
+        return {
+            "metrics": {name: metrics[name] for name in names},
+            "ours_minus_theirs": {name: asdict(found) for name, found in differences.items()},
+        }
+
+    return {
+        **record(ours, theirs),
+        "parts": {
+            name: record(ours.subset(keep), theirs.subset(keep))
+            for name, keep in parts(ours.truths).items()
+        },
+    }
+
+
+def _calibration(scores: Scores, known: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """Of the first candidate and of the first ten, each only where probabilities are stated.
+
+    Args:
+        scores: Of the spectra.
+        known: Of each spectrum its ``confidence`` and ``confidence_top10``, or None.
+    """
+    tables = {}
+    for name, k in (("confidence", 1), ("confidence_top10", 10)):
+        rows = [row for row, value in enumerate(known[name]) if value is not None]
+        if not rows or f"accuracy@{k}" not in scores.columns:
+            continue
+        stated = np.array([known[name][row] for row in rows], dtype=np.float64)
+        right = scores.columns[f"accuracy@{k}"][rows] > 0
+        molecules = [scores.molecule[row] for row in rows]
+        table = reliability(stated, right, n_bins=10, clusters=molecules)
+        tables[name] = asdict(table)
+    return tables
+
+
 def _provenance(
     settings: EvaluateSettings, inputs: EvaluationInputs, scores: Scores
 ) -> dict[str, Any]:
@@ -168,12 +240,11 @@ def _numbers(
         "groups": strata(scores, shown, inputs.notes, seed=seed),
         **formulas,
         "published": list(inputs.suite.published),
-        "calibration": calibration(scores, known),
+        "calibration": _calibration(scores, known),
         "rivals": {
             name: compare(scores, score(truths, ranked_of(truths, theirs), settings), seed)
             for name, theirs in inputs.rivals.items()
         },
-        "decomposition": {name: asdict(share) for name, share in decompose(scores).items()},
     }
 
 
@@ -200,12 +271,7 @@ def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
                 for part in table["bins"]
             ),
         ],
-        "rivals.tsv": _rivals(found),
-        # A row a step from the perfect bond matrix to the first candidate.
-        "decomposition.tsv": [
-            ["step", "share_right", "low", "high"],
-            *([step, *share.values()] for step, share in found["decomposition"].items()),
-        ],
+        "rivals.tsv": rival_rows(found["rivals"]),
     }
     if "formula_accuracy" in found:
         tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
@@ -231,11 +297,15 @@ def _metrics(found: Mapping[str, Any]) -> Rows:
             yield [part["name"], part["spectra"], part["molecules"], name, *values]
 
 
-def _rivals(found: Mapping[str, Any]) -> Rows:
-    """One row a rival and metric: its mean over spectra, and ours minus it."""
+def rival_rows(rivals: Mapping[str, Any]) -> Rows:
+    """One row a rival, part of the test set and metric: its mean over spectra, and ours minus it.
+
+    Args:
+        rivals: What `compare` says of each, by name.
+    """
     ends = [f"{prefix}{end}" for prefix in ("", "ours_minus_theirs_") for end in _ENDS]
     yield ["rival", "part", "metric", *ends]
-    for rival, record in found["rivals"].items():
+    for rival, record in rivals.items():
         for part, numbers in ({"all": record} | record["parts"]).items():
             for name, ways in numbers["metrics"].items():
                 estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])

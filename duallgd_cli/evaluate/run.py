@@ -8,6 +8,7 @@ are predicted.
 """
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,14 +17,7 @@ from typing import Any, Final
 
 from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.evaluate.baselines import (
-    ANALOGUE,
-    RANDOM,
-    analogue_predictions,
-    model_predictions,
-    random_graphs,
-)
-from duallgd_cli.evaluate.formula_track import predicted_formulas, tried_formulas
+from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
 from duallgd_cli.evaluate.report import make_folder, report
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -34,8 +28,10 @@ from duallgd_cli.evaluate.suites import (
     write_truth,
     write_unlabelled,
 )
-from duallgd_cli.evaluate.tables import choose, truths_of
+from duallgd_cli.evaluate.tables import Predicted, choose, read_predictions, truths_of
 from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import ENDING, FinishedRun
@@ -43,7 +39,7 @@ from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.predict.run import Progress, merge, predict, record_path, run_header
 from duallgd_cli.predict.run import predictions as predictions_of
-from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.features import Inputs
 
@@ -54,6 +50,7 @@ FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
+_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
 TRUE_ORDER: Final = (
     "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
     "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
@@ -212,11 +209,6 @@ def predict_inputs(
         inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
     for name, rival in others.items():
         inputs.rivals[name] = model_predictions(request, f"rival_{name}", rival)
-    if settings.rivals:
-        random = random_graphs(model.ranking)
-        inputs.rivals[RANDOM] = model_predictions(request, "rival_random", random)
-        found = analogue_predictions(inputs.suite, inputs.truths, max(settings.top_k))
-        inputs.rivals |= {ANALOGUE: found} if found else {}
     return True
 
 
@@ -262,6 +254,56 @@ def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel)
             f"the finished shards of {request.output} are of a different run: {changed}; "
             "give another folder with -o"
         )
+
+
+def model_predictions(
+    request: PredictRequest, name: str, model: LoadedModel
+) -> dict[str, Predicted]:
+    """Predictions of another model for the same spectra, through the same pipeline.
+
+    Args:
+        request: The prediction they are compared with; same input, settings and seed.
+        name: Of the file beside it that keeps them, without its ending.
+        model: Predicts.
+    """
+    output = Path(request.output).with_name(f"{_NOT_IN_FILE_NAMES.sub('_', name)}.csv")
+    predict(replace(request, output=str(output)), model)
+    return read_predictions(output)
+
+
+def predicted_formulas(
+    spectra: Path, output: Path, settings: FormulaSettings
+) -> dict[str, list[str]]:
+    """The ten most probable formulas of every spectrum, as `duallgd formulas` writes them.
+
+    Args:
+        spectra: Without formulas.
+        output: CSV file to write.
+        settings: Which formulas are looked for.
+
+    Returns:
+        Formulas by spectrum, best first; a formula with several adducts stands at its best rank.
+    """
+    asked = PredictSettings(top_k=max(RANKS), group_by="none", formula_search=settings)
+    write_formulas(PredictRequest((str(spectra),), str(output), "csv", settings=asked))
+    found: dict[str, list[str]] = {}
+    for row in table_rows(output, required=("spectrum_id", "formula")):
+        found.setdefault(row["spectrum_id"], []).append(row["formula"])
+    return {name: list(dict.fromkeys(filter(None, ranked))) for name, ranked in found.items()}
+
+
+def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
+    """The formulas under which structures were drawn, by spectrum, the likeliest first."""
+    return {
+        one.spectrum_id: list(
+            dict.fromkeys(
+                tried.formula
+                for tried in sorted(one.hypotheses, key=lambda tried: -tried.log_prior)
+                if tried.formula
+            )
+        )
+        for one in predictions
+    }
 
 
 def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> None:

@@ -26,7 +26,6 @@ class EvaluateSettings:
         mces: Compute MCES distances: the slow part.
         mces_limit: Time limit of one pair, s.
         mces_cache: File of solved pairs, or None.
-        rivals: Score random graphs and the nearest training analogues too.
         rival: Other weights to score beside, by name.
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
@@ -55,7 +54,6 @@ class EvaluateSettings:
     mces: bool = True
     mces_limit: float = 30.0
     mces_cache: Path | None = None
-    rivals: bool = True
     rival: Mapping[str, str] = field(default_factory=dict)
     formulas: Path | None = None
     prediction: PredictSettings = field(default_factory=PredictSettings)

@@ -108,7 +108,7 @@ class EvaluationInputs:
         left_out: Molecules that were trained on and dropped, by InChIKey first block.
         track: ``formula known``, ``formula predicted`` or ``not stated``.
         record: Settings, weights and samples of the predictions, as far as known.
-        notes: Numbers by spectrum, as `assess` takes them.
+        notes: Numbers by spectrum, as `groups.strata` takes them.
         rivals: Predictions of others for the same spectra.
         formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
     """

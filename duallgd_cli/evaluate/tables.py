@@ -1,22 +1,30 @@
-"""Tables of the truth and of predictions: anybody's, as long as the few columns are there."""
+"""Tables of the truth and of predictions: anybody's, as long as the few columns are there.
+
+A structure is described once for all metrics: identity, fingerprint and formula of a SMILES.
+"""
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, repeat
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from duallgd_cli.errors import UnreadableError, UsageError, quote
-from duallgd_cli.evaluate.molecules import molecule
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError, quote
 from duallgd_cli.files import table_rows, write_atomically
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 PEAKS: Final = frozenset({"mzs", "intensities"})
+# The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
+METRIC_BITS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,53 @@ class Predicted:
     smiles: tuple[str, ...]
     confidence: tuple[float, ...]
     status: str = "ok"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Molecule:
+    """One valid molecule without stereochemistry.
+
+    Attributes:
+        smiles: Canonical SMILES.
+        inchi: Standard InChI, "" if InChI refuses it.
+        block: First block of the InChIKey, "" if there is no InChI.
+        bits: Set bits of the Morgan fingerprint (radius 2, 2,048 bits), ascending, uint16 (n_on,).
+        formula: Molecular formula in Hill order, "" with an element outside the vocabulary.
+        n_bonds: Bonds between heavy atoms.
+    """
+
+    smiles: str
+    inchi: str
+    block: str
+    bits: NDArray[np.uint16]
+    formula: str
+    n_bonds: int
+
+
+@lru_cache(maxsize=100_000)
+def molecule(smiles: str) -> Molecule | None:
+    """Describe a SMILES; None if it is not a possible molecule."""
+    try:
+        mol = identity.parse_smiles(smiles)
+    except MoleculeError:
+        return None
+    try:
+        text = identity.inchi(mol)
+        block = identity.inchikey_block(mol)
+    except MoleculeError:
+        text = block = ""
+    try:
+        formula = str(formula_of(mol))
+    except FormulaError:
+        formula = ""
+    return Molecule(
+        smiles=identity.canonical_smiles(mol),
+        inchi=text,
+        block=block,
+        bits=identity.fingerprint(mol, METRIC_BITS),
+        formula=formula,
+        n_bonds=int(mol.GetNumBonds()),
+    )
 
 
 def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:

@@ -34,11 +34,10 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
 from duallgd_cli.evaluate.mces import Search
-from duallgd_cli.evaluate.molecules import Molecule, molecule
 from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import TRUE_ORDER, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import read_predictions, write_table
+from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
@@ -226,7 +225,6 @@ def main(
         fold=fold,
         limit=limit,
         mces=mces,
-        rivals=False,
         device=device,
         workers=workers,
         resume=resume,

@@ -137,7 +137,6 @@ def main(
                 out=output / name,
                 top_k=(1, 10, everything),
                 mces=False,
-                rivals=False,
                 prediction=PredictSettings(seed=seed, sampling=sampling),
                 train_hashes=train_hashes,
                 drop_leaked=True,

@@ -1,13 +1,13 @@
 """Speed against quality: evaluations that differ in one setting, compared.
 
     for n in 1 2 5 10 20 50; do
-      duallgd evaluate --benchmark massbank.tsv --fold val --limit 50 --no-rivals --steps $n -o sweep/$n
+      duallgd evaluate --benchmark massbank.tsv --fold val --limit 50 --steps $n -o sweep/$n
     done
     python examples/studies/sweep.py steps sweep/* -o sweep/steps
 
 A row a value: seconds a spectrum, how many times faster than the slowest, and the metrics. A star
 marks what no faster value equals in Tanimoto similarity, the least noisy metric.
-"""  # noqa: E501 - a command that can be copied
+"""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -11,6 +11,7 @@ knows the answer, so its candidates are a bound and never a result. They lie in 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,12 +25,12 @@ from torch import Tensor
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.molecule import Assembled, assemble, disassemble
 from duallgd_cli.config import parse
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Scores, Truth, score
-from duallgd_cli.evaluate.assess import decompose, ranked_of
 from duallgd_cli.evaluate.intervals import Estimate, share
-from duallgd_cli.evaluate.report import RESULTS
+from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
 from duallgd_cli.files import table_rows
@@ -82,20 +83,41 @@ def knowing(model: LoadedModel, truths: Sequence[Truth]) -> LoadedModel:
     return replace(model, generator=TrueFingerprints(*given, bits=bits), name=name)
 
 
+@lru_cache(maxsize=100_000)
+def assembly_recovers(smiles: str) -> bool:
+    """Whether the perfect bond matrix of a molecule is assembled into that molecule first."""
+    try:
+        taken_apart = disassemble(identity.parse_smiles(smiles))
+    except (MoleculeError, FormulaError):
+        return False  # outside what bond matrices can express
+    built = assemble(taken_apart.formula, taken_apart.bond_class)
+    if not isinstance(built, Assembled):
+        return False
+    wanted = identity.inchikey_block(identity.parse_smiles(smiles))
+    return identity.inchikey_block(built.molecules[0]) == wanted
+
+
 def steps(ours: Scores, bound: Scores) -> dict[str, Estimate]:
-    """Shares of spectra, each at most about the one before it.
+    """Where accuracy is lost between a perfect answer and the first candidate, in order.
+
+    Shares of spectra, each at most about the one before it: a perfect bond matrix is assembled into
+    the right molecule; that is drawn from its true fingerprint, and first there; it is drawn at
+    all; it is among the first ten; it is first.
 
     Args:
         ours: Of the predictions.
         bound: Of predictions of the same spectra from their true fingerprints.
     """
-    (perfect, whole), *rest = decompose(ours).items()
-    known = {"any sample": "oracle_accuracy", "first candidate": "accuracy@1"}
-    given = {
-        f"true fingerprint, {step}": share(bound.columns[name], ours.molecule)
-        for step, name in known.items()
+    recovered = [float(assembly_recovers(truth.smiles)) for truth in ours.truths]
+    right = {
+        "perfect bond matrix, assembled": np.array(recovered),
+        "true fingerprint, any sample": bound.columns["oracle_accuracy"],
+        "true fingerprint, first candidate": bound.columns["accuracy@1"],
+        "predicted fingerprint, any sample": ours.columns["oracle_accuracy"],
     }
-    return {perfect: whole, **given, **dict(rest)}
+    for name in reversed([name for name in ours.columns if name.startswith("accuracy@")]):
+        right[f"predicted fingerprint, first {name.partition('@')[2]}"] = ours.columns[name]
+    return {step: share(column, ours.molecule) for step, column in right.items()}
 
 
 def main(

@@ -51,9 +51,7 @@ def test_a_benchmark_is_predicted_and_scored(duallgd, tmp_path):
     assert found["statuses"] == {"ok": 6}
     assert found["metrics"]["formula_exact"] == found["metrics"]["valid"]
     assert found["prediction"]["samples"]["drawn"] == 24
-    assert set(found["rivals"]) == {"random formula-exact graphs", "nearest training analogue"}
-    analogue = found["rivals"]["nearest training analogue"]["metrics"]
-    assert analogue["accuracy@10"]["per_spectrum"]["mean"] == 0.0
+    assert found["rivals"] == {}
     assert {group["by"] for group in found["groups"]} >= {"heavy_atoms", "explained_peaks"}
     lines = (tmp_path / "report" / "per_spectrum.tsv").read_text().splitlines()
     rows = list(csv.DictReader(lines, delimiter="\t"))
@@ -73,7 +71,7 @@ def test_brackets_in_the_name_of_a_table_are_no_markup(duallgd, tmp_path):
 
 
 def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table, tmp_path):
-    duallgd("evaluate", "--benchmark", table, "-o", "report", *FEW, "--no-rivals")
+    duallgd("evaluate", "--benchmark", table, "-o", "report", *FEW)
 
     text = (tmp_path / "report" / "spectra.tsv").read_text()
     assert text.splitlines()[0].split("\t") == [
@@ -94,7 +92,7 @@ def test_nothing_about_the_answer_is_in_what_the_prediction_reads(duallgd, table
 
 
 def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path):
-    done = duallgd(*TEST, "-o", "report", "--no-rivals", "--formula", "predict")
+    done = duallgd(*TEST, "-o", "report", "--formula", "predict")
 
     found = results(tmp_path / "report")
     assert done.code == 0, done.err
@@ -110,7 +108,7 @@ def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path):
 
 
 def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
-    base = (*TEST, "--no-rivals")
+    base = TEST
     duallgd(*base, "-o", "whole")
 
     for shard in ("1/2", "2/2"):
@@ -132,7 +130,7 @@ def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
 def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
     duallgd, table, tmp_path
 ):
-    base = (*TEST, "--no-rivals")
+    base = TEST
     for shard in ("1/2", "2/2"):
         duallgd(*base, "-o", "parts", "--shard", shard)
     duallgd("merge", "parts/predictions.csv", "-o", "parts/predictions.csv")
@@ -149,7 +147,7 @@ def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
 
 
 def test_shards_that_are_missing_or_of_other_settings_are_not_joined(duallgd):
-    base = (*TEST, "--no-rivals", "-o", "parts")
+    base = (*TEST, "-o", "parts")
     duallgd(*base, "--shard", "1/2")
     missing = duallgd(*base, "--resume")
     duallgd(*base, "--shard", "2/2")
@@ -188,7 +186,7 @@ def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_m
     monkeypatch.setattr(api, "load", lambda *_, **__: made)
     base = ("evaluate", "--fold", "test", "--no-mces", "--workers", "1")
     duallgd(
-        *(*base, "--benchmark", table, "--samples", "4", "--no-rivals", "-o", "r"),
+        *(*base, "--benchmark", table, "--samples", "4", "-o", "r"),
         *("--train-hashes", seen, "--allow-leakage"),
     )
     again = (*base, "--predictions", "r/predictions.csv", "--benchmark", table, "-o", "again")
@@ -215,7 +213,7 @@ def test_predictions_of_unknown_weights_are_said_to_be_unchecked(duallgd, table,
 
 def test_what_would_be_said_twice_is_said_once(duallgd, tmp_path):
     done = duallgd(
-        *(*TEST, "--no-rivals", "-o", "r"),
+        *(*TEST, "-o", "r"),
         *("--spectra-per-molecule", "1"),
     )
 
@@ -251,7 +249,7 @@ def test_what_predict_writes_of_features_is_scored_as_it_is(duallgd, tmp_path):
 
 
 def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, seen, tmp_path):
-    base = (*TEST, "--no-rivals", "-o", "r")
+    base = (*TEST, "-o", "r")
 
     done = duallgd(*base, "--train-hashes", seen, "--drop-leaked")
 
@@ -265,7 +263,7 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, s
 
 def test_other_weights_are_scored_beside_these(duallgd, tmp_path):
     done = duallgd(
-        *(*TEST, "--no-rivals", "-o", "r"),
+        *(*TEST, "-o", "r"),
         *("--rival", "single stream=single.safetensors"),
     )
 

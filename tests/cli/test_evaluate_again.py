@@ -27,7 +27,7 @@ def evaluate(duallgd, tmp_path):
     def run(folder, *more):
         done = duallgd(
             *("evaluate", "--benchmark", table, "--fold", "test", "--samples", "4", "-o", folder),
-            *("--workers", "1", "--mces-cache", "mces.sqlite", "--no-rivals"),
+            *("--workers", "1", "--mces-cache", "mces.sqlite"),
             *("--train-hashes", hashes, *more),
         )
         assert done.code == 0, done.err

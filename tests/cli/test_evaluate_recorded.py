@@ -24,7 +24,7 @@ RUNS = {
         *(*PREDICT, "--train-data", "labelled.tsv"),
         *("--rival", "twin=w.safetensors"),
     ),
-    "formulas of a table": (*PREDICT, "--no-mces", "--no-rivals", "--formulas", "formulas.csv"),
+    "formulas of a table": (*PREDICT, "--no-mces", "--formulas", "formulas.csv"),
     "a finished table": ("--predictions", "theirs.csv", "--truth", "truth.tsv", "--no-mces"),
 }
 THEIRS = (

@@ -31,7 +31,6 @@ def test_every_molecule_is_predicted_with_each_thing_that_is_known(study, tmp_pa
         spectra_per_molecule="1",
         out=tmp_path / "val",
         mces=False,
-        rivals=False,
         train_hashes=tmp_path / "none.train.hashes",
         prediction=PredictSettings(sampling=SamplingSettings(samples=4, steps=2)),
     )

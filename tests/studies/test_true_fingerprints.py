@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from true_fingerprints import knowing, main, steps
+from true_fingerprints import assembly_recovers, knowing, main, steps
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
@@ -18,6 +18,20 @@ from tests.scored_entries import scored
 from tests.stub_model import stub_model
 
 SMILES = ("CCO", "CCN", "CCC", "CC(=O)O")
+
+
+@pytest.mark.parametrize(
+    ("smiles", "recovered"),
+    [
+        ("CC(=O)Oc1ccccc1C(=O)O", True),
+        ("c1ccc2[nH]ccc2c1", True),
+        ("O=[N+]([O-])c1ccccc1", True),
+        ("CCO.CC", False),  # a bond matrix cannot say that there are two molecules
+        ("[Fe]", False),
+    ],
+)
+def test_a_perfect_matrix_is_worth_the_molecule_wherever_it_can_express_it(smiles, recovered):
+    assert assembly_recovers(smiles) is recovered
 
 
 def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():
@@ -51,7 +65,7 @@ def test_an_evaluation_is_predicted_from_the_true_fingerprints(study, tmp_path, 
     save(weights, Checkpoint(model.settings, dict(model.state_dict()), {"step": 7}))
     settings = EvaluateSettings(
         benchmark=str(labelled_table.write(tmp_path / "labelled.tsv")),
-        **{"fold": "test", "limit": 2, "mces": False, "rivals": False, "workers": 1},
+        **{"fold": "test", "limit": 2, "mces": False, "workers": 1},
         **{"out": tmp_path / "val", "weights": str(weights), "device": "cpu"},
         prediction=PredictSettings(sampling=SamplingSettings(steps=2, samples=4)),
     )

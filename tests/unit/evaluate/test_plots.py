@@ -23,7 +23,6 @@ EVERYTHING = {
     "metrics": METRICS,
     "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
     "rivals": {"random": {"metrics": METRICS}},
-    "decomposition": {"assembled": ESTIMATE, "first": ESTIMATE},
 }
 CALIBRATION = {
     "confidence": {
@@ -36,7 +35,7 @@ CALIBRATION = {
 def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
     files = plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
 
-    names = {"by_rings", "parts", "rivals", "decomposition", "calibration"}
+    names = {"by_rings", "parts", "rivals", "calibration"}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
     assert files["parts.png"].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files["by_rings.svg"].read_text()

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from duallgd_cli.evaluate.formula_track import formula_accuracy, tried_formulas
+from duallgd_cli.evaluate.groups import formula_accuracy
+from duallgd_cli.evaluate.run import tried_formulas
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.predict.prediction import HypothesisResult
 

@@ -1,12 +1,25 @@
+"""Random graphs and the nearest training spectra, and both beside a finished evaluation."""
+
+import csv
+
 import numpy as np
 import pytest
+from baselines import ANALOGUE, RANDOM, analogue_predictions, main, nearest, random_graph
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Assembled, assemble
-from duallgd_cli.evaluate.baselines import analogue_predictions, nearest, random_graph
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.evaluate import EvaluateSettings, report
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.suites import Suite
 from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.predict import api
+from duallgd_cli.predict.settings import PredictSettings
 from tests import labelled_table
+from tests.stub_model import stub_model
+
+pytest.importorskip("scipy", reason="needs the evaluate extra")
 
 FORMULAS = ("C9H8O4", "C20H25ClN4O2S", "C10H17N3O6S", "C5H14NO+", "H3O4P", "C6H6Br2", "CH4")
 
@@ -102,3 +115,36 @@ def test_relatives_are_found_in_made_spectra_of_the_fold_train():
         "S10": ("Cn1c(=O)[nH]c2ncn(C)c2c1=O",),
     }
     assert analogue_predictions(Suite("made", (), lambda: iter(rows[:3])), truths, 1) == {}
+
+
+def test_both_stand_beside_an_evaluation(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_plots", lambda *_: {})
+    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
+    table = labelled_table.write(tmp_path / "labelled.tsv")
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
+    evaluate(
+        EvaluateSettings(
+            **{"benchmark": str(table), "fold": "test", "out": tmp_path / "test"},
+            **{"mces": False, "top_k": (1, 3), "workers": 1},
+            train_hashes=tmp_path / "none.train.hashes",
+            prediction=PredictSettings(sampling=SamplingSettings(samples=4)),
+        )
+    )
+
+    done = study(main, "test", "--benchmark", table)
+
+    assert done.code == 0, done.err
+    with (tmp_path / "test" / "baselines.tsv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    means = {(row["rival"], row["metric"]): row["mean"] for row in rows}
+    assert means == {
+        (RANDOM, "accuracy@1"): "0",
+        (RANDOM, "accuracy@3"): "0",
+        (RANDOM, "tanimoto@1"): "0.102983",
+        (RANDOM, "tanimoto@3"): "0.122654",
+        (ANALOGUE, "accuracy@1"): "0",
+        (ANALOGUE, "accuracy@3"): "0",
+        (ANALOGUE, "tanimoto@1"): "0.319234",
+        (ANALOGUE, "tanimoto@3"): "0.319234",
+    }
+    assert {row["track"] for row in rows} == {"formula known"}

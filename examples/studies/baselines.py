@@ -1,44 +1,58 @@
-"""Baselines scored beside ours on the same spectra: two without a network, and other weights.
+"""Two baselines without a network beside a finished evaluation, on the same spectra.
+
+    duallgd evaluate --benchmark massbank.tsv --fold test -o test
+    python examples/studies/baselines.py test --benchmark massbank.tsv
 
 Random connected graphs of the formula: what a candidate list is worth that ignores the spectrum. N
 heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the strict upper triangle.
 
 The training molecules whose spectra look most alike: their accuracy is zero wherever training and
 test molecules are kept apart; their similarity is what memory alone is worth. L training spectra.
+
+Settings, seed and ranking are those of the evaluation. ``baselines.tsv`` in its folder has the
+columns of ``rivals.tsv``; the random graphs lie beside it as ``random_graphs.csv``.
 """
 
-import logging
-import re
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
+import typer
+from command import run, say, show
 from numpy.typing import NDArray
+from rich.table import Table
 
 from duallgd_cli.chem.elements import BOND_TRIPLE, INDEX, VALENCES
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate.molecules import molecule
-from duallgd_cli.evaluate.suites import Row, Suite
-from duallgd_cli.evaluate.tables import Predicted, Truth, id_column, read_predictions
+from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth, score
+from duallgd_cli.evaluate.report import RESULTS, compare, ranked_of, rival_rows
+from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
+from duallgd_cli.evaluate.suites import Row, Suite, find
+from duallgd_cli.evaluate.tables import (
+    id_column,
+    molecule,
+    read_predictions,
+    truths_of,
+    write_table,
+)
+from duallgd_cli.files import table_rows
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.predict.generation import Generated, LoadedModel
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.journal import read as read_journals
+from duallgd_cli.predict.ranking import RankingModel, recorded
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-logger = logging.getLogger(__name__)
-
 RANDOM: Final = "random formula-exact graphs"
 ANALOGUE: Final = "nearest training analogue"
-_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
-
 _ATTEMPTS: Final = 20
 # Elements that carry a positive charge as one more bond, the likeliest first.
 _CARRIERS: Final = tuple(INDEX[symbol] for symbol in ("N", "P", "S", "O"))
@@ -75,21 +89,6 @@ class RandomGraphs:
 def random_graphs(ranking: RankingModel) -> LoadedModel:
     """What draws random formula-exact connected graphs; `ranking` ranks them as it ranks ours."""
     return LoadedModel(RandomGraphs(), ranking, name="random graphs", sha256="random-graphs-1")
-
-
-def model_predictions(
-    request: PredictRequest, name: str, model: LoadedModel
-) -> dict[str, Predicted]:
-    """Predictions of another model for the same spectra, through the same pipeline.
-
-    Args:
-        request: The prediction they are compared with; same input, settings and seed.
-        name: Of the file beside it that keeps them, without its ending.
-        model: Predicts.
-    """
-    output = Path(request.output).with_name(f"{_NOT_IN_FILE_NAMES.sub('_', name)}.csv")
-    predict(replace(request, output=str(output)), model)
-    return read_predictions(output)
 
 
 def random_graph(formula: Formula, generator: np.random.Generator) -> NDArray[np.int8]:
@@ -188,7 +187,7 @@ def analogue_predictions(
     training = [row for row in kept if row.get("fold") == LIBRARY_FOLD]
     if not training:
         return {}
-    logger.info("%d training spectra to compare with", len(training))
+    say(f"{len(training)} training spectra to compare with")
     return nearest([row for row in kept if row[name] in wanted], training, n_candidates)
 
 
@@ -260,3 +259,68 @@ def _numbers(text: str) -> NDArray[np.float64]:
 
 def _is_positive(row: Row) -> bool:
     return not row.get("adduct", "").endswith("-")
+
+
+def drawn(folder: Path, found: Mapping[str, Any]) -> dict[str, Predicted]:
+    """Random graphs for the spectra of an evaluation; what is finished of them is kept.
+
+    Args:
+        folder: Of the evaluation.
+        found: Contents of its results.json.
+
+    Raises:
+        UsageError: It took formulas from a table.
+    """
+    given = dict(found["prediction"]["settings"])
+    if given.pop("formulas"):
+        raise UsageError("the evaluation took formulas from a table; make one that does not")
+    output, predictions = folder / "random_graphs.csv", folder / PREDICTIONS
+    ranking = recorded(read_journals([predictions]).header.model["ranking"], predictions)
+    request = PredictRequest(
+        inputs=(str(folder / SPECTRA),),
+        output=str(output),
+        settings=parse(PredictSettings, given),
+        resume=output.with_name(f"{output.name}.journal.jsonl").exists(),
+    )
+    predict(request, random_graphs(ranking))
+    return read_predictions(output)
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Folder of duallgd evaluate.")],
+    benchmark: Annotated[str, typer.Option(help="That of the evaluation; its fold train is read.")],
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmark's files.")
+    ] = None,
+) -> None:
+    """Score random graphs and the nearest training analogues beside an evaluation."""
+    found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    truths = truths_of(table_rows(folder / TRUTH, required=("smiles",)), "", TRUTH)
+    scoring = found["scoring"]
+    settings = EvaluateSettings(
+        top_k=tuple(scoring["top_k"]),
+        mces=any(name.startswith("mces@") for name in found["metrics"]),
+        mces_limit=scoring["mces_limit_s"],
+    )
+    analogues = analogue_predictions(find(benchmark, data_dir), truths, max(settings.top_k))
+    rivals = {RANDOM: drawn(folder, found)} | ({ANALOGUE: analogues} if analogues else {})
+    ours, *theirs = (
+        score(truths, ranked_of(truths, predicted), settings)
+        for predicted in (read_predictions(folder / PREDICTIONS), *rivals.values())
+    )
+    records = {
+        name: compare(ours, other, scoring["seed"])
+        for name, other in zip(rivals, theirs, strict=True)
+    }
+    write_table(folder / "baselines.tsv", rival_rows(records), found["track"])
+    table = Table("metric", "evaluation", *records, title=found["title"])
+    for name, own in found["metrics"].items():
+        if "@" in name:
+            means = (one["metrics"][name]["per_spectrum"]["mean"] for one in records.values())
+            table.add_row(name, *(f"{mean:.3f}" for mean in (own["per_spectrum"]["mean"], *means)))
+    show(table)
+    say(f"-> {folder / 'baselines.tsv'}")
+
+
+if __name__ == "__main__":
+    run(main)
