@@ -10,16 +10,18 @@ import contextlib
 import ctypes
 import functools
 import logging
+import multiprocessing
 import os
 import platform
 import signal
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Where the time of a prediction goes.
 Stage: TypeAlias = Literal[
@@ -71,6 +74,8 @@ _MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load li
 
 # What a GPU draws in a second keeps about so many processes busy.
 _MOST_WORKERS: Final = 16
+
+_AHEAD: Final = 2  # chunks of items for each process that are made at once, and again beside those
 
 # Lets libraries choose their kernels and allocate before a CUDA graph is captured.
 _WARM_UP_CALLS: Final = 2
@@ -219,11 +224,6 @@ class Runtime:
         enabled = self.autocast_dtype is not None
         return torch.autocast(self.device.type, dtype=self.autocast_dtype, enabled=enabled)
 
-    @property
-    def is_main(self) -> bool:
-        """Whether this process writes files and messages for all ranks."""
-        return self.rank == 0
-
     def __str__(self) -> str:
         """One line for logs and run records."""
         dtype = str(self.autocast_dtype or "float32").removeprefix("torch.")
@@ -279,8 +279,6 @@ def leave_to_parent() -> None:
     For processes of `multiprocessing`: nobody else is left to take what they make. A process that
     has no such parent stays as it is.
     """
-    import multiprocessing
-
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -291,6 +289,31 @@ def leave_to_parent() -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end, daemon=True).start()
+
+
+def in_order(
+    work: Callable[[T], R], items: Iterable[T], workers: int, at_a_time: int = 500
+) -> Iterator[R]:
+    """What work on each item gives, in their order, from processes that share what takes minutes.
+
+    Args:
+        work: A function of a module, so that other processes find it.
+        items: What there is to do; not much more is read than is under way.
+        workers: Processes; with one, the work is done here.
+        at_a_time: Items that a process takes at once.
+    """
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    remaining, waiting = iter(items), deque[Iterator[R]]()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, leave_to_parent) as processes:
+        while some := list(islice(remaining, _AHEAD * at_a_time * workers)):
+            waiting.append(processes.imap(work, some, at_a_time))
+            if len(waiting) > 1:
+                yield from waiting.popleft()
+        for part in waiting:
+            yield from part
 
 
 def prepare_environment() -> None:

@@ -73,18 +73,6 @@ class Disassembled:
     order: NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Assembled:
-    """The molecules that a bond matrix and a formula stand for.
-
-    Attributes:
-        molecules: Sanitised, best first, at least one, all of the requested formula and no two
-            with the same InChIKey first block. Atom i is row i of the bond matrix.
-    """
-
-    molecules: tuple[Chem.Mol, ...]
-
-
 def disassemble(mol: Chem.Mol) -> Disassembled:
     """Turn a sanitised molecule into its formula and bond classes.
 
@@ -116,7 +104,7 @@ def assemble(
     atom_class: NDArray[np.integer] | None = None,
     limit: int = 4,
     tiers: Sequence[int] = TIERS,
-) -> Assembled | Rejection:
+) -> tuple[Chem.Mol, ...] | Rejection:
     """Turn bond classes into the molecules of a formula that have these bonds.
 
     Hydrogens, charges and Kekule forms are chosen so that valences hold and the molecule has
@@ -129,6 +117,10 @@ def assemble(
         atom_class: Element of each row, shape (N,); the formula's own order if None.
         limit: How many molecules to return at most.
         tiers: Kinds of atoms that may occur, see `chem.hydrogens.complete`.
+
+    Returns:
+        Sanitised molecules, best first, at least one, all of the requested formula and no two with
+        the same InChIKey first block; atom i is row i of the bond matrix. Or why there is none.
 
     Raises:
         ValueError: The atoms are not those of the formula, or M does not fit their number.
@@ -152,7 +144,7 @@ def assemble(
     if len(exact) > 1:
         exact.sort(key=lambda mol: _misfit(mol, skeleton))
     molecules = _distinct(exact, limit)
-    return Assembled(molecules) if molecules else Rejection("sanitisation")
+    return molecules or Rejection("sanitisation")
 
 
 def _elements(formula: Formula, atom_class: NDArray[np.integer] | None) -> list[int]:

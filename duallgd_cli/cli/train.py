@@ -100,7 +100,7 @@ def train(
     runtime = Runtime.resolve(
         device=device, precision=precision, compile=compile_layers, threads=threads
     )
-    total, quiet = settings.training.steps, quiet or not runtime.is_main
+    total, quiet = settings.training.steps, quiet or runtime.rank > 0
     try:
         with training_display(total, min(total, stop_after or total), quiet) as on_step:
             record = run_training(request, runtime, on_step).record

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, INDEX
+from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, INDEX, N_HEAVY
 from duallgd_cli.data.prepared import Molecules
 
 # What cutting a bond costs: by class, and less where a heteroatom is at one end.
@@ -78,7 +78,7 @@ def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
     """One of the prepared molecules, by its row."""
     start, stop = molecules.bond_offset[molecule : molecule + 2]
     return MolecularGraph(
-        molecules.atom_class(molecule),
+        np.repeat(np.arange(N_HEAVY), molecules.atom_counts[molecule, :N_HEAVY]),
         molecules.bond_pair[start:stop].astype(np.int64),
         molecules.bond_type[start:stop].astype(np.int64),
         int(molecules.atom_counts[molecule, HYDROGEN]),

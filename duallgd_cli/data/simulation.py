@@ -35,7 +35,6 @@ from duallgd_cli.data.fragmentation import (
 )
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import most_intense
-from duallgd_cli.data.pool import in_order
 from duallgd_cli.data.prepared import (
     Molecules,
     load_molecules,
@@ -46,6 +45,7 @@ from duallgd_cli.data.prepared import (
     write,
 )
 from duallgd_cli.errors import UnreadableError
+from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, annotate, excess
 from duallgd_cli.spectra.types import (
     INSTRUMENTS,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.pool import in_order
 from duallgd_cli.data.prepared import (
     FOLDS,
     spectrum_arrays,
@@ -36,6 +35,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read

@@ -19,7 +19,6 @@ from rdkit import Chem, rdBase
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.pool import in_order
 from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
 from duallgd_cli.errors import (
     DuallgdError,
@@ -30,6 +29,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import DAMAGED, open_text, sha256, table_rows
+from duallgd_cli.runtime import in_order
 
 MAX_HEAVY_ATOMS: Final = 100
 ON_HOLDOUT: Final = "on the hold-out list"

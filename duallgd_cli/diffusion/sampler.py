@@ -20,7 +20,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -240,8 +240,7 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(NamedTuple):
     """Clean graphs drawn for one hypothesis.
 
     Attributes:
@@ -258,16 +257,12 @@ class Samples:
 
     def cpu(self) -> "Samples":
         """The same on the CPU."""
-        return Samples(self.bond_class.cpu(), self.log_likelihood.cpu(), self.bond_log_prob.cpu())
+        return Samples(*(tensor.cpu() for tensor in self))
 
     @staticmethod
     def join(parts: Sequence["Samples"]) -> "Samples":
         """Chunks one after the other."""
-        return Samples(
-            torch.cat([part.bond_class for part in parts]),
-            torch.cat([part.log_likelihood for part in parts]),
-            torch.cat([part.bond_log_prob for part in parts]),
-        )
+        return Samples(*map(torch.cat, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -176,7 +176,7 @@ class Templates:
             own = Formula(tuple(self.molecules.atom_counts[row].tolist()))
             n = len(graph.element)
             made = assemble(own, bonds_between(graph, np.arange(n), n).astype(np.int8))
-            atoms = None if isinstance(made, Rejection) else guide.required_in(made.molecules[0])
+            atoms = None if isinstance(made, Rejection) else guide.required_in(made[0])
             if atoms is None:
                 continue
             if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():

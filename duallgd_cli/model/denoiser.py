@@ -7,7 +7,7 @@ Letters: B graphs, N atoms, M pairs, K fingerprint bits kept.
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +31,7 @@ BOND_ORDERS: Final = (0.0, 1.0, 2.0, 3.0, 1.5)
 USUAL_VALENCES: Final = tuple(float(valence) for valence in LOWEST_VALENCES[:N_HEAVY])
 
 
-@dataclass(frozen=True, eq=False)
-class GraphFeatures:
+class GraphFeatures(NamedTuple):
     """Features of noisy graphs.
 
     Attributes:

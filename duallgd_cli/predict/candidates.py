@@ -183,7 +183,7 @@ def _assembled(
     if isinstance(result, Rejection):
         return AssemblyResult((), reason=result.reason)
     found = []
-    for mol in result.molecules:
+    for mol in result:
         smiles = identity.canonical_smiles(mol)
         if smiles not in named:
             try:

@@ -26,11 +26,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.data.pool import in_order
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
-from duallgd_cli.predict.settings import Header, Shard
-from duallgd_cli.runtime import leave_to_parent
+from duallgd_cli.predict.settings import WHOLE, Header
+from duallgd_cli.runtime import in_order
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -87,9 +86,7 @@ class Contents:
     @property
     def is_written_out(self) -> bool:
         """Whether an output holds all of this: shards are in none before they are joined."""
-        return (
-            self.end is not None and self.header is not None and self.header.shard == str(Shard())
-        )
+        return self.end is not None and self.header is not None and self.header.shard == WHOLE
 
 
 class Journal:
@@ -332,7 +329,7 @@ class FinishedRun:
         """
         self._paths = tuple(paths)
         find = with_arguments(_places, partial=partial)
-        found = list(in_order(find, self._paths, workers, leave_to_parent, at_a_time=1))
+        found = list(in_order(find, self._paths, workers, at_a_time=1))
         contents = [one for one, _, _ in found]
         self.header = _common_header(self._paths, contents)
         self.shards = [journal.header.shard for journal in contents if journal.header]

@@ -128,9 +128,8 @@ class RankingModel:
         return np.array([getattr(self, name) for name in PRESENCE])
 
 
-@dataclass(frozen=True, slots=True)
-class SampleStatistics:
-    """What the samples of a feature say, whatever their molecules are.
+class SampleStatistics(NamedTuple):
+    """What the samples of a feature say, whatever their molecules are; in the order of `PRESENCE`.
 
     Attributes:
         n_heavy: Heavy atoms of the largest molecule, 0 without any.
@@ -387,12 +386,7 @@ def presence_features(
         scores: Sharpened, best first, (C,), C at least 1.
         statistics: Of the samples they come from.
     """
-    return np.array(
-        [
-            *(1.0, scores[0], statistics.n_heavy, statistics.log_share),
-            *(statistics.log_distinct, statistics.log_samples, statistics.log_steps),
-        ]
-    )
+    return np.array([1.0, scores[0], *statistics])
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:

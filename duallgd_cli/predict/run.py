@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from duallgd_cli import __version__, config
-from duallgd_cli.data.pool import in_order
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.guide.knowledge import Knowledge
@@ -40,7 +39,13 @@ from duallgd_cli.predict.prediction import (
 )
 from duallgd_cli.predict.ranking import for_run, rank, recorded
 from duallgd_cli.predict.settings import Header, PredictRequest, knowledge_of
-from duallgd_cli.runtime import default_threads, each_in_stage, leave_to_parent, stage, versions
+from duallgd_cli.runtime import (
+    default_threads,
+    each_in_stage,
+    in_order,
+    stage,
+    versions,
+)
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.types import Feature, Unreadable
@@ -166,7 +171,7 @@ def predict(
     """
     output_format = _checked(request)
     knowledge = knowledge_of(request.settings, request.guide)
-    model = replace(model, ranking=for_run(model.ranking, request.settings, request.guide))
+    for_run(model.ranking, request.settings, request.guide)  # warns
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
@@ -205,13 +210,13 @@ def predict(
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
-    ranking = config.dump(model.ranking)
+    ranking = replace(model.ranking, steps=request.settings.sampling.steps)
     remark = {"remark": model.remark} if model.remark else {}
     named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
-        model={**named, "ranking": ranking, **remark},
+        model={**named, "ranking": config.dump(ranking), **remark},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )
@@ -417,7 +422,7 @@ def write_all(
         write_pieces(text, summary.output)
     else:
         work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
-        texts = in_order(work, run.slices(_AT_ONCE), workers, leave_to_parent, at_a_time=1)
+        texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))

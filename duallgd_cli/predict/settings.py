@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.guide.knowledge import Knowledge
 
+WHOLE: Final = "1/1"  # the shard of a run that has no others
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 # Samples and steps of each molecule, by one word.
@@ -240,7 +241,7 @@ class Header:
     settings: Mapping[str, Any]
     model: Mapping[str, Any]
     inputs: tuple[Mapping[str, Any], ...]
-    shard: str = "1/1"
+    shard: str = WHOLE
 
     def differences(self, other: "Header") -> str:
         """What changed from this header to the other, as part of a sentence; "" if nothing.

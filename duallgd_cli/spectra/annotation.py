@@ -13,7 +13,7 @@ P parts of a table in `SubformulaTable` and `Matches`, else peaks.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +54,7 @@ _RADICAL_COST: Final = 1.2
 _ERROR_COST: Final = 4.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matches:
+class Matches(NamedTuple):
     """Sub-formulas found for wanted masses.
 
     Attributes:
@@ -291,7 +290,7 @@ def annotate(
     return _annotated(hypothesis, peaks, rows, looked_at)
 
 
-class _Ion:
+class _Ion(SubformulaTable):
     """The atoms of an ion, and which of its fragments have a given m/z."""
 
     def __init__(self, hypothesis: Hypothesis) -> None:
@@ -301,7 +300,7 @@ class _Ion:
         # A fragment of a multimer is one of a single molecule, with or without whole other ones.
         single = np.array(molecule.counts) + np.array(adduct.change)
         single = Formula(tuple(np.maximum(single, 0).tolist()))
-        self.table = SubformulaTable(single.counts, single.atoms_mass)
+        super().__init__(single.counts, single.atoms_mass)
         # By what a fragment keeps, arrays of shape (C,).
         kept, metal, charge, protons = (
             np.array([getattr(carrier, name) for carrier in adduct.carriers])
@@ -329,7 +328,7 @@ class _Ion:
         part = np.flatnonzero(~whole)
         wanted = (np.multiply.outer(mz[part], self.charges) + self.to_atoms).ravel()
         tolerance = np.multiply.outer(tolerance_da[part], self.charges).ravel()
-        matches = self.table.find(wanted, tolerance)
+        matches = self.find(wanted, tolerance)
         owner, carrier = np.divmod(matches.owner, self.charges.size)
         cost = self._cost(matches, tolerance[matches.owner], carrier)
         part_da = wanted[matches.owner] - matches.error_da
@@ -339,7 +338,7 @@ class _Ion:
         rows = _table(
             _ROW,
             peak[part][owner[chosen]],
-            self.table.counts(matches, chosen) + self.whole[kept],
+            self.counts(matches, chosen) + self.whole[kept],
             matches.error_da[chosen] / self.charges[kept],
             kept,
         )

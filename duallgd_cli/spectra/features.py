@@ -3,11 +3,14 @@
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
+import operator
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 
@@ -137,47 +140,24 @@ def _most_intense(
     return mz[chosen], intensity[chosen]
 
 
-@dataclass(slots=True)
-class Surveys:
-    """MS1 spectra of one file, as far as they are read.
+def _with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:
+    """An MS2 spectrum with what its MS1 spectra show.
 
-    Attributes:
-        of_feature: Those with a FEATURE_ID, by it.
-        latest: The last one without, by polarity.
+    Args:
+        spectrum: Its own are those of its FEATURE_ID; without one the last before it, of its
+            polarity and, if that names a precursor, of its precursor.
+        ms1: Those of its file as far as they are read, by FEATURE_ID; of those without the last one
+            by polarity.
     """
-
-    of_feature: dict[str, list[Spectrum]] = field(default_factory=lambda: defaultdict(list))
-    latest: dict[int, Spectrum] = field(default_factory=dict)
-
-    def add(self, spectrum: Spectrum) -> None:
-        """Take an MS1 spectrum."""
-        if spectrum.feature_id:
-            self.of_feature[spectrum.feature_id].append(replace(spectrum, metadata={}))
-        else:
-            self.latest[spectrum.polarity] = spectrum
-
-    def shown(self, spectrum: Spectrum) -> Spectrum:
-        """An MS2 spectrum with what its MS1 spectra show.
-
-        Its own are those of its FEATURE_ID; without one the last before it, of its polarity and, if
-        that names a precursor, of its precursor.
-        """
-        if spectrum.feature_id:
-            own = self.of_feature.get(spectrum.feature_id, [])
-        else:
-            polarity = spectrum.polarity
-            last = self.latest.get(polarity) or self.latest.get(0)
-            fits = last is not None and (
-                last.precursor_mz is None or _same_precursor(spectrum, last)
-            )
-            own = [last] if last is not None and fits else []
-        patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
-        if not patterns:
-            return spectrum
-        total, *others = patterns
-        for other in others:
-            total += other
-        return replace(spectrum, isotopes=total)
+    if spectrum.feature_id:
+        own = ms1.get(spectrum.feature_id, ())
+    else:
+        last = ms1.get(spectrum.polarity) or ms1.get(0, ())
+        own = [one for one in last if one.precursor_mz is None or _same_precursor(spectrum, one)]
+    patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
+    if not patterns:
+        return spectrum
+    return replace(spectrum, isotopes=reduce(operator.add, patterns))
 
 
 def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
@@ -232,19 +212,27 @@ def group(
         by: ``feature``, or ``none`` for one feature per spectrum.
         adduct: Of all spectra, whatever they say; None leaves each its own.
     """
+    if adduct is not None:
+        items = (_with_adduct(one, adduct) for one in items)
+    files = groupby(items, key=lambda one: one.source.file)
+    return chain.from_iterable(_features_of_file(of_file, by) for _, of_file in files)
+
+
+def _features_of_file(
+    items: Iterable[Spectrum | Unreadable], by: GroupBy
+) -> Iterator[Feature | Unreadable]:
     held: list[list[Spectrum] | Unreadable] = []
     groups: dict[tuple[str, Adduct | str, int], list[list[Spectrum]]] = {}
-    file, surveys = None, Surveys()
-    for item in items if adduct is None else (_with_adduct(one, adduct) for one in items):
-        if item.source.file != file:
-            yield from _finished(held, surveys)
-            held, groups, file, surveys = [], {}, item.source.file, Surveys()
+    ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
+    for item in items:
         if isinstance(item, Unreadable):
             held.append(item)
+        elif item.ms_level == 1 and item.feature_id:
+            ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
-            surveys.add(item)
+            ms1[item.polarity] = [item]
         elif by == "none" or not item.feature_id:
-            held.append([surveys.shown(item)])
+            held.append([_with_isotopes(item, ms1)])
         else:
             ion = parse_adduct(item.adduct_text)
             own = item.adduct_text if isinstance(ion, Failure) else ion
@@ -256,9 +244,9 @@ def group(
                 held.append(members)
             members.append(item)
         if not groups:
-            yield from _finished(held, surveys)
+            yield from _finished(held, ms1)
             held = []
-    yield from _finished(held, surveys)
+    yield from _finished(held, ms1)
 
 
 def require_adduct(text: str | None) -> None:
@@ -282,13 +270,15 @@ def _with_adduct(spectrum: Spectrum | Unreadable, adduct: str) -> Spectrum | Unr
 
 
 def _finished(
-    held: list[list[Spectrum] | Unreadable], surveys: Surveys
+    held: list[list[Spectrum] | Unreadable], ms1: Mapping[str | int, Sequence[Spectrum]]
 ) -> Iterator[Feature | Unreadable]:
     for entry in held:
         if isinstance(entry, Unreadable):
             yield entry
         else:  # an MS1 spectrum of the feature may have come after those of MS2
-            yield Feature(tuple(surveys.shown(one) if one.feature_id else one for one in entry))
+            yield Feature(
+                tuple(_with_isotopes(one, ms1) if one.feature_id else one for one in entry)
+            )
 
 
 def _same_ion(first: Spectrum, other: Spectrum) -> bool:

@@ -196,7 +196,7 @@ def pieces(
             them; ``spectrum`` writes it for each.
     """
     if shown == "feature":
-        predictions = (one for one in predictions if one.source == one.group[0])
+        predictions = filter(lambda one: one.source == one.group[0], predictions)
     if name == "mztab":
         return mztab.document(predictions, header.version, header.inputs)
     if name == "sdf":

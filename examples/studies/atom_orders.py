@@ -144,7 +144,7 @@ def _mol(molecules: Molecules, row: int) -> Chem.Mol | None:
     if isinstance(result, Rejection):
         return None
     block = molecules.inchikey[row].decode()
-    return next((mol for mol in result.molecules if _is(mol, block)), None)
+    return next((mol for mol in result if _is(mol, block)), None)
 
 
 def _is(mol: Chem.Mol, block: str) -> bool:

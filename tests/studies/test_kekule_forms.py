@@ -31,7 +31,7 @@ def test_no_bond_is_aromatic_and_every_molecule_is_the_same(source, tmp_path):
     assert not (molecules.bond_type == BOND_AROMATIC).any()
     for row in range(len(molecules)):
         read = assemble(molecules.formula(row), molecules.bond_class(row))
-        assert inchikey_block(read.molecules[0]) == molecules.inchikey[row].decode()
+        assert inchikey_block(read[0]) == molecules.inchikey[row].decode()
 
 
 def test_everything_but_the_classes_of_bonds_stays(source, tmp_path):

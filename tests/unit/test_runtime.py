@@ -30,7 +30,7 @@ def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, m
     resolved = Runtime.resolve()
 
     assert str(resolved) == "device cpu, precision float32, threads 1, compile off"
-    assert resolved.is_main
+    assert resolved.rank == 0
     assert torch.get_num_threads() == 1
 
 
@@ -66,7 +66,7 @@ def test_torchrun_tells_the_rank(no_cuda, monkeypatch):
 
     resolved = Runtime.resolve()
 
-    assert (resolved.rank, resolved.world_size, resolved.is_main) == (1, 2, False)
+    assert (resolved.rank, resolved.world_size) == (1, 2)
 
 
 def test_autocast_is_for_matrix_products_only(no_cuda):

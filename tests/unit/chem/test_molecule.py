@@ -18,7 +18,6 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import (
-    Assembled,
     assemble,
     disassemble,
     formula_of,
@@ -29,8 +28,8 @@ from tests.made_molecules import QUESTIONS, disassembled, shuffled
 
 
 def smiles_of(result):
-    assert isinstance(result, Assembled), result
-    return [canonical_smiles(mol) for mol in result.molecules]
+    assert isinstance(result, tuple), result
+    return [canonical_smiles(mol) for mol in result]
 
 
 def matrix(n, bonds):
@@ -127,15 +126,15 @@ def test_a_shuffled_bond_matrix_gives_the_molecule_back(smiles):
         atom_class, bond_class = shuffled(parts.atom_class, parts.bond_class, order)
         result = assemble(parts.formula, bond_class, atom_class)
 
-        assert isinstance(result, Assembled)
-        assert inchikey_block(result.molecules[0]) == inchikey_block(parse_smiles(smiles))
+        assert isinstance(result, tuple)
+        assert inchikey_block(result[0]) == inchikey_block(parse_smiles(smiles))
 
 
 def test_atoms_of_the_molecule_are_rows_of_the_matrix():
     parts = disassembled("Clc1ccc(Br)cc1")
     atom_class, bond_class = shuffled(parts.atom_class, parts.bond_class, np.arange(8)[::-1])
 
-    mol = assemble(parts.formula, bond_class, atom_class).molecules[0]
+    mol = assemble(parts.formula, bond_class, atom_class)[0]
 
     np.testing.assert_array_equal([INDEX[atom.GetSymbol()] for atom in mol.GetAtoms()], atom_class)
 
@@ -144,7 +143,7 @@ def test_hydrogen_placements_that_inchi_tells_apart_are_all_returned():
     # The hydrogen sits on the five- or on the six-membered ring, and InChI does not move it.
     parts = disassembled("COc1ccc(-c2cc3[nH]c(C)cc(=O)n3n2)cc1")
 
-    blocks = [inchikey_block(m) for m in assemble(parts.formula, parts.bond_class).molecules]
+    blocks = [inchikey_block(m) for m in assemble(parts.formula, parts.bond_class)]
 
     assert len(blocks) == len(set(blocks)) == 2
     assert inchikey_block(parse_smiles("COc1ccc(-c2cc3[nH]c(C)cc(=O)n3n2)cc1")) in blocks
@@ -154,13 +153,13 @@ def test_hydrogen_placements_that_inchi_tells_apart_are_all_returned():
 def test_the_limit_bounds_the_number_of_molecules():
     parts = disassembled("COc1ccc(-c2cc3[nH]c(C)cc(=O)n3n2)cc1")
 
-    assert len(assemble(parts.formula, parts.bond_class, limit=1).molecules) == 1
+    assert len(assemble(parts.formula, parts.bond_class, limit=1)) == 1
 
 
 def test_tautomers_that_inchi_merges_are_returned_once():
     parts = disassembled("Cc1cn[nH]c1C#N")
 
-    assert len(assemble(parts.formula, parts.bond_class).molecules) == 1
+    assert len(assemble(parts.formula, parts.bond_class)) == 1
 
 
 def test_the_same_bonds_give_another_molecule_for_another_hydrogen_count():
@@ -180,8 +179,8 @@ def test_no_molecule_of_another_formula_is_ever_returned(n_hydrogens):
     for charge in (-1, 0, 1, 2):
         formula = Formula(counts, charge)
         result = assemble(formula, parts.bond_class)
-        if isinstance(result, Assembled):
-            assert {formula_of(mol) for mol in result.molecules} == {formula}
+        if isinstance(result, tuple):
+            assert {formula_of(mol) for mol in result} == {formula}
 
 
 @pytest.mark.parametrize(

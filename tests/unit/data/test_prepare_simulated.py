@@ -134,8 +134,7 @@ def test_a_limit_takes_some_at_random_and_changes_no_spectrum(tmp_path, structur
 
 
 @pytest.mark.slow
-def test_several_processes_write_what_one_does(tmp_path, structures, folder, monkeypatch):
-    monkeypatch.setattr("duallgd_cli.data.pool._AT_A_TIME", 5)
+def test_several_processes_write_what_one_does(tmp_path, structures, folder):
     told = []
 
     prepare_simulated(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import (
     InterruptedRunError,
     UsageError,
@@ -15,6 +16,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.predict import run as output
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import Shard
+from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import SETTINGS, Stopping, model_with, request
@@ -219,3 +221,15 @@ def test_processes_and_slices_change_no_byte_of_an_output(spectra, tmp_path, mon
 
     assert all(found == [found[0]] * 3 for found in written.values())
     assert written["csv"][0][1][1] > 0
+
+
+def test_a_header_ranks_with_the_steps_that_are_drawn_with(spectra, tmp_path):
+    """Whoever compares a finished run with a request asks for it apart from the run."""
+    asked = request(
+        spectra, tmp_path, settings=replace(SETTINGS, sampling=SamplingSettings(steps=7))
+    )
+
+    with Inputs(asked.inputs) as inputs:
+        header = output.run_header(asked, stub_model(), inputs)
+
+    assert header.model["ranking"]["steps"] == 7
