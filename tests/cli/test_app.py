@@ -113,15 +113,6 @@ def test_a_bug_keeps_its_traceback(failing):
         failing(ZeroDivisionError())
 
 
-def test_a_reader_that_stops_early_is_no_traceback():
-    program = "from duallgd_cli.__main__ import main; main()"
-    command = f"{sys.executable} -c '{program}' --help | head -n 1"
-
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-
-    assert "Traceback" not in done.stderr
-
-
 def test_an_error_and_a_warning_never_steer_the_terminal(duallgd, capsys):
     done = duallgd("predict", "\x1b[31mabsent\x07.mgf")
     display.configure_logging(quiet=False, json_log=False)

@@ -3,7 +3,6 @@
 import pytest
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
-from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from examples import demo, make_examples
@@ -21,13 +20,6 @@ def test_the_files_are_those_that_the_script_writes(tmp_path, monkeypatch):
     make_examples.main()
 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == committed
-
-
-@pytest.mark.parametrize("made", make_examples.SPECTRA, ids=lambda made: made.molecule)
-def test_the_precursor_is_the_molecule_as_its_adduct(made):
-    expected = precursor_mz(Formula.parse(made.formula), BY_NAME[made.adduct])
-
-    assert make_examples.ion_mz(made.precursor) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("made", make_examples.SPECTRA, ids=lambda made: made.molecule)

@@ -49,16 +49,6 @@ def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_
     assert all("without [Si]" in row["message"] for row in rows)
 
 
-def test_a_run_is_not_resumed_with_another_core(duallgd, spectra, formulas):
-    given = ("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--journal", "j.jsonl")
-    duallgd(*given, "--core", "CO")
-
-    refused = duallgd(*given, "--core", "CN", "--resume")
-
-    assert refused.code == 2
-    assert "sampling.core CO -> CN" in refused.err
-
-
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))

@@ -119,43 +119,6 @@ def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     assert complete.code == 0
 
 
-def test_shards_merge_into_what_one_run_gives(duallgd, spectra, tmp_path):
-    duallgd("predict", spectra, "-o", "whole.csv", *FEW)
-    for number in (3, 1, 2):
-        duallgd("predict", spectra, "-o", "out.csv", "--shard", f"{number}/3", *FEW)
-
-    done = duallgd("merge", "out.csv", "-o", "out.csv")
-
-    assert done.code == 0
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-
-
-def test_merge_names_the_shard_that_is_missing(duallgd, spectra):
-    duallgd("predict", spectra, "-o", "out.csv", "--shard", "1/2", *FEW)
-
-    done = duallgd("merge", "out.csv", "-o", "out.csv")
-
-    assert done.code == 2
-    assert "2/2" in done.err
-
-
-def test_a_finished_run_can_be_written_in_another_format(duallgd, spectra, tmp_path):
-    duallgd("predict", spectra, "-o", "out.csv", *FEW)
-
-    done = duallgd("merge", "out.csv", "-o", "out.sdf")
-
-    assert done.code == 0
-    assert (tmp_path / "out.sdf").read_text().count("$$$$") == 22
-
-
-def test_resume_computes_nothing_twice(duallgd, spectra):
-    duallgd("predict", spectra, "-o", "out.csv", *FEW)
-
-    again = duallgd("predict", spectra, "-o", "out.csv", "--resume", *FEW)
-
-    assert "11 features taken from the journal" in again.err
-
-
 @pytest.mark.parametrize("formula", ["C9H8O4", "C9H8O4Na", "[C9H8O4K]+"])
 def test_a_formula_may_be_that_of_an_ion_with_its_metal(duallgd, spectra, formula):
     assert duallgd("predict", spectra, "--formula", formula, "-o", "out.csv", *FEW).code == 0
@@ -196,10 +159,6 @@ def test_a_terminal_sees_a_bar_with_the_total(duallgd, spectra, monkeypatch):
     assert "loading libraries and weights" in done.err
     assert "12/12" in done.err
     assert "s each" in done.err
-
-
-def test_a_log_file_does_not_hear_of_loading(duallgd, spectra):
-    assert "loading" not in duallgd("predict", spectra, "-o", "out.csv", *FEW).err
 
 
 @pytest.mark.slow
@@ -379,16 +338,6 @@ def test_a_finished_output_is_replaced_only_when_asked(duallgd, spectra, tmp_pat
     assert (tmp_path / "out.csv").read_text().startswith(COLUMNS)
 
 
-def test_rows_can_be_by_spectrum(duallgd, spectra, tmp_path):
-    duallgd("predict", spectra, "-o", "a.csv", *FEW)
-    duallgd("predict", spectra, "-o", "b.csv", "--rows", "spectrum", *FEW)
-
-    by_feature, by_spectrum = (
-        rows_of((tmp_path / name).read_text()) for name in ("a.csv", "b.csv")
-    )
-    assert len(by_feature) < len(by_spectrum)
-
-
 def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None, pepmass="2300.5")] * 3)
 
@@ -422,9 +371,3 @@ def test_the_help_shows_the_defaults_that_the_settings_have():
     assert "{:g} for Orbitraps, {:g} for Q-TOF instruments, else {:g}".format(*tolerances) in (
         options["ppm"].help
     )
-
-
-def test_the_options_that_most_need_stand_first(duallgd):
-    text = duallgd("predict", "--help").out
-
-    assert text.index("Common options") < text.index("Sampling") < text.index("Machine")

@@ -51,13 +51,6 @@ def test_a_run_is_resumed_by_the_numbers_that_a_preset_stands_for(duallgd, tmp_p
     assert same.code == 0, same.err
 
 
-def test_an_unknown_preset_is_one_sentence(duallgd, spectra):
-    done = duallgd("predict", spectra, "-o", "out.csv", "--preset", "quick")
-
-    assert done.code == 2
-    assert "preset must be one of fast, default, thorough, not 'quick'" in done.err
-
-
 def test_presets_from_python(tmp_path):
     spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
 

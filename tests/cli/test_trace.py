@@ -61,14 +61,6 @@ def test_a_walk_goes_from_noise_to_the_graphs_that_were_drawn(followed):
     assert followed.places.shape == (SAMPLES, 14, 2)
 
 
-def test_the_same_seed_walks_the_same_way(followed, model, settings, file):
-    again = trace(model, str(file), "1", settings)
-
-    for one, other in zip(followed.steps, again.steps, strict=True):
-        assert (one.bond_class == other.bond_class).all()
-        assert (one.bond_prob == other.bond_prob).all()
-
-
 def test_a_spectrum_is_chosen_by_number_or_id(model, settings, file):
     by_number, by_id = (trace(model, str(file), name, settings) for name in ("2", "F8"))
 

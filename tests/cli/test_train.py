@@ -8,12 +8,8 @@ import pytest
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.prepared import load_molecules, load_spectra
-from duallgd_cli.errors import WeightsError
-from duallgd_cli.generator.network import load_model
 from duallgd_cli.train.settings import preset_names
 from tests.made_prepared import SMILES, spectra_folder, structures_folder, verify
-from tests.made_simulation import simulated_folder
-from tests.made_training import cpu
 
 SHORT = [
     "--device", "cpu", "--threads", "1", "--set", "training.steps=4",
@@ -21,7 +17,6 @@ SHORT = [
     "--set", "training.data.spectra_per_batch=4",
 ]  # fmt: skip
 TINY = ["--config", "tiny", "--set", "model.denoiser.layers=1", *SHORT]
-HELD_OUT = "BSYNRYMUTXBXSQ"  # aspirin
 TRAINING = Path(__file__).parents[2] / "docs/training.md"
 
 
@@ -53,20 +48,6 @@ def test_structures_are_prepared_and_rejects_are_listed(duallgd, smiles, tmp_pat
     assert len(load_molecules(tmp_path / "made")) == 12
     report = (tmp_path / "made" / "report.tsv").read_text()
     assert "13\tno_molecule\tnot a molecule" in report
-
-
-def test_held_out_molecules_never_reach_the_folder(duallgd, smiles, tmp_path):
-    (tmp_path / "keys.txt").write_text(f"{HELD_OUT}-UHFFFAOYSA-N # ours\n")
-
-    done = duallgd(
-        "data", "structures", smiles, "-o", "made", "--workers", "1", "--holdout", "keys.txt"
-    )
-
-    assert done.code == 0, done.err
-    keys = load_molecules(tmp_path / "made").inchikey.tolist()
-    assert HELD_OUT.encode() not in keys
-    assert len(keys) == 11
-    assert json.loads((tmp_path / "made" / "manifest.json").read_text())["holdout_removed"] == 1
 
 
 def test_spectra_are_prepared(duallgd, tmp_path):
@@ -170,32 +151,6 @@ def test_quiet_says_nothing(duallgd, structures):
     done = duallgd("train", "--data", structures, "-o", "run", *TINY, "--quiet")
 
     assert (done.code, done.out, done.err) == (0, "", "")
-
-
-def test_three_stages_follow_one_another(duallgd, structures, tmp_path):
-    spectra = spectra_folder(tmp_path / "spectra")
-    simulated = simulated_folder(tmp_path / "simulated")
-
-    for arguments in (
-        ["--stage", "decoder", "--data", structures, "-o", "decoder"],
-        ["--stage", "encoder", "--data", spectra, "--simulated", simulated, "-o", "encoder"],
-        ["--stage", "joint", "--data", spectra, "--structures", structures,
-         "--simulated", simulated, "-o", "joint",
-         "--init-denoiser", "decoder", "--init-encoder", "encoder/model.safetensors",
-         "--set", "model.denoiser.fade_to=250"],
-    ):  # fmt: skip
-        done = duallgd("train", *arguments, *TINY)
-        assert done.code == 0, done.err
-
-    with pytest.raises(WeightsError, match=r"the encoder of weights .*decoder.* never trained"):
-        load_model(tmp_path / "decoder", cpu())
-    load_model(tmp_path / "joint", cpu())
-    assert "fp_tanimoto" in (tmp_path / "joint" / "metrics.jsonl").read_text()
-    fading = load(tmp_path / "joint" / "model.safetensors").settings.denoiser.fade_to
-    assert fading == 250  # what is set holds for the weights it starts from
-    for stage in ("encoder", "joint"):
-        data = load(tmp_path / stage / "model.safetensors").record["data"]
-        assert data["simulated"]["kind"] == "spectra"
 
 
 def test_a_file_of_settings_holds_for_weights_to_start_from(duallgd, structures, tmp_path):

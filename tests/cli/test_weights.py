@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.cli.app import app
-from duallgd_cli.errors import WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
@@ -41,14 +40,6 @@ def test_an_encoder_is_converted_and_verified(encoder_file, tmp_path):
     digest, path, *_ = verified.stdout.split()
     assert len(digest) == 64
     assert path == str(target)
-
-
-def test_a_damaged_weights_file_does_not_pass(encoder_file, tmp_path):
-    target = tmp_path / "w.safetensors"
-    run("convert", encoder_file, "-o", target)
-    target.write_bytes(target.read_bytes()[:-10])
-
-    assert isinstance(run("verify", target).exception, WeightsError)
 
 
 def test_weights_of_which_a_part_was_never_trained_are_whole_and_said_to_be_of_no_use(tmp_path):

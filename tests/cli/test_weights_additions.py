@@ -98,10 +98,6 @@ def test_every_candidate_is_asked_and_nothing_else_changes(asking, spectra, tmp_
     assert min(said["peaks_missed"]) < 0
 
 
-def test_processes_that_assemble_ask_the_same(asking, spectra):
-    assert candidates(asking, spectra, workers=2) == candidates(asking, spectra)
-
-
 def test_the_network_and_its_evidence_stay_and_the_ranking_goes(plain, measured, tmp_path):
     before = replace(
         load(plain), reranker={"log_prevalence": torch.ones(3)}, ranking={"log_share": 0.7}

@@ -46,7 +46,7 @@ def test_broken_files_never_break_the_command(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
-    assert len(kill_and_resume(2, "tests", tmp_path)) == 2
+    assert len(kill_and_resume(1, "tests", tmp_path)) == 1
 
 
 @pytest.mark.slow

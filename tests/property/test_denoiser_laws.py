@@ -134,18 +134,6 @@ def test_bits_without_probability_are_not_there_for_the_atoms():
     torch.testing.assert_close(logits(bonds, 200, other), logits(bonds, 200, one))
 
 
-def test_padding_the_list_of_bits_changes_nothing():
-    known = condition(["C4H7NO2S"])
-    pad = torch.nn.functional.pad
-    padded = replace(
-        known, bit=pad(known.bit, (0, 20)),
-        bit_log_prob=pad(known.bit_log_prob, (0, 20), value=-torch.inf),
-    )  # fmt: skip
-    bonds = noisy_bonds(8)[None]
-
-    torch.testing.assert_close(logits(bonds, 200, padded), logits(bonds, 200, known))
-
-
 def test_no_bit_at_all_is_a_condition_too():
     known = condition(["C4H7NO2S"])
     none = replace(known, bit_log_prob=torch.full_like(known.bit_log_prob, -torch.inf))

@@ -278,13 +278,6 @@ def test_noise_is_a_function_of_its_seed_and_place(seed, evaluation):
     assert first.max() < 1
 
 
-def test_noise_is_uniform():
-    numbers = noise(5, 100, 1000, 2).double().numpy().ravel()
-
-    share = np.histogram(numbers, 20, (0, 1))[0] / numbers.size
-    assert np.abs(share - 0.05).max() < 5 * np.sqrt(0.05 * 0.95 / numbers.size)
-
-
 def test_noise_touches_no_global_generator():
     torch.manual_seed(3)
     expected = torch.rand(2)

@@ -102,7 +102,3 @@ def test_gradients_of_both_gathers_are_right(n):
     assert torch.autograd.gradcheck(lambda x: incident_pairs(x, graph), pairs)
     assert torch.autograd.gradcheck(lambda x: endpoint_atoms(x, graph), atoms)
     assert torch.autograd.gradcheck(lambda x: to_square(x, graph), pairs)
-
-
-def test_index_tensors_are_built_once_for_a_size():
-    assert line_graph(7, CPU) is line_graph(7, CPU)

@@ -73,12 +73,6 @@ def test_no_kind_is_more_than_its_share(tmp_path):
     assert counts == {"ammonium": 3, "flavylium": 1}
 
 
-def test_there_are_never_more_than_asked_for(tmp_path):
-    rows, _ = made(tmp_path, "CCCCBr", "CN(C)CCO", ISOQUERCITRIN, limit=2)
-
-    assert len(rows) == 2
-
-
 def test_held_out_folds_and_what_is_no_molecule_give_nothing(tmp_path):
     with pytest.raises(UnreadableError):
         made(tmp_path, "CN(C)CCO", fold="dev")

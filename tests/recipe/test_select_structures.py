@@ -6,13 +6,10 @@ import torch
 
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data.prepared import (
-    MANIFEST,
     load_molecules,
-    origin,
     read_manifest,
 )
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.files import sha256
 from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
 from weights.recipe.select_structures import (
     domain_classifier,
@@ -33,23 +30,6 @@ def measured(path, *smiles):
 def bits_of(*smiles):
     molecules = molecules_of(*smiles)
     return morgan_bits(molecules, np.arange(len(molecules)))
-
-
-def test_log_odds_are_sums_over_set_bits():
-    molecules = molecules_of("CCO", "c1ccccc1O")
-    weight = torch.arange(4097.0, dtype=torch.float64)
-
-    found = log_odds(morgan_bits(molecules, np.array([1, 0])), weight)
-
-    expected = [float(weight[molecules.fingerprint_bits(m).astype(int)].sum()) for m in (1, 0)]
-    assert found.tolist() == pytest.approx([4096 + one for one in expected])
-
-
-def test_the_classifier_tells_molecules_it_never_saw():
-    weight = domain_classifier(bits_of(*ESTERS[::2]), bits_of(*CHLORIDES[::2]))
-
-    assert log_odds(bits_of(*ESTERS[1::2]), weight).min() > 0
-    assert log_odds(bits_of(*CHLORIDES[1::2]), weight).max() < 0
 
 
 def test_the_classifier_is_where_the_penalised_loss_is_least():
@@ -91,19 +71,6 @@ def test_held_out_folds_are_kept_whole_and_order_stays(tmp_path):
     assert places == sorted(places)
 
 
-def test_the_manifest_says_what_it_was_chosen_from(tmp_path):
-    structures = structures_folder(tmp_path / "all")
-    like = spectra_folder(tmp_path / "measured")
-
-    select_structures(structures, tmp_path / "alike", like, 2, seed=7)
-
-    asked = {"limit": 2, "min_atoms": 1, "max_atoms": 100, "measured": False, "seed": 7}
-    made_from = origin(structures, reference_sha256=sha256(like / MANIFEST), **asked)
-    manifest = read_manifest(tmp_path / "alike")
-    assert manifest["made_from"] == made_from
-    assert manifest["kind"] == "structures"
-
-
 def test_only_structures_of_the_sizes_wanted_are_chosen(tmp_path):
     structures = structures_folder(tmp_path / "all", *ESTERS)
     like = measured(tmp_path / "measured", "CCCOC(=O)CC", "CCO")
@@ -143,16 +110,6 @@ def test_a_seed_draws_the_same_again_and_another_another(tmp_path):
 
     assert chosen(1) == chosen(1)
     assert chosen(1) != chosen(2)
-
-
-def test_a_limit_above_all_keeps_all(tmp_path):
-    structures = structures_folder(tmp_path / "all")
-    like = spectra_folder(tmp_path / "measured")
-
-    select_structures(structures, tmp_path / "alike", like, 99)
-
-    kept, before = load_molecules(tmp_path / "alike"), load_molecules(structures)
-    assert kept.inchikey.tolist() == before.inchikey.tolist()
 
 
 def test_what_cannot_be_chosen_from_is_refused(tmp_path):

@@ -10,7 +10,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
@@ -58,18 +57,29 @@ def train(tables, runs, **environment):
     return script("train.sh", tables, runs, "--tiny", **environment)
 
 
-@pytest.mark.slow
-def test_the_recipe_makes_a_weights_file_stage_by_stage(tables, tmp_path):
-    runs = tmp_path / "runs"
+@pytest.fixture(scope="module")
+def prepared(tables, tmp_path_factory):
+    """What the recipe prepares, and the same packed as a GPU run carries it."""
+    folder, packs = (tmp_path_factory.mktemp(name) for name in ("prepared", "packs"))
+    done = train(tables, folder, UNTIL="cations")
+    assert done.returncode == 0, done.stderr
+    assert "== cations" in done.stdout
+    copies = {"sample": "alike"}
+    for name in ("alike", "measured", "large", "cations", "sample"):
+        with tarfile.open(packs / f"{name}.tar.xz", "w:xz") as pack:
+            pack.add(folder / copies.get(name, name), name)
+    return folder, packs
 
-    stopped = train(tables, runs, UNTIL="decoder")
+
+@pytest.mark.slow
+def test_the_recipe_makes_a_weights_file_stage_by_stage(tables, prepared):
+    runs, _ = prepared
+
     made = train(tables, runs)
     again = train(tables, runs)
 
-    assert stopped.returncode == 0, stopped.stderr
     assert made.returncode == 0, made.stdout + made.stderr
-    assert "== decoder" in stopped.stdout
-    assert "== decoder" not in made.stdout
+    assert "== cations" not in made.stdout
     assert "==" not in again.stdout
     record = load(runs / "duallgd.safetensors").record
     assert record["made_by"]["encoder-wide"]["model"]["encoder"]["width"] == 32
@@ -94,20 +104,9 @@ def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_
     assert [path.name for path in (tmp_path / "runs" / "done").iterdir()] == ["measured"]
 
 
-@pytest.fixture(scope="module")
-def prepared(tables, tmp_path_factory):
-    """What the recipe prepares, and the same packed as a GPU run carries it."""
-    folder, packs = (tmp_path_factory.mktemp(name) for name in ("prepared", "packs"))
-    done = train(tables, folder, UNTIL="cations")
-    assert done.returncode == 0, done.stderr
-    copies = {"sample": "alike"}
-    for name in ("alike", "measured", "large", "cations", "sample"):
-        with tarfile.open(packs / f"{name}.tar.xz", "w:xz") as pack:
-            pack.add(folder / copies.get(name, name), name)
-    return folder, packs
-
-
 FEW = {"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "SPECTRA": "4", "PAIRS": "400"}
+FEW |= {"TRIED": "off:400", "PREDICT": "--atoms 5 --made 1 --samples 1 --steps 1 --threads 1"}
+FEW |= {"SCALING": "--atoms 4 --steps 1 --repeats 1 --no-sweeps --threads 1"}
 ONE_PROCESS = "--set training.data.workers=0 --threads 1"
 TINY = {
     "denoiser.layers": 1,
@@ -117,40 +116,28 @@ TINY = {
 
 
 @pytest.mark.slow
-def test_the_gpu_run_grows_an_encoder_from_what_the_recipe_prepared(prepared, tmp_path):
-    folder, packs = prepared
-    sizes = "--set model.encoder.width=32 --set model.encoder.layers=1"
-    start = train_tiny_encoder(folder, tmp_path / "start")
-
-    gpu = script(
-        "gpu.sh",
-        *("encoder", tmp_path / "out", 1),
-        **{"PACKS": str(packs), "RUNS": str(tmp_path / "runs"), "START": str(start)},
-        **{"GROWN": sizes, "EXTRA": ONE_PROCESS, **FEW},
-    )
-
-    assert gpu.returncode == 0, gpu.stdout + gpu.stderr
-    assert load(tmp_path / "out" / "encoder.safetensors").settings.encoder.width == 32
-
-
-@pytest.mark.slow
 def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_path):
-    """Every command in turn on one machine; where a stage is planned already, nothing is tried."""
+    """Every command in turn on one machine; where a stage is planned already, nothing is tried.
+
+    The encoder grows from weights, those of the decoder's run.
+    """
     _, packs = prepared
     runs, out = tmp_path / "runs", tmp_path / "out"
     runs.mkdir()
     for stage in ("decoder", "encoder", "joint"):
         (runs / f"{stage}.steps").write_text("3\n")
-    tiny = [f"--set model.{name}={size}" for name, size in TINY.items()]
-    said = FEW | {"PACKS": str(packs), "RUNS": str(runs), "START": ""}
-    said |= {"GROWN": "--set training.seed=1"}
-    said |= {"EXTRA": " ".join([ONE_PROCESS, *tiny]), "TRIED": "off:400"}
-    said |= {"PREDICT": "--atoms 5 --made 1 --samples 1 --steps 1 --threads 1"}
-    said |= {"SCALING": "--atoms 4 --steps 1 --repeats 1 --no-sweeps --threads 1"}
+    tiny = " ".join(f"--set model.{name}={size}" for name, size in TINY.items())
+    said = FEW | {"PACKS": str(packs), "RUNS": str(runs), "START": "", "EXTRA": ONE_PROCESS}
+    small = {"EXTRA": f"{ONE_PROCESS} {tiny}"}
+    grown = {"START": str(out / "decoder" / "decoder.safetensors")}
+    grown |= {"GROWN": "--set model.encoder.width=32"}
 
     done = {
-        name: script("gpu.sh", name, out / name, minutes, **said)
-        for name, minutes in (("bench", 8), ("decoder", 1), ("encoder", 1), ("joint", 1))
+        name: script("gpu.sh", name, out / name, minutes, **said | more)
+        for name, minutes, more in (
+            *(("bench", 8, small), ("decoder", 1, small)),
+            *(("encoder", 1, grown), ("joint", 1, {})),
+        )
     }
 
     for name, one in done.items():
@@ -160,16 +147,6 @@ def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_
     assert {"predict/results.json", "predict/profile.txt", "bench/results.json"} <= names
     assert {"gpu-tests.log", "training.txt", "machine.txt"} <= names
     assert (runs / "choice").read_text() == "compile=off\npairs=400\n"
-    for name in ("decoder", "encoder", "joint"):
-        assert load(out / name / f"{name}.safetensors").settings.denoiser.layers == 1
-
-
-def train_tiny_encoder(prepared, out):
-    """Weights that a tiny network came to in two steps."""
-    settings = ROOT / "weights" / "recipe" / "tiny.yaml"
-    config = out.with_suffix(".yaml")
-    config.write_text(yaml.safe_dump(yaml.safe_load(settings.read_text())["encoder"]))
-    command = ["train", "--stage", "encoder", "--data", prepared / "measured", "-o", out]
-    command += ["--config", config, "--set", "training.steps=2", "--quiet"]
-    subprocess.run([sys.executable, "-m", "duallgd_cli", *map(str, command)], check=True, cwd=ROOT)
-    return out / "model.safetensors"
+    made = [load(out / n / f"{n}.safetensors").settings for n in ("decoder", "encoder", "joint")]
+    assert [one.denoiser.layers for one in made] == [1, 1, 1]
+    assert [one.encoder.width for one in made] == [16, 32, 32]

@@ -8,10 +8,8 @@ import ablations
 import arms
 import leak
 import pytest
-import torch
 from arms import Budget, Study
 from atom_orders import OrderSelection, prepare_orders
-from kekule_forms import prepare_kekule_forms
 from networks import SingleStreamLayer, build
 
 from duallgd_cli.checkpoint.format import load
@@ -73,13 +71,6 @@ def test_anything_else_is_no_budget(text, steps):
         Budget.parse(text, steps)
 
 
-def test_the_cost_of_a_step_is_measured_on_a_run_that_leaves_nothing(tiny, data, tmp_path):
-    cost = arms.seconds_per_step(ablations.arm_of(tiny, data, "full", {}), cpu())
-
-    assert 0 < cost < 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["structures"]
-
-
 @pytest.mark.slow
 def test_every_variant_becomes_a_checkpoint_that_its_study_alone_runs(tiny, data):
     results = ablations.trained(tiny, data, ("full", "single-stream"))
@@ -133,30 +124,6 @@ def test_kekule_forms_are_judged_by_the_molecules_that_have_one(tiny, data):
     alone = results["full"]["orders"]["formula"]["finished"]
     for name, difference in ablations.minus_full(fewer, "kekule").items():
         assert difference.mean == pytest.approx(judged["finished"][name][0] - alone[name][1])
-
-
-def test_every_variant_can_be_configured_and_is_another_network_or_training(tiny, data):
-    prepare_kekule_forms(data, tiny.output / "kekule", max_atoms=30)
-
-    settings = [
-        str(ablations.arm_of(tiny, tiny.output / "kekule" if v.kekule else data, name, {}).settings)
-        for name, v in ablations.VARIANTS.items()
-    ]
-
-    assert len(set(settings)) == len(ablations.VARIANTS)
-
-
-@pytest.mark.slow
-def test_checkpoints_take_an_encoder_along_so_that_they_predict_from_spectra(tiny, data):
-    ablations.trained(tiny, data, ("full",))
-    more = replace(tiny, output=tiny.output / "more")
-
-    ablations.trained(more, data, ("softmax",), tiny.output / "full" / arms.MODEL)
-
-    ours, theirs = model_of(tiny, "full").tensors, model_of(more, "softmax").tensors
-    names = [name for name in ours if name.startswith("encoder.")]
-    assert names
-    assert all(torch.equal(ours[name], theirs[name]) for name in names)
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The same molecules with their atoms in another order."""
 
-import json
-
 import numpy as np
 import pytest
 from atom_orders import SMILES_PLACE, OrderSelection, load_in_order, prepare_orders
@@ -91,13 +89,6 @@ def test_every_order_holds_the_same_molecules(ordered, order):
         assert (pairs[:, 0] < pairs[:, 1]).all()
 
 
-def test_a_random_order_is_the_same_again_for_a_seed(ordered):
-    first, again, other = (load_in_order(ordered, "random", seed) for seed in (1, 1, 2))
-
-    assert np.array_equal(first.bond_pair, again.bond_pair)
-    assert not np.array_equal(first.bond_pair, other.bond_pair)
-
-
 def test_data_that_do_not_know_the_true_order_say_so(tmp_path):
     folder = structures_folder(tmp_path / "structures", *DRUGS)
 
@@ -110,11 +101,3 @@ def test_too_few_molecules_to_hold_some_out_are_refused(tmp_path):
 
     with pytest.raises(UnreadableError, match="5 usable molecules of 6 to 12 heavy atoms"):
         prepare_orders(folder, tmp_path / "ordered", OrderSelection(held_out=5))
-
-
-def test_the_manifest_names_where_the_molecules_came_from(ordered):
-    manifest = json.loads((ordered / "manifest.json").read_text())
-
-    assert manifest["kind"] == "structures"
-    assert manifest["molecules"] == len(DRUGS)
-    assert manifest["rejected"] == {}

@@ -6,13 +6,12 @@ import json
 import pytest
 import torch
 from asymmetry import NoiseLevels, Selection, known_molecules
-from attention import COLUMNS, attention, interval, markdown
+from attention import COLUMNS, attention, markdown
 from attention import study as study_of
 from bond_statistics import common_kinds
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.data.prepared import load_molecules
-from duallgd_cli.errors import MissingInputError, UsageError
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 
@@ -117,16 +116,6 @@ def test_predicted_fingerprints_change_the_numbers(request_, tmp_path):
     assert predicted["kinds"][0]["mean"] != true["kinds"][0]["mean"]
 
 
-def test_the_same_molecules_are_chosen_whatever_the_limit(folder):
-    everything, fold = known_molecules(folder, Selection())
-    some, _ = known_molecules(folder, Selection(limit=5))
-
-    assert fold == "dev"
-    assert [molecule.key for molecule in some] == [molecule.key for molecule in everything[:5]]
-    keys = {key.decode() for key in load_molecules(folder).inchikey}
-    assert {molecule.key for molecule in everything} == keys
-
-
 def test_molecules_come_with_all_their_bonds_and_their_own_fingerprint(folder):
     prepared = load_molecules(folder)
     rows = {key.decode(): row for row, key in enumerate(prepared.inchikey)}
@@ -136,20 +125,6 @@ def test_molecules_come_with_all_their_bonds_and_their_own_fingerprint(folder):
         assert molecule.bond_class.tolist() == prepared.bond_class(row).tolist()
         assert molecule.condition.bit[0].tolist() == prepared.fingerprint_bits(row).tolist()
         assert molecule.places().shape == (len(molecule.atom_class), 2)
-
-
-def test_a_folder_without_data_and_one_that_cannot_be_made_are_refused(request_, tmp_path):
-    with pytest.raises(MissingInputError, match="no prepared data"):
-        study_of(**request_ | {"data": tmp_path})
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be made"):
-        study_of(**request_ | {"output": tmp_path / "file" / "out"})
-
-
-def test_an_estimate_that_does_not_exist_is_a_dash():
-    assert interval(None) == "-"
-    assert interval({"mean": None, "low": None, "high": None}) == "-"
-    assert interval({"mean": -0.5, "low": -0.614, "high": -0.4}) == "-0.50 (-0.61 to -0.40)"
 
 
 @pytest.mark.parametrize(

@@ -45,15 +45,6 @@ def test_graphs_are_connected_and_become_molecules_of_the_formula(text):
         assert isinstance(assemble(formula, graph), tuple)
 
 
-def test_the_generator_alone_decides():
-    formula = Formula.parse("C9H8O4")
-
-    first, same, other = (random_graph(formula, np.random.default_rng(s)) for s in (1, 1, 2))
-
-    assert (first == same).all()
-    assert (first != other).any()
-
-
 def row(identifier, mzs, smiles, fold="train", adduct="[M+H]+", precursor=200.0):
     return {
         "identifier": identifier,

@@ -18,7 +18,6 @@ from judging import (
 from torch.nn.functional import one_hot
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
 from tests.made_prepared import structures_folder
@@ -122,20 +121,6 @@ def test_who_is_told_no_fingerprint_is_still_judged_by_it(folder):
     assert [one.bits.tolist() for one in blind] == [one.bits.tolist() for one in seen]
     assert all(one.condition.bit_log_prob.exp().sum() == 0 for one in blind)
     assert all(len(one.bits) > 0 for one in blind)
-
-
-def test_the_same_molecules_are_judged_each_time_and_fewer_if_asked(folder):
-    names = [one.block for one in HeldOut(folder).structures()]
-
-    assert names == [one.block for one in HeldOut(folder, order="random").structures()]
-    assert len(HeldOut(folder, limit=2).structures()) == 2
-
-
-def test_a_fold_without_small_molecules_is_refused(folder):
-    with pytest.raises(UsageError, match="no molecule of fold dev with 2 to 3 heavy atoms"):
-        HeldOut(folder, max_atoms=3).structures()
-    with pytest.raises(UsageError, match="no molecule of fold train"):
-        bond_marginal(folder, 3)
 
 
 def test_the_marginal_is_that_of_the_molecules_trained_on(tmp_path):

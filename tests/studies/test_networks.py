@@ -9,7 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.denoiser import KNOWN
-from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, line_graph
 from tests.made_graphs import condition, noisy_bonds, pad_bonds, real_pairs, rows_of, small_settings
@@ -86,28 +85,6 @@ def test_a_graph_gets_the_same_logits_beside_a_larger_one(variant):
     )
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "full"])
-def test_another_part_gives_other_logits(variant):
-    known, bonds = condition((LARGE,)), noisy_bonds(12)[None]
-
-    assert not torch.allclose(
-        logits(stirred("full"), bonds, 400, known), logits(stirred(variant), bonds, 400, known)
-    )
-
-
-@pytest.mark.parametrize("variant", [name for name in OURS if name != "full"])
-def test_shared_parts_start_as_those_of_the_full_network(variant):
-    torch.manual_seed(5)
-    full = DualLGD(small_settings()).denoiser.state_dict()
-    torch.manual_seed(5)
-    other = build(replace(small_settings(), variant=variant)).denoiser.state_dict()
-
-    shared = full.keys() & other.keys()
-
-    assert len(shared) > 20
-    assert all(torch.equal(full[name], other[name]) for name in shared)
-
-
 def test_the_single_stream_has_no_line_graph():
     model = stirred("single-stream")
 
@@ -125,16 +102,6 @@ def test_in_the_single_stream_an_edge_learns_of_its_two_atoms_alone():
     touched = (graph.first == 0) | (graph.second == 0)
     assert torch.equal(before[~touched], after[~touched])
     assert (before[touched] != after[touched]).any(1).all()
-
-
-def test_edges_do_not_tell_their_two_atoms_apart():
-    layer, atoms, pairs, _, graph = layer_and_states("single-stream")
-    swapped = atoms.clone()
-    swapped[0, [0, 1]] = atoms[0, [1, 0]]
-
-    torch.testing.assert_close(
-        layer.edges(atoms, pairs, graph)[0, 0], layer.edges(swapped, pairs, graph)[0, 0]
-    )
 
 
 @pytest.mark.parametrize(
@@ -177,14 +144,6 @@ def test_a_pair_hears_of_atoms_that_are_not_its_own_only_without_the_mask(varian
     before, after = (layer.synchronise(x, pairs, masks, graph)[1][0, 0] for x in (atoms, moved))
 
     assert torch.equal(before, after) is not mixes
-
-
-def test_without_bit_attention_no_atom_looks_bits_up():
-    model = stirred("no-bit-attention")
-
-    context = model.denoiser.context(condition((LARGE,)))
-
-    assert context.memory == (None,) * 3
 
 
 @pytest.mark.parametrize(("variant", "blind"), [("no-positions", True), ("full", False)])

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.errors import UsageError
 from duallgd_cli.files import (
     DAMAGED,
     open_text,
@@ -92,20 +92,6 @@ def test_text_is_read_as_it_was_written(tmp_path, ending):
 
     with open_text(path) as stream:
         assert stream.read() == "é\r\n"
-
-
-@pytest.mark.parametrize("pack", PACKERS)
-def test_a_damaged_archive_raises_what_is_listed(tmp_path, pack):
-    path = tmp_path / "a"
-    path.write_bytes(pack(b"text" * 999)[:-9])
-
-    with pytest.raises(DAMAGED), open_text(path) as stream:
-        stream.read()
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.txt does not exist"):
-        open_text(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize("pack", PACKERS)

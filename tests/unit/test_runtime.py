@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from duallgd_cli import __version__, runtime
+from duallgd_cli import runtime
 from duallgd_cli.errors import UsageError
 from duallgd_cli.runtime import Runtime
 
@@ -32,13 +32,6 @@ def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, m
     assert str(resolved) == "device cpu, precision float32, threads 1, compile off"
     assert resolved.rank == 0
     assert torch.get_num_threads() == 1
-
-
-def test_what_is_asked_for_is_used(no_cuda):
-    resolved = Runtime.resolve(device="cpu", precision="bfloat16", compile="off", threads=2)
-
-    assert resolved.autocast_dtype is torch.bfloat16
-    assert resolved.threads == torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(
@@ -127,26 +120,10 @@ def test_kernels_of_few_shapes_are_kept_unless_the_user_decides(monkeypatch):
     assert environment["LRU_CACHE_CAPACITY"] == "7"
 
 
-def test_weights_may_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("DUALLGD_WEIGHTS", "/models/a.safetensors")
-    assert runtime.weights_from_environment() == "/models/a.safetensors"
-
-    monkeypatch.setenv("DUALLGD_WEIGHTS", "")
-    assert runtime.weights_from_environment() is None
-
-
 def test_the_environment_is_prepared_before_torch_is_there():
     program = "import sys, duallgd_cli.runtime; sys.exit('torch' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_versions_name_what_results_depend_on():
-    found = runtime.versions()
-
-    assert found["duallgd"] == __version__
-    assert found["torch"] == torch.__version__
-    assert "absent" not in found.values()
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,6 @@ def test_the_standard_error_is_that_of_the_textbook():
     assert fitted["standard_error"] == pytest.approx((0.30103**2 * 6 / 9 / 2) ** 0.5, rel=1e-5)
 
 
-def test_few_points_say_little():
-    assert fit_exponent([1, 2], [1, 4])["standard_error"] is None
-    assert fit_exponent([1, 2, 4], [0, 2, 4])["points"] == 2
-    assert fit_exponent([3, 3], [1, 2]) is None
-
-
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

@@ -1,7 +1,6 @@
 """The scalability study: what it measures, what it keeps, how it says how long it takes."""
 
 import csv
-import json
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -12,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.growth import KERNELS, PARTS, median_and_iqr
+from duallgd_cli.bench.growth import KERNELS
 from duallgd_cli.bench.measure import Cell, Job, Reading, Study
 from duallgd_cli.bench.network import MeasuredNetwork
-from duallgd_cli.bench.scaling import parse_atoms, parse_choices
+from duallgd_cli.bench.scaling import parse_atoms
 from duallgd_cli.bench.work import Ceilings, Work
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
 from tests.made_graphs import small_settings, stirred
@@ -32,14 +31,6 @@ def test_a_range_with_a_stride_is_that_of_python(a, b, stride):
     assert parse_atoms(f"{first}..{last}") == tuple(range(first, last + 1, 10))
 
 
-@given(st.lists(sizes, min_size=1, max_size=8))
-def test_a_list_comes_out_ascending_and_each_number_once(numbers):
-    once = parse_atoms(", ".join(map(str, numbers)))
-
-    assert once == tuple(sorted(set(numbers)))
-    assert parse_atoms(",".join(map(str, once))) == once
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -52,13 +43,6 @@ def test_a_list_comes_out_ascending_and_each_number_once(numbers):
 def test_other_text_is_refused_in_a_sentence(text, words):
     with pytest.raises(UsageError, match=words):
         parse_atoms(text)
-
-
-def test_choices_keep_their_order_and_lose_repeats():
-    assert parse_choices("attention", "favor, softmax,favor", KERNELS) == ("favor", "softmax")
-    for text in ("", ",", "linear", "favor,linear"):
-        with pytest.raises(UsageError, match="softmax, favor"):
-            parse_choices("attention", text, KERNELS)
 
 
 @pytest.fixture(autouse=True)
@@ -104,41 +88,6 @@ def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
     assert len(kinds) == len(set(kinds)) == 3 * 3 * 2
     swept = {(r["sweep"], r["samples"], r["steps"]) for r in rows if r["sweep"] != "atoms"}
     assert swept == {("candidates", s, 2) for s in (1, 2, 4)} | {("steps", 1, j) for j in (2, 4, 8)}
-
-
-def test_rows_state_speed_floor_work_and_accuracy(tmp_path):
-    rows = scaling.run_study(STUDY, tmp_path, read=invent)["rows"]
-
-    row = next(r for r in rows if (r["kernel"], r["atoms"]) == ("softmax", 8))
-    assert (row["gflop"], row["parameters"], row["val_top1"]) == (1e-3, 7, 0.25)
-    assert row["over_floor"] == pytest.approx(row["cpu_s"] / row["floor_s"])
-    assert (row["clock"], row["path"], row["pairs"]) == ("cpu", "fast", 28)
-
-
-def test_growth_and_crossing_are_those_of_the_times(tmp_path):
-    found = scaling.run_study(STUDY, tmp_path, read=invent)
-
-    exponents = {
-        (e["of"], e["with"], e["part"], e["kernel"]): e["value"] for e in found["exponents"]
-    }
-    assert exponents["time", "atoms", "forward", "softmax"] == pytest.approx(3)
-    assert exponents["time", "atoms", "loop", "favor"] == pytest.approx(2)
-    assert exponents["memory", "atoms", "loop", "favor"] == pytest.approx(1)
-    assert exponents["time", "candidates", "loop", "favor"] == pytest.approx(1)
-    assert exponents["time", "steps", "loop", "softmax"] == pytest.approx(1)
-    # Exact softmax takes N / 5 times as long as FAVOR+, so they cross at 5.
-    assert found["favor_faster_from_atoms"] == {part: pytest.approx(5) for part in PARTS}
-    assert found["not_stated"] == []
-
-
-def test_table_and_results_hold_the_same_rows(tmp_path):
-    found = scaling.run_study(STUDY, tmp_path / "new", read=invent)
-
-    table, results = table_of(tmp_path / "new"), tmp_path / "new" / scaling.RESULTS
-    assert json.loads(results.read_text())["rows"] == found["rows"]
-    assert [float(row["wall_s"]) for row in table] == [row["wall_s"] for row in found["rows"]]
-    assert list(table[0]) == list(scaling.COLUMNS)
-    assert found["machine"]["torch"] == torch.__version__
 
 
 def stopped_after(groups):
@@ -198,15 +147,6 @@ def test_a_finished_study_is_read_again_without_measuring(tmp_path):
     assert again == found
 
 
-def test_without_resume_everything_is_measured_anew(tmp_path):
-    interrupted(tmp_path)
-    read, asked = stopped_after(99)
-
-    scaling.run_study(STUDY, tmp_path, read=read)
-
-    assert len(asked) == len(scaling.groups_of(STUDY))
-
-
 def test_a_run_of_other_settings_is_refused_by_their_names(tmp_path):
     interrupted(tmp_path)
 
@@ -262,28 +202,6 @@ def test_the_time_left_follows_from_operations_and_the_pace_so_far():
     assert scaling.seconds_left(groups[1:2], FLOORS, rows[:3]) == pytest.approx(
         3 * 5 * 4 * 16 / 1e3
     )
-
-
-def test_work_that_takes_long_is_expected_to_run_less_often():
-    study = replace(STUDY, limit_s=20.0, repeats=5)
-
-    assert [measure.expected_runs(s, study) for s in (30.0, 15.0, 6.0, 1.0)] == [1, 2, 6, 7]
-
-
-def test_a_run_says_how_long_it_takes_at_least_and_then_about(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        scaling, "count_ahead", lambda cells: [Work(1e12 * c.atoms, 0, 0, 0) for c in cells]
-    )
-    monkeypatch.setattr(
-        scaling, "measure_ceilings", lambda *_: Ceilings({"float32": 1e12}, 1e12, 1e12, False)
-    )
-    said = []
-
-    scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), invent)
-
-    assert "operations are counted, at least" in said[0][2]
-    assert all("done, about" in text for _, _, text in said[1:-1])
-    assert said[-1][2].endswith("done")
 
 
 @pytest.mark.slow
@@ -362,8 +280,3 @@ def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
 
     assert failure.value.exit_code == 69
     assert "Traceback" not in str(failure.value)
-
-
-def test_median_and_range_of_a_few_times():
-    assert median_and_iqr([1.0, 2.0, 3.0, 4.0, 5.0]) == (3.0, 2.0)
-    assert median_and_iqr([7.0]) == (7.0, 0.0)

@@ -64,10 +64,6 @@ def test_how_well_confidence_held_is_not_handed_on():
     assert sorted(record["step"] for record in newest["ancestors"].values()) == [0, 1]
 
 
-def test_a_run_from_nothing_has_no_ancestors():
-    assert lineage({}) == {"init": {}, "ancestors": {}}
-
-
 def run_of(stage, **starts):
     return {"training": {"stage": stage, "freeze_encoder": False}, **lineage(starts)}
 
@@ -144,11 +140,6 @@ def test_what_was_fitted_to_one_of_them_is_left_out_and_all_are_on_the_record():
 def test_networks_of_different_sizes_have_no_mean():
     with pytest.raises(WeightsError, match=r"b\.safetensors and a\.safetensors .* different sizes"):
         average({A: made(1), B: made(1, layers=2)})
-
-
-def test_one_network_has_no_mean():
-    with pytest.raises(WeightsError, match="at least two"):
-        average({A: made(1)})
 
 
 def test_the_command_writes_a_file_that_loads(tmp_path):

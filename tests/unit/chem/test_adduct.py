@@ -119,11 +119,6 @@ def test_other_adducts_are_read_by_rule(name, formula, mz, trained):
     assert fits(molecule, adduct)
 
 
-def test_adducts_that_networks_know_need_no_remark():
-    assert [adduct.note for adduct in ADDUCTS] == [""] * 10
-    assert [adduct.trained for adduct in ADDUCTS] == list(ADDUCTS)
-
-
 @pytest.mark.parametrize(
     ("name", "spellings"),
     [

@@ -6,18 +6,6 @@ from rdkit import Chem
 from duallgd_cli.chem import elements
 
 
-def test_tables_are_as_long_as_the_list_of_elements():
-    assert len(elements.MASSES_DA) == elements.N_ELEMENTS
-    assert len(elements.ATOMIC_NUMBERS) == elements.N_ELEMENTS
-    assert len(elements.VALENCES) == elements.N_ELEMENTS
-
-
-def test_hydrogen_is_the_last_element_and_the_only_light_one():
-    assert elements.SYMBOLS[elements.HYDROGEN] == "H"
-    assert elements.SYMBOLS[: elements.N_HEAVY] == elements.HEAVY
-    assert "H" not in elements.HEAVY
-
-
 @pytest.mark.parametrize("symbol", elements.SYMBOLS)
 def test_atomic_numbers_and_masses_are_those_of_the_most_common_isotope(symbol):
     table = Chem.GetPeriodicTable()

@@ -187,8 +187,3 @@ def test_molecules_that_break_what_is_known_are_told_why(guide, smiles, fault):
     guide.check()
 
     assert guide.fault(Chem.MolFromSmiles(smiles)) == fault
-
-
-def test_a_part_that_is_neither_name_nor_smarts_is_refused():
-    with pytest.raises(UsageError, match=r"'hexoze\(' is neither a SMARTS nor the name of a part"):
-        Guide(require=("hexoze(",)).check()

@@ -1,7 +1,6 @@
 import csv
 import itertools
 import lzma
-import time
 
 import numpy as np
 import pytest
@@ -55,23 +54,6 @@ def test_rows_are_sorted_by_element_and_bonds_follow_them():
     assert str(parts.formula) == "C2H3NO"
     assert parts.atom_class.dtype == parts.order.dtype == np.int64
     assert parts.bond_class.dtype == np.int8
-
-
-@pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_the_bond_matrix_is_a_function_of_the_molecule_alone(smiles):
-    mol = parse_smiles(smiles)
-    order = np.random.default_rng(3).permutation(mol.GetNumAtoms()).tolist()
-    renumbered = Chem.RenumberAtoms(mol, order)
-
-    np.testing.assert_array_equal(disassemble(mol).bond_class, disassemble(renumbered).bond_class)
-
-
-def test_stereochemistry_does_not_change_the_bond_matrix():
-    smiles = "CC[C@@H](C)[C@H](O)/C=C/c1ccccc1"
-
-    np.testing.assert_array_equal(
-        disassemble(Chem.MolFromSmiles(smiles)).bond_class, disassembled(smiles).bond_class
-    )
 
 
 def test_the_order_says_which_atom_each_row_is():
@@ -150,18 +132,6 @@ def test_hydrogen_placements_that_inchi_tells_apart_are_all_returned():
     assert inchikey_block(parse_smiles("COc1ccc(-c2cc3nc(C)cc(=O)n3[nH]2)cc1")) in blocks
 
 
-def test_the_limit_bounds_the_number_of_molecules():
-    parts = disassembled("COc1ccc(-c2cc3[nH]c(C)cc(=O)n3n2)cc1")
-
-    assert len(assemble(parts.formula, parts.bond_class, limit=1)) == 1
-
-
-def test_tautomers_that_inchi_merges_are_returned_once():
-    parts = disassembled("Cc1cn[nH]c1C#N")
-
-    assert len(assemble(parts.formula, parts.bond_class)) == 1
-
-
 def test_the_same_bonds_give_another_molecule_for_another_hydrogen_count():
     # C-N(C)-O and C-N-O... the skeleton N(C)(C)(C)O is an amine oxide or its protonated form.
     bonds = matrix(5, [(0, 3, 1), (1, 3, 1), (2, 3, 1), (3, 4, 1)])
@@ -169,18 +139,6 @@ def test_the_same_bonds_give_another_molecule_for_another_hydrogen_count():
     assert smiles_of(assemble(Formula.parse("C3H9NO"), bonds)) == ["C[N+](C)(C)[O-]"]
     assert smiles_of(assemble(Formula.parse("C3H10NO+"), bonds)) == ["C[N+](C)(C)O"]
     assert assemble(Formula.parse("C3H11NO"), bonds) == Rejection("hydrogens")
-
-
-@pytest.mark.parametrize("n_hydrogens", range(0, 16))
-def test_no_molecule_of_another_formula_is_ever_returned(n_hydrogens):
-    parts = disassembled("Cc1ccc([N+](=O)[O-])cc1C(=O)NC")
-    counts = (*parts.formula.counts[:-1], n_hydrogens)
-
-    for charge in (-1, 0, 1, 2):
-        formula = Formula(counts, charge)
-        result = assemble(formula, parts.bond_class)
-        if isinstance(result, tuple):
-            assert {formula_of(mol) for mol in result} == {formula}
 
 
 @pytest.mark.parametrize(
@@ -225,49 +183,38 @@ def test_rdkit_stays_silent_whatever_the_matrix(capfd):
 # --- on real molecules ---
 
 
-def share_found(all_smiles):
+def some_structures(data):
+    with lzma.open(data / "structures" / "structures.tsv.xz", "rt") as file:
+        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 60_000, 60)
+        return [row["smiles"] for row in rows]
+
+
+def some_of_massbank(data):
+    csv.field_size_limit(1 << 30)
+    with lzma.open(data / "massbank" / "massbank.tsv.xz", "rt") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        molecules = {row["inchikey"]: row["smiles"] for row in rows if row["fold"] != "test"}
+    return list(molecules.values())[::8]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("molecules", [some_structures, some_of_massbank])
+def test_molecules_come_back_from_their_shuffled_bond_matrix(shared, molecules):
     rng = np.random.default_rng(1)
-    first = anywhere = total = 0
-    seconds = 0.0
-    for smiles in all_smiles:
+    is_first, is_there = [], []
+    for smiles in molecules(shared / "data"):
         mol = parse_smiles(smiles)
         parts = disassemble(mol)
         order = rng.permutation(parts.atom_class.size)
         atom_class, bond_class = shuffled(parts.atom_class, parts.bond_class, order)
-        started = time.process_time()
-        result = assemble(parts.formula, bond_class, atom_class)
-        seconds += time.process_time() - started
-        found = getattr(result, "molecules", ())
+        found = getattr(assemble(parts.formula, bond_class, atom_class), "molecules", ())
         if found and canonical_smiles(found[0]) == canonical_smiles(mol):
             places = [0]  # the same SMILES is the same molecule, and InChI is slow
         else:
             block = inchikey_block(mol)
             places = [i for i, other in enumerate(found) if inchikey_block(other) == block]
-        first += places[:1] == [0]
-        anywhere += bool(places)
-        total += 1
-    return first / total, anywhere / total, seconds / total
+        is_first.append(places[:1] == [0])
+        is_there.append(bool(places))
 
-
-@pytest.mark.slow
-def test_structures_come_back_from_their_shuffled_bond_matrix(shared):
-    with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 60_000, 30)
-        first, anywhere, seconds = share_found(row["smiles"] for row in rows)
-
-    assert first >= 0.99
-    assert anywhere >= 0.995
-    # Measured 0.5 ms; the bound leaves room for a slow machine.
-    assert seconds < 2e-3
-
-
-@pytest.mark.slow
-def test_massbank_molecules_come_back_from_their_shuffled_bond_matrix(shared):
-    csv.field_size_limit(1 << 30)
-    with lzma.open(shared / "data" / "massbank" / "massbank.tsv.xz", "rt") as file:
-        rows = csv.DictReader(file, delimiter="\t")
-        molecules = {row["inchikey"]: row["smiles"] for row in rows if row["fold"] != "test"}
-    first, anywhere, _ = share_found(list(molecules.values())[::4])
-
-    assert first >= 0.99
-    assert anywhere >= 0.995
+    assert np.mean(is_first) >= 0.99
+    assert np.mean(is_there) >= 0.995

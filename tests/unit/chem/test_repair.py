@@ -5,12 +5,11 @@ import lzma
 import numpy as np
 import pytest
 
-from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE
+from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
-from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, _smallest, repair
-from duallgd_cli.chem.valence import pair_index
+from duallgd_cli.chem.repair import repair
 from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
 
 MOLECULES = (
@@ -51,20 +50,6 @@ def test_one_wrong_bond_is_put_right_where_the_model_knows_better(smiles):
         sample[pair] = BOND_DOUBLE if sample[pair] == BOND_NONE else BOND_NONE
         fixed = repair(parts.formula, sample, certain(parts.bond_class))
         np.testing.assert_array_equal(fixed, parts.bond_class)
-
-
-def test_fragments_are_joined_at_the_likeliest_place():
-    formula = Formula.parse("C4H10")
-    chain = [(0, 1), (1, 2), (2, 3)]
-    bond_class = np.zeros(6, dtype=np.int8)
-    for low, high in chain:
-        bond_class[pair_index(low, high, 4)] = BOND_SINGLE
-    sample = bond_class.copy()
-    sample[pair_index(1, 2, 4)] = BOND_NONE
-
-    fixed = repair(formula, sample, certain(bond_class))
-
-    np.testing.assert_array_equal(fixed, bond_class)
 
 
 @pytest.mark.parametrize("smiles", MOLECULES)
@@ -140,36 +125,6 @@ def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips
         repaired += fixed is not None and isinstance(assemble(parts.formula, fixed), tuple)
 
     assert repaired / len(rows) >= share
-
-
-@pytest.mark.parametrize("smiles", [*MOLECULES, "c1ccc2c(c1)[nH]c1cc[n+]([O-])cc12"])
-def test_what_a_search_keeps_of_a_matrix_is_what_reading_it_anew_gives(smiles):
-    parts = disassembled(smiles)
-    sample, log_prob = damaged(parts.bond_class, 8, np.random.default_rng(8))
-    nats = -log_prob.astype(np.float64)
-
-    def search(start):
-        return _EditSearch(parts.formula, start.astype(np.int64), nats, _ATTEMPTS[2])
-
-    for kept in itertools.islice(search(sample)._states(), 40):
-        edited = sample.copy()
-        edited[list(kept.edits)] = list(kept.edits.values())
-        anew = next(search(edited)._states())
-        assert sorted(kept.fragments) == sorted(anew.fragments)
-        assert sorted(kept.unpaired) == sorted(anew.unpaired)
-        assert kept.nats == pytest.approx(anew.nats)
-        for name in ("order_sum", "bonded", "ring", "of_atoms", "uncompensated_cations", "faults"):
-            assert getattr(kept, name) == getattr(anew, name), name
-        np.testing.assert_array_equal(kept.kind, anew.kind)
-
-
-def test_the_smallest_values_are_those_of_a_stable_sort():
-    values = np.random.default_rng(0).integers(0, 9, 200).astype(np.float64)
-    values[::7] = np.inf
-
-    for count in (0, 1, 10, 150):
-        expected = np.argsort(values, kind="stable")[:count]
-        np.testing.assert_array_equal(_smallest(values, count), expected)
 
 
 # As the search of version 0.2 found them, whose states were all built anew.

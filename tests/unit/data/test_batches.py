@@ -238,30 +238,3 @@ def test_a_corrupted_fingerprint_loses_true_bits_and_is_less_sure_of_false_ones(
     kept = sum(len(true) for true, _ in parts) / len(molecules.bits)
     assert 0.5 < kept < 0.98
     assert torch.cat([t for t, _ in parts]).mean() > 2 * torch.cat([f for _, f in parts]).mean()
-
-
-def test_more_false_bits_are_drawn_where_more_are_asked_for():
-    molecules = made_molecules(300)
-
-    few, many = (
-        np.mean([
-            len(false)
-            for _, false in true_and_false(
-                molecules, corrupted(molecules, ConditionNoise(0.0, false_bits))
-            )
-        ])
-        for false_bits in (40, 400)
-    )  # fmt: skip
-
-    assert few < many
-
-
-def test_batches_are_a_function_of_molecules_and_generator_alone():
-    molecules = made_molecules(30)
-    noise = ConditionNoise()
-
-    first, again, other = (corrupted(molecules, noise, seed) for seed in (1, 1, 2))
-
-    assert torch.equal(first.bit, again.bit)
-    assert torch.equal(first.bit_log_prob, again.bit_log_prob)
-    assert first.bit.shape != other.bit.shape or not torch.equal(first.bit, other.bit)

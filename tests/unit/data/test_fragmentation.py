@@ -13,7 +13,6 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.data.fragmentation import (
     N_ATOM_TYPE_FEATURES,
     N_CUT_FEATURES,
-    _cut_sets,
     fragments,
 )
 from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, graph_of
@@ -84,12 +83,6 @@ def test_ethanol_has_the_fragments_of_its_two_bonds():
     assert cost["CH2"] == pytest.approx(cost["C2H5"] + cost["CH3"])
 
 
-def test_single_cuts_of_benzoic_acid_leave_its_ring_whole():
-    found = found_in("OC(=O)c1ccccc1", n_pairs=0)
-
-    assert formulas(found) == {"C7H6O2", "C6H5", "CHO2", "C7H5O", "HO", "C7H6O", "O"}
-
-
 def test_one_cut_of_a_ring_gives_nothing_and_two_give_its_arcs():
     assert formulas(found_in("C1CCCCC1", n_pairs=0)) == {"C6H12"}
 
@@ -109,16 +102,6 @@ def test_atoms_beyond_the_64th_count_as_the_others_do():
         *("HO", "CH3", "CH3O"),
         *(f"C{n}H{2 * n + 1}{o}" for n in range(2, 70) for o in ("", "O")[: 1 + (n < 69)]),
     }
-
-
-def test_triples_are_drawn_as_the_generator_chooses_them():
-    graph = graph_of(molecules_of("CC(=O)Oc1ccccc1"), 0)
-    chance = np.exp(-graph.cost)
-    expected = np.random.default_rng(5).choice(10, (150, 3), p=chance / chance.sum())
-
-    drawn = _cut_sets(graph, np.random.default_rng(5), 0, 150)[10:]
-
-    np.testing.assert_array_equal(drawn, expected)
 
 
 def test_a_permanent_cation_keeps_its_hydrogens_where_they_are():

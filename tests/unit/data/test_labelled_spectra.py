@@ -12,7 +12,7 @@ from duallgd_cli.data.spectra import (
     read_labelled_file,
     read_nplib1,
 )
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 
 HEADER = (
     "identifier\tmzs\tintensities\tsmiles\tadduct\tprecursor_mz\tinstrument_type\t"
@@ -89,11 +89,6 @@ def test_an_mgf_with_structures_is_a_data_set_too(tmp_path):
 
     assert (record.smiles, record.fold) == (ASPIRIN, "test")
     assert survey.reason == "not an MS2 spectrum"
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.tsv does not exist"):
-        list(read_labelled_file(tmp_path / "none.tsv"))
 
 
 MS_FILE = """>compound A1

@@ -11,7 +11,6 @@ from duallgd_cli.data.molecular_graph import (
     N_ATOM_TYPES,
     atom_types,
     graph_of,
-    neighbours,
 )
 from tests.made_prepared import molecules_of
 
@@ -62,12 +61,6 @@ def test_atoms_are_what_a_chemist_calls_them(smiles, expected):
 def test_saturated_carbons_of_rings_are_told_from_those_of_chains():
     assert types_of("C1CCCCC1", n_ring_bonds=6) == {"saturated carbon of a ring": 6}
     assert types_of("CCCCCC") == {"methyl": 2, "methylene of a chain": 4}
-
-
-def test_neighbours_are_summed_along_the_bonds():
-    pair = np.array([[0, 1], [1, 2]])
-
-    assert neighbours(pair, np.array([[1.0], [10.0], [100.0]])).tolist() == [[10], [101], [10]]
 
 
 def rows(smiles):

@@ -100,22 +100,6 @@ def test_instruments_are_numbered_and_others_unknown(instrument, index):
     assert from_annotated(annotated(instrument=instrument)).instrument == index
 
 
-@pytest.mark.parametrize(
-    ("adduct", "ion"),
-    [
-        ("[M+H]+", "C9H9O4"),
-        ("[M+Na]+", "C9H8O4"),
-        ("[M+NH4]+", "C9H12NO4"),
-        ("[M-H2O+H]+", "C9H7O3"),
-        ("[M+HCOO]-", "C10H9O6"),
-    ],
-)
-def test_the_parent_is_the_ion_without_its_metal(adduct, ion):
-    rows = from_annotated(annotated(adduct=adduct))
-
-    assert rows.parent.tolist() == Formula.parse(ion).array.tolist()
-
-
 def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
     molecule, dimer = Formula.parse("C9H8O4"), parse_adduct("[2M+Na]+")
     masses = [Formula.parse(text).atoms_mass for text in ("C7H5O2", "C9H8O4", "C18H16O8")]

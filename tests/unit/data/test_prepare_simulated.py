@@ -79,16 +79,6 @@ def test_precursors_and_energies_are_those_of_the_ions(folder):
         assert energies == {str(spectra.energy_ev[row])}
 
 
-def test_the_manifest_says_what_was_made_of_what(folder):
-    manifest = read_manifest(folder)
-
-    assert manifest["kind"] == "spectra"
-    assert (manifest["molecules"], manifest["spectra"]) == (len(SMILES), len(SMILES))
-    assert manifest["peak_rows"] == len(load_spectra(folder).mz)
-    assert manifest["source"]["model"] == {"steps": 5}
-    assert manifest["settings"] == {"limit": None, "max_atoms": 50, "seed": 3}
-
-
 def test_what_was_held_out_of_the_structures_is_kept_on_record(tmp_path):
     table = tmp_path / "structures.smi"
     table.write_text("\n".join(SMILES))
@@ -108,14 +98,6 @@ def test_structures_of_other_folds_are_left_out(tmp_path):
     prepare_simulated(structures, simulator(), tmp_path / "out", {})
 
     assert ids(tmp_path / "out") == ["simulated-0"]
-
-
-def test_large_structures_are_left_out(tmp_path, structures):
-    prepare_simulated(structures, simulator(), tmp_path, {}, Selection(max_atoms=5))
-
-    sizes = load_molecules(structures).n_heavy
-    assert ids(tmp_path) == [f"simulated-{row}" for row in np.flatnonzero(sizes <= 5)]
-    assert 0 < len(ids(tmp_path)) < len(SMILES)
 
 
 def test_a_limit_takes_some_at_random_and_changes_no_spectrum(tmp_path, structures, folder):

@@ -11,7 +11,7 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.prepared import FOLDS, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import verify
 
 ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
@@ -188,13 +188,6 @@ def test_keys_are_read_whole_or_as_first_blocks_from_several_lists(tmp_path):
 
     assert read_holdout([one, other]) == {"BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH", "A" * 14}
     assert read_holdout([]) == frozenset()
-
-
-def test_missing_files_are_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
-        prepare_structures(tmp_path / "none.smi", tmp_path / "out")
-    with pytest.raises(MissingInputError, match=r"hold-out list .*none\.txt does not exist"):
-        read_holdout([tmp_path / "none.txt"])
 
 
 @pytest.mark.parametrize("line", ["CCO", "bsynrymutxbxsq", "BSYNRYMUTXBXS", "1SYNRYMUTXBXSQ"])

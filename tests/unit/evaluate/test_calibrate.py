@@ -83,12 +83,6 @@ def test_with_no_truth_at_all_the_start_is_kept():
     assert fit_calibration([], start) == start
 
 
-def test_the_order_of_the_spectra_does_not_matter():
-    cases = synthetic(60)
-
-    assert fit(cases).weights == pytest.approx(fit(cases[::-1]).weights, rel=1e-6)
-
-
 def test_a_right_candidate_outweighs_all_that_are_like_it():
     likeness = np.array([0.9, 1.0, 0.3])
     right = ScoredCase(
@@ -127,25 +121,6 @@ def test_sharpness_undoes_a_change_of_units():
 
     assert one == pytest.approx(1.0, abs=0.1)
     assert half == pytest.approx(0.5, abs=0.1)
-
-
-def test_few_spectra_stay_near_the_start():
-    start = RankingModel()
-
-    model = fit_ranking(synthetic(2), start)
-
-    assert np.abs(model.weights - start.weights).max() < 1.5
-
-
-def test_a_known_logistic_curve_is_found():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(-3, 2, 40_000)
-    happened = rng.random(scores.size) < sigmoid(1.3 * scores - 0.5)
-
-    intercept, slope = logistic(np.stack([np.ones_like(scores), scores], 1), happened)
-
-    assert slope == pytest.approx(1.3, abs=0.06)
-    assert intercept == pytest.approx(-0.5, abs=0.12)
 
 
 @pytest.mark.parametrize(
@@ -195,11 +170,6 @@ def test_a_spectrum_without_candidates_counts_as_wrong():
 
     assert with_empty.top10 == pytest.approx(without.top10 / 2)
     assert with_empty.first.count == 60
-
-
-def test_validation_needs_spectra():
-    with pytest.raises(ValueError, match="no spectra"):
-        cross_validate([])
 
 
 def test_a_case_is_scored_with_its_truth_by_first_block():

@@ -6,7 +6,7 @@ import pytest
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.config import SamplingSettings, parse
-from duallgd_cli.errors import MissingInputError, UsageError
+from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.ranking import RankingModel
@@ -66,11 +66,6 @@ def test_a_run_of_other_weights_is_refused(tmp_path, weights, run):
 
     with pytest.raises(UsageError, match="was predicted with other weights"):
         fit_weights_file(other, [run], truth(tmp_path), tmp_path / "out.safetensors")
-
-
-def test_an_absent_truth_is_named(tmp_path, weights, run):
-    with pytest.raises(MissingInputError, match=r"none\.tsv does not exist"):
-        fit_weights_file(weights, [run], tmp_path / "none.tsv", tmp_path / "out.safetensors")
 
 
 def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.evaluate import EvaluateSettings, Scores
-from duallgd_cli.evaluate.groups import describe, part_records, parts, strata
+from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate.groups import describe, parts, strata
 from duallgd_cli.evaluate.tables import Truth
 from tests.scored_entries import scored
 
@@ -104,14 +104,3 @@ def test_a_molecule_of_two_benchmarks_counts_in_both():
         "own": [False, False, True, False],
     }
     assert parts([truth("a")]) == {}
-
-
-def test_a_part_has_the_means_of_its_own_spectra():
-    scores = Scores(tuple(PARTS), {"accuracy@1": np.array([1.0, 0.0, 1.0, 1.0])})
-
-    found = {part["name"]: part for part in part_records(scores)}
-
-    assert found["nplib1"]["metrics"]["accuracy@1"]["per_spectrum"]["mean"] == 0.5
-    assert found["massspecgym"]["metrics"]["accuracy@1"]["per_spectrum"]["mean"] == 0.0
-    assert (found["nplib1"]["spectra"], found["nplib1"]["molecules"]) == (2, 1)
-    assert [found[name]["title"] for name in ("nplib1", "own")] == ["NPLIB1 part", "part own"]

@@ -37,15 +37,6 @@ def test_copies_of_spectra_do_not_narrow_the_clustered_interval():
     assert blind.high - blind.low < (once.high - once.low) / 2
 
 
-def test_the_interval_is_about_two_standard_errors_wide():
-    values = np.random.default_rng(1).normal(size=(400, 1))
-
-    estimate = independent(values)[0]
-
-    expected = 2 * 1.96 * values.std() / 20
-    assert estimate.high - estimate.low == pytest.approx(expected, rel=0.1)
-
-
 def test_a_constant_has_no_interval_and_columns_do_not_mix():
     values = np.column_stack([np.full(5, 3.0), np.arange(5.0)])
 
@@ -61,10 +52,6 @@ def test_the_same_seed_gives_the_same_interval():
 
     assert per_spectrum(values, names, seed=5) == per_spectrum(values, names, seed=5)
     assert per_spectrum(values, names, seed=5) != per_spectrum(values, names, seed=6)
-
-
-def test_no_spectra_give_nan():
-    assert np.isnan(per_spectrum(np.zeros((0, 1)), [])[0].mean)
 
 
 @pytest.mark.parametrize(
@@ -154,17 +141,3 @@ def test_a_boastful_probability_shows_by_hand():
     assert (only.count, only.observed.mean) == (4, 0.25)
     assert table.expected_error == pytest.approx(0.65)
     assert table.brier == pytest.approx((0.01 + 3 * 0.81) / 4)
-
-
-def test_reliability_of_a_perfect_forecast_in_fixed_bins():
-    found = reliability(np.array([0.0, 0.0, 1.0]), np.array([False, False, True]))
-
-    assert (found.brier, found.expected_error) == (0, 0)
-    assert [(one.count, one.stated) for one in found.bins] == [(2, 0.0), (1, 1.0)]
-    assert reliability(np.array([0.0, 0.01, 1.0]), np.ones(3) > 0).count == 3
-
-
-def test_no_observations_give_no_bins():
-    found = reliability(np.zeros(0), np.zeros(0, dtype=bool))
-
-    assert (found.bins, found.count, found.brier) == ((), 0, 0)

@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError
@@ -98,19 +97,6 @@ def test_a_permuted_truth_gives_zero_accuracy():
 def test_a_truth_that_is_no_molecule_is_refused_by_name():
     with pytest.raises(UnreadableError, match=r"true structure of spec7 is 'nonsense'"):
         scored([("spec7", "m", "nonsense", ["CCO"])], PLAIN)
-
-
-def test_a_subset_keeps_rows_together():
-    scores = scored([("1", "a", "CCO", ["CCO"]), ("2", "b", "CC", ["CCO"])], PLAIN)
-
-    kept = scores.subset(np.array([False, True]))
-
-    assert [(t.spectrum_id, t.molecule) for t in kept.truths] == [("2", "b")]
-    assert kept.columns["accuracy@1"].tolist() == [0.0]
-
-
-def test_nothing_to_score_is_an_empty_table():
-    assert len(scored([], PLAIN)) == 0
 
 
 def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):

@@ -56,17 +56,6 @@ def test_series_are_told_apart_in_black_and_white(tmp_path, monkeypatch):
     assert len({line for _, line in looks[:4]}) == 4
 
 
-def test_the_same_results_give_the_same_bytes(tmp_path):
-    found = {"groups": [], "calibration": CALIBRATION}
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-
-    first, second = (plots.write_plots(tmp_path / name, found) for name in ("a", "b"))
-
-    assert first["calibration.svg"].read_bytes() == second["calibration.svg"].read_bytes()
-    assert first["calibration.png"].read_bytes() == second["calibration.png"].read_bytes()
-
-
 def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
     found = {"groups": GROUPS, "calibration": {}}
     remarks = ["TRUE ATOM ORDER: as in the authors' tests.", "None of 3 molecules was seen."]
@@ -80,11 +69,6 @@ def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
     assert "TRUE ATOM ORDER" in stamped["by_rings.svg"].read_text()
     assert "TRUE ATOM ORDER" not in plain["by_rings.svg"].read_text()
     assert "None of" not in stamped["by_rings.svg"].read_text()
-
-
-def test_nothing_to_draw_draws_nothing(tmp_path):
-    assert plots.write_plots(tmp_path, {"groups": [], "calibration": {}}) == {}
-    assert not (tmp_path / "plots").exists()
 
 
 def test_without_matplotlib_a_message_says_so(tmp_path, monkeypatch, caplog):

@@ -17,7 +17,6 @@ from duallgd_cli.evaluate.suites import (
     find,
     massspecgym,
     nplib1,
-    write_truth,
     write_unlabelled,
 )
 from duallgd_cli.evaluate.tables import Truth
@@ -267,13 +266,3 @@ def test_a_reader_of_the_spectra_is_not_disturbed_by_another_shard_writing_them(
 
     assert first + rest == whole == path.read_bytes()
     assert [file.name for file in tmp_path.iterdir()] == ["spectra.tsv"]
-
-
-def test_the_truth_takes_its_place_when_it_is_complete(tmp_path):
-    path = tmp_path / "truth.tsv"
-    write_truth([TRUTH], path)
-
-    with path.open("rb") as reader:
-        write_truth([], path)
-
-        assert b"QNAYBMKLOCPYGJ" in reader.read()

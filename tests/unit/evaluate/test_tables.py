@@ -1,5 +1,3 @@
-import gzip
-import lzma
 import math
 
 import pytest
@@ -41,15 +39,6 @@ def test_a_fold_is_kept_and_an_unknown_one_refused(tmp_path):
     assert [truth.spectrum_id for truth in read_truth(path, "test")] == ["a1", "a2", "c1"]
     with pytest.raises(UsageError, match=r"no fold 'dev'; its folds are test, train"):
         read_truth(path, "dev")
-
-
-@pytest.mark.parametrize(("ending", "opener"), [(".gz", gzip.open), (".xz", lzma.open)])
-def test_compressed_tables_are_read(tmp_path, ending, opener):
-    path = tmp_path / f"t.tsv{ending}"
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.write(HEADER + ROWS)
-
-    assert len(read_truth(path)) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Formulas of spectra that were made from chemistry, ranked."""
 
-import time
 import tracemalloc
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
-from duallgd_cli.formulas.composition import known_formulas
 from duallgd_cli.formulas.peaks import explain, peaks_of
 from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
 from duallgd_cli.spectra.annotation import SubformulaTable
@@ -170,18 +168,16 @@ def test_a_tolerance_that_cuts_errors_off_leaves_room_for_the_right_formula():
 @pytest.mark.parametrize(
     ("adduct", "mebibytes"), [("[M+H]+", 80), pytest.param("", 200, id="any adduct")]
 )
-def test_a_thousand_dalton_take_seconds_and_little_memory(adduct, mebibytes):
+def test_a_thousand_dalton_take_little_memory(adduct, mebibytes):
     heavy = ("C50H78O20", "[M+H]+", "C44H66O15 C38H56O10 C12H20O9 C6H10O4 C8H8O")
     spectrum = replace(spectrum_of(heavy, instrument=""), adduct_text=adduct)
     rank_formulas(Feature((spectrum,)), FormulaSettings())  # the tables are built once
-    began = time.process_time()
     tracemalloc.start()
 
     found = ranked(spectrum)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert time.process_time() - began < 3
     assert peak < mebibytes * 2**20
     assert "C50H78O20" in {str(one.formula) for one in found[:5]}
 
@@ -203,13 +199,3 @@ def test_explanations_of_many_formulas_are_those_of_each_alone():
         expected = {(p, *map(int, c)) for p, c in zip(matches.owner, alone, strict=True)}
         found = zip(together.peak[mine], together.fragment[mine], strict=True)
         assert {(int(p), *map(int, c)) for p, c in found} == expected
-
-
-def test_known_structures_are_counted():
-    table = known_formulas()
-    formulas = np.array([Formula.parse(t).counts for t in ("C8H10N4O2", "C9H8O4", "C3HBr5Se")])
-
-    counts = table.counts(formulas).sum(axis=1)
-
-    assert (counts[:2] > 5).all()
-    assert counts[2] == 0

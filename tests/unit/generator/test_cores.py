@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from rdkit import Chem
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import FREE, Guide, read_core
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
-from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
@@ -95,12 +93,3 @@ def test_a_later_round_holds_required_parts():
     holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
     assert len(holding) == 8
     assert sum(holding) >= 4
-
-
-def test_the_core_that_is_held_is_the_molecule_where_it_is_all():
-    formula, core = Formula.parse("C10H8"), read_core(NAPHTHALENE)
-
-    held = core.held(formula, core.places(formula, 2, 0))
-
-    (mol,) = assemble(formula, held[0]).molecules
-    assert Chem.MolToSmiles(mol) == Chem.CanonSmiles(NAPHTHALENE)

@@ -123,16 +123,6 @@ def test_what_was_converted_is_taken_from_the_cache(library, cache, monkeypatch)
     assert len(list((cache / "openvino").iterdir())) == 1
 
 
-def test_other_weights_are_converted_for_themselves(library, cache):
-    one, other = stirred(small_settings(), seed=1), stirred(small_settings(), seed=2)
-    converted = converted_for(one, asked(), "a"), converted_for(other, asked(), "b")
-
-    found = [logits(c, m, "C9H8O4") for c, m in zip(converted, (one, other), strict=True)]
-
-    assert not torch.allclose(*found)
-    assert len(list((cache / "openvino").iterdir())) == 2
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [

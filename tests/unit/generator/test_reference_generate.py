@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import RefusedError, UsageError, WeightsError
+from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.generator.network import load_model
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.predict.ranking import rank
@@ -108,13 +108,6 @@ def test_the_last_step_is_drawn_with_what_noise_is_left_at_zero(generator):
     torch.testing.assert_close(shares, log_prob.exp().mean((0, 1)), atol=0.05, rtol=0)
 
 
-def test_isomers_are_the_same_to_the_network(generator):
-    """All it sees before the first draw is the formula's atoms and the peaks."""
-    hypothesis = annotated().hypothesis
-
-    np.testing.assert_array_equal(generator.atom_order(hypothesis), np.arange(6))
-
-
 def test_bonds_come_back_in_the_order_of_the_formula_whatever_was_shown(generator):
     shown = np.array([4, 0, 3, 1, 5, 2])  # which atom of the formula stands at each place
     bonds = np.arange(15)
@@ -128,22 +121,6 @@ def test_bonds_come_back_in_the_order_of_the_formula_whatever_was_shown(generato
     again[np.ix_(shown, shown)] = square
     np.testing.assert_array_equal(back, again[np.triu_indices(6, 1)])
     np.testing.assert_array_equal(pairs_of_order(np.arange(6)), bonds)
-
-
-@pytest.mark.parametrize(
-    ("formula", "adduct", "status", "message"),
-    [
-        ("C3H6BrNO2", "[M+H]+", "unsupported_element", "do not know Br"),
-        ("C3H7NO2", "[M-H]-", "unsupported_adduct", "knows .* not '\\[M-H\\]-'"),
-    ],
-)
-def test_what_the_weights_do_not_know_is_refused_for_that_spectrum(
-    generator, formula, adduct, status, message
-):
-    with pytest.raises(RefusedError, match=message) as refused:
-        generator.generate(annotated(Formula.parse(formula), adduct), SAMPLING, seed=1)
-
-    assert refused.value.failure.status == status
 
 
 def test_a_permanent_cation_is_read_by_its_atoms(generator):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.guide import Guide
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.guide import analogues
 from duallgd_cli.guide.analogues import GuideTable
 from duallgd_cli.guide.files import GuideFiles
@@ -71,8 +71,3 @@ def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, s
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_table_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.csv does not exist"):
-        GuideTable.read(tmp_path / "none.csv")

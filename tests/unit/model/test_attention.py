@@ -130,18 +130,3 @@ def test_random_features_are_orthogonal_within_a_block_and_as_long_as_gaussian_r
     assert off_diagonal.abs().max() < 1e-4
     # E |w|^2 = D for a Gaussian row.
     assert abs(float(drawn.square().sum(1).mean()) - WIDTH) < 0.5
-
-
-def test_random_features_have_no_preferred_side():
-    drawn = orthogonal_features(40_000, WIDTH, torch.Generator().manual_seed(4))
-
-    assert drawn.mean(0).abs().max() < 5 / 200
-
-
-def test_random_features_follow_from_their_seed():
-    first, second = (
-        orthogonal_features(20, WIDTH, torch.Generator().manual_seed(9)) for _ in range(2)
-    )
-
-    assert torch.equal(first, second)
-    assert first.shape == (20, WIDTH)

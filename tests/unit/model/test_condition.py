@@ -1,7 +1,6 @@
 import torch
 
 from duallgd_cli.model.denoiser import MIN_PROBABILITY, keep_bits
-from tests.made_graphs import condition
 
 
 def test_the_most_probable_bits_are_kept():
@@ -30,9 +29,3 @@ def test_gradients_of_kept_bits_are_finite():
 
     assert probability.grad.isfinite().all()
     assert probability.grad[0, 1] == 0
-
-
-def test_hydrogens_are_the_last_count():
-    known = condition(["C6H12O6", "C9H8O4"])
-
-    assert known.hydrogens.tolist() == [12, 8]

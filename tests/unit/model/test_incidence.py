@@ -97,11 +97,3 @@ def test_a_molecule_without_any_real_pair_gives_no_nan():
     got = attention(atoms, pairs, incident_mask(real, graph), graph)
 
     torch.testing.assert_close(got[:, 0], attention.out.bias.expand(BATCH, -1))
-
-
-def test_gradients_of_both_attentions_are_right():
-    atoms, pairs = (x[:1].clone().requires_grad_() for x in states(3))
-    graph = line_graph(3, CPU)
-    second = module(PairsFromAtoms)
-
-    assert torch.autograd.gradcheck(lambda p, a: second(p, a, graph), (pairs, atoms))

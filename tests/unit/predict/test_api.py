@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import duallgd_cli
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, to_dataframe
@@ -70,10 +69,6 @@ def test_the_callers_mistakes_are_errors(spectra, tmp_path):
     wrong = replace(SETTINGS, formula="C2H6O", formula_column="F")
     with pytest.raises(UsageError, match="exclude each other"):
         predict_spectra(stub_model(), spectra, wrong)
-
-
-def test_no_spectra_give_no_predictions():
-    assert predict_spectra(stub_model(), []) == []
 
 
 def test_settings_may_be_given_by_name(spectra):
@@ -147,14 +142,6 @@ def test_several_files_are_read_one_after_the_other(spectra, tmp_path):
         stub_model().predict([spectra, tmp_path / "absent.mgf"])
 
 
-def test_a_record_says_what_was_run_with_what(spectra):
-    record = stub_model().predict(spectra, samples=3).record
-
-    assert record["settings"]["sampling"]["samples"] == 3
-    assert record["weights"]["sha256"] == "0" * 64
-    assert record["rescored_by"] is None
-
-
 def longest_smiles(spectra, candidates):
     """A score of one's own: the spectra come as they were read, the candidates best first."""
     assert all(one.precursor_mz for one in spectra)
@@ -183,18 +170,6 @@ def test_a_score_of_ones_own_ranks_all_candidates_anew(spectra):
     assert "rescored by" in found[0].warnings
     assert found.record["rescored_by"].endswith("test_api.longest_smiles")
     assert "rescored" not in plain.warnings
-
-
-def test_scores_that_say_nothing_change_no_order(spectra):
-    plain = stub_model().predict(spectra, SETTINGS)
-
-    found = stub_model().predict(spectra, SETTINGS, rescore=lambda _, those: [0.0] * len(those))
-
-    for one, other in zip(plain, found, strict=True):
-        assert [c.smiles for c in one.candidates] == [c.smiles for c in other.candidates]
-        assert [c.confidence for c in one.candidates] == pytest.approx(
-            [c.confidence for c in other.candidates]
-        )
 
 
 @pytest.mark.parametrize("scores", [[], [math.nan] * 99])
@@ -243,10 +218,3 @@ def test_importing_the_package_loads_nothing_heavy():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == "[]"
-
-
-def test_the_package_offers_load_and_predict_spectra():
-    assert duallgd_cli.predict_spectra is predict_spectra
-    assert callable(duallgd_cli.load)
-    with pytest.raises(AttributeError, match="no attribute 'absent'"):
-        duallgd_cli.absent  # noqa: B018

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -50,15 +48,6 @@ def test_seed_peaks_formula_and_adduct_move_the_noise():
 
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
-
-
-def test_arrays_that_do_not_belong_together_are_refused():
-    good = Generated(np.zeros((2, 3), np.int8), np.zeros(2, np.float32))
-
-    with pytest.raises(ValueError, match="log_likelihood"):
-        replace(good, log_likelihood=np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match="bond_log_prob"):
-        replace(good, bond_log_prob=np.zeros((2, 3), np.float16))
 
 
 def test_a_likelihood_that_is_not_finite_is_a_bug_of_the_generator():

@@ -113,13 +113,6 @@ def test_resuming_without_a_journal_starts_one(tmp_path):
     assert scan(tmp_path / "j").header == HEADER
 
 
-def test_a_finished_journal_says_so(tmp_path):
-    path = finished(tmp_path / "j", feature(0))
-
-    with Journal.resume(path, HEADER) as journal:
-        assert journal.contents.end
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -1,20 +1,12 @@
 """One feature of ten is broken: nine have candidates, and one row says what was wrong."""
 
-import base64
-import bz2
 import csv
-import gzip
-import lzma
-import re
-import zlib
-from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from examples.make_examples import SPECTRA, mzml
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -65,48 +57,6 @@ FAULTS = {
 }
 
 
-def ten_of_mzml(change):
-    """Ten spectra, one of them changed."""
-    start, *spectra = mzml(SPECTRA[:1] * 10).split("<spectrum index=")
-    spectra[BAD] = change(spectra[BAD])
-    return "<spectrum index=".join([start, *spectra]).encode()
-
-
-def with_array(packed):
-    """The first array of a spectrum replaced by one packed with zlib."""
-    content = base64.b64encode(packed).decode()
-    plain = 'accession="MS:1000576" name="no compression"'
-    zipped = 'accession="MS:1000574" name="zlib compression"'
-
-    def change(spectrum):
-        spectrum = spectrum.replace(plain, zipped, 1)
-        return re.sub("<binary>[^<]*", f"<binary>{content}", spectrum, count=1)
-
-    return change
-
-
-# A whole file, the index of what is broken in it, and words of the message of its row.
-FILES = {
-    "an array cut off.mzML": (
-        lambda: ten_of_mzml(with_array(zlib.compress(bytes(99))[:-9])),
-        BAD,
-        "compressed data are cut off",
-    ),
-    "XML cut off.mzML": (
-        lambda: ten_of_mzml(str).partition(b'id="scan=10"')[0],
-        9,
-        "ends early after 9 spectra: its XML is broken",
-    ),
-} | {
-    f"an archive cut off.mgf.{ending}": (
-        lambda pack=pack: pack("".join(TEN[:9]).encode()) + pack(TEN[9].encode())[:12],
-        9,
-        "ends early after 9 spectra: the compressed data are cut off",
-    )
-    for ending, pack in {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}.items()
-}
-
-
 def rows_of(tmp_path, spectra, formulas=None, settings=SETTINGS):
     """The first row of each spectrum by its index."""
     output = tmp_path / "out.csv"
@@ -132,18 +82,6 @@ def test_nine_features_are_predicted_and_one_row_says_what_was_wrong(tmp_path, f
 
     assert_one_is_bad(rows, BAD, status, words)
     assert rows[BAD]["spectrum_id"] == str(BAD)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_with_one_broken_spectrum_gives_the_nine_others(tmp_path, name):
-    content, bad, words = FILES[name]
-    path = tmp_path / name
-    path.write_bytes(content())
-    formula = SPECTRA[0].formula if name.endswith("mzML") else None
-
-    rows = rows_of(tmp_path, path, settings=replace(SETTINGS, formula=formula))
-
-    assert_one_is_bad(rows, bad, "unreadable", words)
 
 
 @pytest.mark.parametrize(

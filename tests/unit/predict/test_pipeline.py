@@ -74,20 +74,6 @@ def test_what_is_held_already_is_not_drawn_again(features):
     assert list(drawn(features, Never(), held=lambda *_: True)) == []
 
 
-def test_a_result_comes_before_the_next_feature_is_drawn(features):
-    class Counting(StubGenerator):
-        count = 0
-
-        def generate(self, *given):
-            Counting.count += 1
-            return super().generate(*given)
-
-    first = next(drawn(features, Counting()))
-
-    assert first.feature == 0
-    assert Counting.count == 1
-
-
 def test_results_of_a_feature_come_together(features):
     whole = list(by_feature(drawn(features)))
 

@@ -156,15 +156,6 @@ def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
     assert (last["status"], last["adduct"]) == ("unsupported_element", "[M+H]+")
 
 
-def test_ungrouped_spectra_are_cases_of_their_own(spectra, tmp_path):
-    settings = replace(SETTINGS, group_by="none")
-
-    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
-
-    found = rows(tmp_path / "out.csv")
-    assert not any("read together" in row["message"] for row in found)
-
-
 def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_path):
     empty = block((ASPIRIN[0], ""), feature_id="1")
     made = mgf(tmp_path / "in.mgf", empty, block(ASPIRIN, feature_id="1"))
@@ -216,14 +207,6 @@ def test_several_hypotheses_of_a_feature_are_pooled(tmp_path):
     tried = {(one["formula"], one["adduct"]) for one in found["hypotheses"]}
     assert tried == {("C9H8O4", "[M+H]+"), ("C9H10O5", "[M-H2O+H]+")}
     assert {one["formula"] for one in found["candidates"]} == {"C9H8O4", "C9H10O5"}
-
-
-def test_at_most_top_k_candidates_are_written(spectra, tmp_path):
-    settings = replace(SETTINGS, top_k=2)
-
-    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
-
-    assert max(int(row["rank"]) for row in rows(tmp_path / "out.csv") if row["rank"]) == 2
 
 
 def test_a_molecule_larger_than_the_model_is_refused_by_size(tmp_path):
@@ -290,16 +273,6 @@ def test_standard_input_gives_the_rows_of_the_file(spectra, tmp_path, monkeypatc
     assert rows(tmp_path / "piped.csv") == expected
 
 
-def test_standard_output_leaves_no_files(spectra, tmp_path, capfdbinary):
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    before = sorted(tmp_path.iterdir())
-
-    predict(request(spectra, "-"), stub_model())
-
-    assert capfdbinary.readouterr().out == (tmp_path / "out.csv").read_bytes()
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_several_files_keep_their_order_and_a_broken_one_is_a_row(spectra, tmp_path):
     broken = tmp_path / "broken.mgf"
     broken.write_bytes(bytes(range(256)) * 20)
@@ -337,35 +310,6 @@ def test_nothing_to_read_is_an_error(tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_nothing_but_broken_files_is_reported_by_the_summary(tmp_path):
-    names = []
-    for name in ("a.mgf", "b.mgf"):
-        (tmp_path / name).write_bytes(b"\0\1\2" * 100)
-        names.append(str(tmp_path / name))
-
-    summary = predict(request(names, tmp_path / "out.csv"), stub_model())
-
-    assert summary.nothing_readable
-    assert len(rows(tmp_path / "out.csv")) == 2
-
-
-def test_formulas_from_two_places_exclude_each_other(spectra, tmp_path):
-    settings = replace(SETTINGS, formula="C9H8O4", formula_column="FORMULA")
-
-    with pytest.raises(UsageError, match=r"--formula and --formula-col exclude each other"):
-        predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
-
-
-def test_one_formula_for_all_is_checked_against_every_precursor(spectra, tmp_path):
-    settings = replace(SETTINGS, formula="C9H8O4")
-
-    predict(request(spectra, tmp_path / "out.csv", settings=settings), stub_model())
-
-    status = {row["index"]: row["status"] for row in rows(tmp_path / "out.csv")}
-    assert status["0"] == "ok"
-    assert status["1"] == "formula_mismatch"
-
-
 def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path, caplog):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
     ranking = RankingModel(n_spectra=500, most_samples=100, least_steps=1, most_steps=50)
@@ -375,28 +319,3 @@ def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path
     predict(request(made, tmp_path / "b.csv"), stub_model())
 
     assert "never fitted" in caplog.text
-
-
-def test_progress_hears_of_every_spectrum(spectra, tmp_path):
-    class Counting:
-        stages, n, skips = (), 0, 0
-
-        def started(self, description):
-            self.stages += (description,)
-
-        def finished(self, case, n_spectra):
-            self.n += n_spectra
-
-        def skipped(self, n_spectra):
-            self.skips += n_spectra
-
-    first, second = Counting(), Counting()
-    predict(request(spectra, tmp_path / "out.csv"), stub_model(), first)
-    (tmp_path / "out.csv.journal.jsonl").write_bytes(
-        b"".join((tmp_path / "out.csv.journal.jsonl").read_bytes().splitlines(True)[:5])
-    )
-    predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model(), second)
-
-    assert first.stages == ("reading", "predicting", "writing")
-    assert first.n == 12
-    assert (second.skips, second.n) == (5, 7)

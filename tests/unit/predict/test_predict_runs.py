@@ -147,26 +147,6 @@ def test_some_of_the_shards_can_be_written(spectra, tmp_path):
     assert 0 < summary.n_spectra < 12
 
 
-def test_shards_merge_into_any_format(spectra, tmp_path):
-    whole = tmp_path / "whole.sdf"
-    predict(request(spectra, whole), stub_model())
-    for number in (1, 2):
-        predict(request(spectra, tmp_path / "x.csv", shard=Shard(number, 2)), stub_model())
-
-    merge([tmp_path / "x.csv"], str(tmp_path / "joined.sdf"))
-
-    assert (tmp_path / "joined.sdf").read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.slow
-def test_workers_do_not_change_the_bytes(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "one.csv"), stub_model())
-
-    predict(request(spectra, tmp_path / "two.csv", workers=2), stub_model())
-
-    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
-
-
 def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
     first = request(spectra, tmp_path / "out.csv")
     predict(first, stub_model())

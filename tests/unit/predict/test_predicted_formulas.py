@@ -11,7 +11,7 @@ import pytest
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import ranking as room
 from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, predicted_formulas
 from duallgd_cli.predict import pipeline
@@ -171,9 +171,3 @@ def test_what_a_table_lacks_is_predicted(tmp_path):
         "b": "predicted",
     }
     assert {row["status"] for row in rows} == {"ok"}
-
-
-@pytest.mark.parametrize("number", [0, 21])
-def test_the_number_of_formulas_is_bounded(number):
-    with pytest.raises(ConfigError, match="formula_candidates must be 1 to 20"):
-        PredictSettings(formula_candidates=number)

@@ -2,15 +2,12 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import UsageError
-from duallgd_cli.formulas.ranking import FormulaSettings
-from duallgd_cli.predict.run import merge, predict
-from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import (
     ASPIRIN,
     BROMINATED,
@@ -65,19 +62,6 @@ def test_a_run_killed_between_two_formulas_goes_on_to_the_same_bytes(spectra, tm
         assert journal_of(torn).read_bytes().count(b"\n") == len(lines)
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_shards_merge_to_the_bytes_of_one_run(spectra, tmp_path, count):
-    whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"
-    single = run(spectra, whole)
-
-    for number in range(1, count + 1):
-        run(spectra, joined, shard=Shard(number, count))
-    summary = merge([joined], str(joined))
-
-    assert joined.read_bytes() == whole.read_bytes()
-    assert (summary.counts, summary.n_ms1) == (single.counts, single.n_ms1)
-
-
 def test_workers_and_company_change_nothing(spectra, tmp_path):
     whole, again, alone = (tmp_path / f"{name}.jsonl" for name in ("whole", "again", "alone"))
     run(spectra, whole)
@@ -115,24 +99,3 @@ def test_json_holds_every_formula_with_its_probability_and_explained_peaks(spect
     assert [one["formula_source"] for one in by_id["4"]["hypotheses"]] == ["file"]
     assert by_id["5"]["status"] == "no_formula"
     assert "no formula of" in by_id["5"]["message"]
-
-
-def test_the_record_of_a_run_says_how_formulas_were_looked_for(spectra, tmp_path):
-    search = FormulaSettings(precursor_ppm=4.0, elements="CHNOClBr")
-    settings = replace(SETTINGS, formula=PREDICT, formula_candidates=3, formula_search=search)
-
-    run(spectra, tmp_path / "out.csv", settings=settings)
-
-    record = json.loads((tmp_path / "out.csv.run.json").read_text())
-    assert record["settings"]["formula"] == PREDICT
-    assert record["settings"]["formula_candidates"] == 3
-    assert record["settings"]["formula_search"] == {"precursor_ppm": 4.0, "elements": "CHNOClBr"}
-    assert (record["ms1_skipped"], record["counts_by_status"]) == (1, {"no_formula": 1, "ok": 5})
-
-
-def test_resuming_with_another_search_is_refused(spectra, tmp_path):
-    run(spectra, tmp_path / "out.csv")
-    other = replace(SETTINGS, formula_search=FormulaSettings(elements="CHNO"))
-
-    with pytest.raises(UsageError, match=r"settings\.formula_search\.elements"):
-        run(spectra, tmp_path / "out.csv", settings=other, resume=True)

@@ -99,17 +99,6 @@ def test_hypotheses_are_pooled_by_their_priors():
     assert [candidate.formula for candidate in candidates] == ["C9H8O4", "C8H4O5"]
 
 
-def test_priors_need_not_be_normalised():
-    def scores(shift):
-        outcomes = (
-            outcome(structure("A"), log_prior=shift),
-            outcome(structure("B"), log_prior=shift),
-        )
-        return [candidate.score for candidate in rank(outcomes, RankingModel())[0]]
-
-    assert scores(0.0) == pytest.approx(scores(-7.0))
-
-
 def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
     alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
     again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
@@ -200,12 +189,6 @@ def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
 
     assert np.isfinite(confidence).all()
     assert 0 <= confidence.sum() <= 1 + 1e-12
-
-
-def test_the_model_is_kept_as_plain_values():
-    model = RankingModel(log_share=0.7, n_spectra=523)
-
-    assert config.parse(RankingModel, config.dump(model)) == model
 
 
 def test_peaks_count_next_to_the_best_of_the_hypothesis():

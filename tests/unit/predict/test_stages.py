@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from duallgd_cli.predict.run import predict
-from duallgd_cli.runtime import ELSEWHERE, STAGES, add_seconds, each_in_stage, stage, watched
+from duallgd_cli.runtime import ELSEWHERE, STAGES, each_in_stage, stage, watched
 from tests.stub_model import stub_model
 from tests.unit.predict.test_predict import request
 
@@ -60,16 +60,6 @@ def test_making_an_item_counts_and_using_it_does_not(clock):
             clock(50)
 
     assert seconds == {"read": 3}
-
-
-def test_nobody_watching_measures_nothing(clock):
-    with stage("alone"):
-        clock(1)
-    add_seconds("alone", 5)
-
-    with watched() as seconds:
-        pass
-    assert seconds == {}
 
 
 def test_a_thread_with_a_copy_of_the_context_counts_along(clock):

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import pad
 from torch.testing import assert_close
 
-from duallgd_cli.errors import ConfigError
 from duallgd_cli.model.line_graph import line_graph, to_square
-from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
+from duallgd_cli.reference.denoiser import NoisyGraphs, ReferenceDenoiser
 from duallgd_cli.reference.encoder import CountEmbedding, FormulaPeaks, ReferenceEncoder
 from duallgd_cli.reference.features import cycles, laplacian
 from duallgd_cli.reference.settings import (
@@ -80,13 +79,6 @@ def test_padding_and_its_contents_change_nothing(name):
 
     for filling in (0.0, 1e3):
         assert_close(model(widened(alone, 8, filling))[:, inside], expected, atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_the_diagonal_is_seen():
-    model, seen = network(SMALL), graphs(6)
-
-    assert not torch.allclose(model(seen), model(replace(seen, diagonal=NO_CLASS)))
 
 
 @torch.no_grad()
@@ -192,15 +184,6 @@ def test_counts_of_255_and_more_share_one_embedding():
     assert (got[0, 9:27] == 0.25).all()
     assert not (got[0, :9] == 0.25).all()
     assert (got[0, 27:] == 0).all()
-
-
-def test_settings_that_cannot_be_built_are_refused():
-    with pytest.raises(ConfigError, match="one stream reads out from edges"):
-        replace(SMALL, streams="atoms")
-    with pytest.raises(ConfigError, match="heads must divide atom_width"):
-        replace(SMALL, heads=3)
-    with pytest.raises(ConfigError, match="twice the one before"):
-        ReferenceEncoderSettings(fingerprint_sizes=(8, 20))
 
 
 def test_the_released_network_has_the_published_counts():

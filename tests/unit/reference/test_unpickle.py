@@ -147,11 +147,6 @@ def test_other_files_are_refused_with_a_sentence(tmp_path, raw):
         read(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(WeightsError, match=r"nowhere\.ckpt does not exist"):
-        read(tmp_path / "nowhere.ckpt")
-
-
 def test_a_compressed_archive_is_refused(tmp_path):
     path = tmp_path / "bomb.ckpt"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -84,14 +84,6 @@ def test_an_unfinished_run_is_refused_in_a_sentence(own_run):
         ReportedRun([own_run])
 
 
-def test_what_was_run_with_what_is_known(example_run):
-    about = ReportedRun([example_run]).about()
-
-    assert about["weights"] == "stub"
-    assert ["sampling.samples", "20"] in about["settings"]
-    assert "duallgd" in dict(about["versions"])
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -1,12 +1,11 @@
 """Cleaning of spectra."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import Source, Spectrum
 
@@ -71,33 +70,8 @@ def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, m
     assert message in failure.message
 
 
-def test_extreme_intensities_stay_finite():
-    cleaned = clean(spectrum_of([50, 50, 60], [1.7e308, 1.7e308, 1.0]), DEFAULT)
-
-    assert np.isfinite(cleaned.intensity).all()
-    assert cleaned.intensity.max() == 1
-
-
 def test_an_impossible_mass_goes_even_where_no_precursor_bounds_it():
     cleaned = clean(spectrum_of([100.0, 1e308], [1.0, 9.0]), CleaningSettings())
 
     assert cleaned.mz.tolist() == [100.0]
     assert cleaned.intensity.tolist() == [1.0]
-
-
-def test_a_million_peaks_take_no_time():
-    rng = np.random.default_rng(0)
-    raw = spectrum_of(rng.uniform(50, 1000, 1_000_000).round(4), rng.uniform(0, 1e6, 1_000_000))
-
-    start = time.process_time()
-    cleaned = clean(raw, DEFAULT)
-
-    assert time.process_time() - start < 2
-    assert cleaned.mz.size == 512
-
-
-def test_settings_out_of_range_are_refused():
-    with pytest.raises(ConfigError, match="max_peaks must be at least 1"):
-        CleaningSettings(max_peaks=0)
-    with pytest.raises(ConfigError, match="isotope_margin_da"):
-        CleaningSettings(isotope_margin_da=float("nan"))

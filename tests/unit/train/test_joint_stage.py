@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import HYDROGEN
-from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.train.decoder import JointStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
@@ -153,9 +153,3 @@ def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(s
 def test_a_frozen_encoder_needs_simulated_spectra(spectra):
     with pytest.raises(UsageError, match="data simulate"):
         JointStage(spectra, [], None, FROZEN)
-
-
-@pytest.mark.parametrize("stage", ["encoder", "decoder"])
-def test_only_the_joint_stage_can_freeze_the_encoder(stage):
-    with pytest.raises(ConfigError, match="joint stage alone"):
-        TrainingSettings(stage=stage, freeze_encoder=True)

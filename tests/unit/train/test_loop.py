@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
@@ -20,9 +19,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.train.loop import (
     DivergenceError,
     interruptible,
-    process_group,
     sum_gradients,
-    sum_over_ranks,
 )
 from tests import made_training
 from tests.made_graphs import small_settings
@@ -30,7 +27,6 @@ from tests.made_training import (
     METRICS,
     MODEL,
     STATE,
-    cpu,
     decoder_stage,
     figures,
     made_settings,
@@ -82,35 +78,6 @@ class Spy:
         return (self.spoil(summed, model) if batch.step == self.at else summed), count
 
 
-class Watched:
-    """A stage that notes which operations of its loss read a tensor's value or move one."""
-
-    def __init__(self, stage):
-        self.stage, self.read = stage, []
-        self.plan, self.collate, self.validate = stage.plan, stage.collate, stage.validate
-
-    def loss(self, model, batch):
-        self.stage.loss(model, batch)  # the first batch of a size may still fill tables
-        with Reads() as reads:
-            loss = self.stage.loss(model, batch)
-        self.read.append(frozenset(reads.seen))
-        return loss
-
-
-class Reads(TorchDispatchMode):
-    """Notes operations for which a GPU would have to be waited for."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = set()
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
-        name = function.overloadpacket.__name__
-        if name in {"_local_scalar_dense", "nonzero", "lift_fresh", "is_nonzero", "equal"}:
-            self.seen.add(name)
-        return function(*arguments, **(options or {}))
-
-
 class BothRanks:
     """The batches of two ranks in one process."""
 
@@ -130,14 +97,6 @@ class BothRanks:
         return sum(summed for summed, _ in losses), sum(count for _, count in losses)
 
 
-def test_training_lowers_the_loss_on_molecules_never_seen(tmp_path):
-    run(tmp_path, made_settings(steps=24, validate_every=3))
-
-    held_out = list(figures(tmp_path, "nll_250").values())
-    assert len(held_out) == 8
-    assert held_out[-1] < 0.9 * held_out[0]
-
-
 @pytest.mark.parametrize("stop", [1, 5, 7, 11])
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
     run(tmp_path, stop_after=stop)
@@ -153,14 +112,6 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
     assert record["seconds"] > 0
     assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
     assert "nll_250" in record["validation"]
-
-
-def test_a_run_that_is_done_is_not_gone_on_with(tmp_path, whole):
-    shutil.copytree(whole.out, tmp_path, dirs_exist_ok=True)
-
-    assert_goes_on_as(tmp_path, whole)
-
-    assert max(figures(tmp_path, "loss")) == 12
 
 
 @pytest.mark.slow
@@ -219,29 +170,6 @@ def test_asked_again_later_a_run_stops_at_once(monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_run_stops_when_its_minutes_are_over_and_can_go_on(tmp_path, whole):
-    run(tmp_path, minutes=0)
-
-    assert load(tmp_path / MODEL).record["step"] == 0
-    run(tmp_path, minutes=1000)
-    assert_same_tensors(state(tmp_path), state(whole.out))
-
-
-def test_a_step_reads_no_value_from_a_tensor(tmp_path, monkeypatch):
-    """So that between logged steps nothing waits for the device."""
-    # The original reads values on a CPU alone, to check their range.
-    monkeypatch.setattr("duallgd_cli.model.denoiser.one_hot", lambda x, n: torch.eye(n)[x])
-    settings = made_settings(steps=6, log_every=6, validate_every=6, checkpoint_every=6)
-    stage = Watched(decoder_stage(settings))
-
-    run(tmp_path, settings, stage=stage)
-
-    assert len(stage.read) == 6
-    assert set(stage.read) == {frozenset()}
-    assert figures(tmp_path, "loss").keys() == {6}
-    assert figures(tmp_path, "samples_per_s")[6] > 0
-
-
 def steep(summed, model):
     """The same loss, but its slope is not finite."""
     return summed + (0 * model.denoiser.readout.weight.sum()).sqrt()
@@ -291,21 +219,6 @@ def test_a_broken_state_is_refused_in_a_sentence(tmp_path, stopped):
 
     with pytest.raises(UsageError, match=r"state\.pt is broken .*; use another output"):
         run(tmp_path)
-
-
-def test_frozen_parts_stay_as_they_were(tmp_path):
-    model = small_model()
-    before = {n: p.clone() for n, p in model.encoder.named_parameters()}
-    for parameter in model.encoder.parameters():
-        parameter.requires_grad_(False)
-
-    checkpoint = run(tmp_path, model=model)
-
-    for name, value in before.items():
-        assert torch.equal(checkpoint.tensors[f"encoder.{name}"], value)
-        assert torch.equal(state(tmp_path)[f"model/encoder.{name}"], value)
-    assert not [name for name in state(tmp_path) if name.startswith("exp_avg/encoder")]
-    assert [name for name in state(tmp_path) if name.startswith("exp_avg/denoiser")]
 
 
 def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
@@ -393,10 +306,3 @@ def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
     assert model["used"].weight.grad.tolist() == [[2, 2]]
     assert model["used"].bias.grad.tolist() == [2]
     assert model["idle"].weight.grad is None
-
-
-def test_a_group_of_one_sums_to_the_value_itself():
-    with process_group(cpu()):
-        total, number = sum_over_ranks(torch.tensor(2.5), torch.tensor(4))
-
-    assert (float(total), float(number)) == (2.5, 4)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.train.loop import learning_rate, optimisers, update_average
+from duallgd_cli.train.loop import learning_rate, optimisers
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_training import small_model
 
@@ -71,17 +71,6 @@ def test_muon_takes_the_wide_matrices_and_steps_them_orthogonally():
         assert min(new.shape) >= 16
         values = torch.linalg.svdvals((new - old).detach())
         assert float(values.max() / values.min()) < 3  # Newton and Schulz's five steps are rough
-
-
-def test_the_decay_of_the_average_grows_from_a_tenth():
-    layer = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.ones_(layer.weight)
-    average = torch.nn.Linear(1, 1, bias=False)
-
-    for step, expected in ((0, 0.9), (10**6, 0.001)):
-        torch.nn.init.zeros_(average.weight)
-        update_average(average, layer, 0.999, step)
-        assert float(average.weight.detach()) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train import prefetch
 from duallgd_cli.train.prefetch import WorkerDiedError, batches, default_workers
 from tests.made_training import decoder_stage, made_settings, run, state
@@ -166,22 +165,3 @@ def test_a_run_with_processes_is_the_run_without_and_goes_on_with_either(tmp_pat
     one, two = state(tmp_path / "alone"), state(tmp_path / "helped")
     assert one.keys() == two.keys()
     assert not [name for name in one if not torch.equal(one[name], two[name])]
-
-
-def test_every_tensor_of_a_batch_is_changed_and_nothing_else():
-    stage = decoder_stage(made_settings())
-    batch = stage.collate(next(stage.plan(0)), 0)
-
-    doubled = map_tensors((batch, 3, "text"), lambda x: x * 2)
-
-    assert doubled[1:] == (3, "text")
-    assert torch.equal(doubled[0].condition.formula, batch.condition.formula * 2)
-    assert torch.equal(doubled[0].uniform, batch.uniform * 2)
-    assert doubled[0].n_samples == batch.n_samples
-
-
-def test_a_device_other_than_the_cpu_gets_every_tensor():
-    batch = next(batches(Steps(), 0, torch.device("meta")))
-
-    assert batch.values.device.type == "meta"
-    assert batch.name.startswith("0 by")

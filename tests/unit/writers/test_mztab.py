@@ -162,13 +162,6 @@ def test_runs_name_their_file_its_digest_and_polarity(parsed):
     assert told["study_variable[1]-assay_refs"] == "assay[1]|assay[2]"
 
 
-def test_parameters_have_four_parts(parsed):
-    parameters = [value for value in parsed.metadata.values() if value.startswith("[")]
-
-    assert len(parameters) > 8
-    assert all(re.fullmatch(PARAMETER, value) for value in parameters)
-
-
 @pytest.mark.parametrize("section", COLUMNS)
 def test_every_cell_is_what_the_schema_says(parsed, section):
     rules = COLUMNS[section]

@@ -168,14 +168,6 @@ def test_what_spectra_of_a_feature_share_is_written_once_if_asked(tmp_path):
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + count
 
 
-def test_csv_keeps_quotes_and_commas_of_an_identifier(tmp_path):
-    written = text("csv", FAILED, tmp_path=tmp_path)
-
-    (row,) = csv.DictReader(io.StringIO(written))
-
-    assert row["spectrum_id"] == '"quoted", with comma and break'
-
-
 WICKED = "\x1b[31mred\x07\x85next\u2028line\x1cgroup\x9b2J\tcell\r\n"
 
 
@@ -338,47 +330,7 @@ def test_standard_output_that_is_closed_is_refused_beforehand(monkeypatch):
         formats.check_writable("-")
 
 
-def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path):
-    link, behind = tmp_path / "link.csv", tmp_path / "there.csv"
-    behind.write_text("before")
-    link.symlink_to(behind)
-
-    write([prediction(candidate())], link, "csv")
-
-    assert link.is_symlink()
-    assert behind.read_text().startswith(HEADER)
-
-
-def test_a_failure_while_writing_leaves_the_old_output_alone(tmp_path):
-    path = tmp_path / "out.csv"
-    path.write_text("before")
-
-    def broken():
-        yield prediction(candidate())
-        raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        write(broken(), path, "csv")
-
-    assert path.read_text() == "before"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
-
-
-def test_standard_output_gets_the_same_bytes_as_a_file(tmp_path, capfdbinary):
-    predictions = [prediction(candidate(), spectrum_id="Größe")]
-    written = text("csv", *predictions, tmp_path=tmp_path)
-
-    write(predictions, "-", "csv")
-
-    assert capfdbinary.readouterr().out == written.encode()
-
-
 def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
     written = text("csv", prediction(candidate(), spectrum_id="a\udcffb"), tmp_path=tmp_path)
 
     assert "\na b,a.mgf" in written
-
-
-def test_every_column_has_a_cell_in_every_row():
-    for one in (FAILED, prediction(candidate())):
-        assert all(len(row) == len(formats.COLUMNS) for row in formats.rows(one))

@@ -30,12 +30,6 @@ def test_words_for_nothing_are_missing(value):
     assert fields.canonical({"formula": value}) == {}
 
 
-def test_the_first_value_that_says_something_counts():
-    found = fields.canonical({"precursormz": "N/A", "precursor_mz": "5", "precursor m/z": "6"})
-
-    assert found == {"precursor_mz": "5"}
-
-
 @pytest.mark.parametrize(
     ("given", "level"),
     [

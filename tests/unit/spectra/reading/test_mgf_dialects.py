@@ -225,12 +225,6 @@ def test_structures_are_kept_only_on_request(tmp_path):
     assert kept.metadata["smiles"] == "CCO"
 
 
-def test_nan_and_negative_peaks_are_read_for_cleaning_to_judge(tmp_path):
-    (found,) = mgf(tmp_path, block("PEPMASS=181", "nan 1\n60 -2\n50 nan\n70 inf\n"))
-
-    assert found.mz.size == 4
-
-
 def test_a_record_of_garbage_is_unreadable_and_the_next_one_is_not(tmp_path):
     text = block("TITLE=bad", "hello world\nfoo\n") + block("TITLE=good")
 

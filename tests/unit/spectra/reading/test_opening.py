@@ -4,15 +4,13 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import sys
-import threading
 import zipfile
 from functools import partial
 
 import pytest
 
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import replaced_text
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Unreadable
@@ -24,11 +22,6 @@ RECORD = "BEGIN IONS\nTITLE={0}\nPEPMASS=181.0495\n121.0284 {0}\n163.0390 250.5\
 
 def mgf_of(n):
     return "".join(RECORD.format(i) for i in range(1, n + 1)).encode()
-
-
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.mgf does not exist"):
-        read(str(tmp_path / "none.mgf"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n", b"\xef\xbb\xbf", gzip.compress(b"")])
@@ -185,15 +178,3 @@ def test_reading_is_lazy(tmp_path):
 
     assert next(spectra).spectrum_id == "1"
     spectra.close()
-
-
-def test_a_named_pipe_is_read_like_a_file(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(mgf_of(2),))
-    writer.start()
-
-    spectra = list(read(str(path)))
-    writer.join()
-
-    assert [s.spectrum_id for s in spectra] == ["1", "2"]

@@ -260,22 +260,3 @@ def test_a_count_of_peaks_that_is_no_number_is_no_traceback(tmp_path):
     (found,) = parsed(tmp_path, "NAME: a\nNum Peaks: \u00b2\n50 1\n", "a.msp")
 
     assert found.mz.size == 1
-
-
-def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
-    text = "BEGIN IONS\nMSLEVEL=3\nPEPMASS=163\n121.0284 5\nEND IONS\n"
-
-    (found,) = parsed(tmp_path, text, "a.mgf")
-
-    assert found.ms_level == 3
-    assert any("MS3 spectrum is read as if it were MS2" in warning for warning in found.warnings)
-
-
-@pytest.mark.parametrize("sign", ["\x1b[31m", "\x1c", "\x85", "\u2028", "\x00", "\u202e", "\t"])
-def test_no_control_character_survives_into_names(tmp_path, sign):
-    text = f"BEGIN IONS\nTITLE=a{sign}b\nFEATURE_ID=7{sign}\nPEPMASS=163\n121.0284 5\nEND IONS\n"
-
-    (found,) = parsed(tmp_path, text, "a.mgf")
-
-    assert found.feature_id == f"7{sign}".translate({ord(sign[0]): " "}).strip()
-    assert found.metadata["title"].isprintable()
