@@ -4,30 +4,10 @@ import csv
 import json
 
 import pytest
-from rdkit import Chem
-
-from duallgd_cli.chem.guide import Guide
 
 
 def found(path):
     return list(csv.DictReader(path.read_text("utf-8").splitlines()))
-
-
-def test_candidates_have_what_is_required_and_nothing_that_is_forbidden(
-    duallgd, spectra, formulas, tmp_path
-):
-    guide = Guide(require=("[#6]=[#6]",), forbid=("[OX2]-[OX2]", "[NX3]-[OX2]"))
-    options = [f"--require={one}" for one in guide.require]
-    options += [f"--forbid={one}" for one in guide.forbid]
-
-    done = duallgd(
-        "predict", spectra, "--formulas", formulas, "--samples", 30, *options, "-o", "out.csv"
-    )
-
-    assert done.code == 0
-    rows = [row for row in found(tmp_path / "out.csv") if row["smiles"]]
-    assert rows
-    assert not any(guide.fault(Chem.MolFromSmiles(row["smiles"])) for row in rows)
 
 
 def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_path):

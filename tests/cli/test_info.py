@@ -59,16 +59,6 @@ def test_the_reference_s_parameters_stand_beside_the_paper_s(duallgd):
     }
 
 
-def test_presets_of_our_own_are_counted_by_name(duallgd):
-    default, tiny = (
-        json.loads(duallgd("info", "--preset", name, "--json").out)["parameters"]
-        for name in ("duallgd", "tiny")
-    )
-
-    assert tiny["all"] < default["all"] < 8_000_000
-    assert default["all"] == sum(count for part, count in default.items() if part != "all")
-
-
 def test_converted_weights_are_described_whole_or_in_part(duallgd, tmp_path):
     network = stirred_network()
     whole = converted(tmp_path, fine_tuned_file(network), "whole")

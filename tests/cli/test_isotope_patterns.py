@@ -87,7 +87,8 @@ def as_nested_mzxml(folder, *, with_ms1):
     )
     outer = mzxml_scan(1, 1, peaks_of_mzxml(64, False, both), inner, ion=None)
     path = folder / "made.mzXML"
-    path.write_text(mzxml(outer if with_ms1 else inner))
+    run = mzxml(outer if with_ms1 else inner)
+    path.write_text(run.replace("Q Exactive", "TripleTOF 5600"))
     return str(path)
 
 

@@ -18,13 +18,8 @@ from duallgd_cli.cli.app import app
 from duallgd_cli.cli.running import default_output
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import ASPIRIN, block, mgf
+from tests.unit.writers.test_writers import HEADER
 
-COLUMNS = (
-    "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
-    "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
-    "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
-    "formula_source,formula_rank,formula_probability"
-)
 FEW = ("--samples", "4", "--top-k", "2")
 
 
@@ -42,7 +37,7 @@ def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas,
     assert done.code == 0
     assert done.out == ""
     assert "12 of 12 spectra with candidates, 22 candidates" in done.err
-    assert text.splitlines()[0] == COLUMNS
+    assert text.splitlines()[0] == HEADER
     assert {row["index"] for row in rows} == {str(index) for index in range(12)}
     assert {row["status"] for row in rows} == {"ok"}
     assert json.loads((tmp_path / "out.csv.run.json").read_text())["counts_by_status"] == {"ok": 12}
@@ -63,7 +58,7 @@ def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spect
 
     rows = rows_of(done.out)
     assert done.code == 0
-    assert done.out.splitlines()[0] == COLUMNS
+    assert done.out.splitlines()[0] == HEADER
     sources = Counter(row["formula_source"] for row in rows)
     assert sources == {"file": 2 * 9, "predicted": 2 * 2}
     assert "12 of 12 spectra with candidates" in done.err
@@ -72,7 +67,7 @@ def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spect
 def test_piped_input_goes_to_standard_output_if_nobody_says_otherwise(duallgd, spectra, tmp_path):
     done = duallgd("predict", "-", *FEW, stdin=spectra.read_bytes())
 
-    assert done.out.splitlines()[0] == COLUMNS
+    assert done.out.splitlines()[0] == HEADER
     assert not list(tmp_path.iterdir())
 
 
@@ -335,7 +330,7 @@ def test_a_finished_output_is_replaced_only_when_asked(duallgd, spectra, tmp_pat
     assert (refused.code, kept) == (2, "mine")
     assert "--force" in refused.err
     assert forced.code == 0
-    assert (tmp_path / "out.csv").read_text().startswith(COLUMNS)
+    assert (tmp_path / "out.csv").read_text().startswith(HEADER)
 
 
 def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):

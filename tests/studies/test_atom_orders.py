@@ -8,7 +8,7 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.prepared import load_array, load_molecules
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UsageError
 from tests.made_prepared import structures_folder
 
 DRUGS = ("CC(=O)Oc1ccccc1", "NCC(=O)NCC", "OC1CCCCC1CN", "CC(C)CC(N)C(=O)O", "c1ccc2[nH]ccc2c1")
@@ -94,10 +94,3 @@ def test_data_that_do_not_know_the_true_order_say_so(tmp_path):
 
     with pytest.raises(UsageError, match=r"examples/studies/leak\.py"):
         load_in_order(folder, "truth")
-
-
-def test_too_few_molecules_to_hold_some_out_are_refused(tmp_path):
-    folder = structures_folder(tmp_path / "structures", *DRUGS)
-
-    with pytest.raises(UnreadableError, match="5 usable molecules of 6 to 12 heavy atoms"):
-        prepare_orders(folder, tmp_path / "ordered", OrderSelection(held_out=5))

@@ -6,9 +6,8 @@ import json
 import pytest
 import torch
 from asymmetry import NoiseLevels, Selection, known_molecules
-from attention import COLUMNS, attention, markdown
+from attention import attention
 from attention import study as study_of
-from bond_statistics import common_kinds
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.data.prepared import load_molecules
@@ -60,18 +59,6 @@ def test_a_study_writes_the_same_numbers_everywhere(request_):
     assert "quantile 95" in rows[0]
 
 
-def test_the_document_holds_common_kinds_and_what_they_say(request_):
-    found = study_of(**request_)
-
-    text = (request_["output"] / "attention.md").read_text()
-    assert text == "".join(markdown(found))
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + len(common_kinds(found))
-    assert all(row.count("|") == len(COLUMNS) + 1 for row in rows)
-    assert "kinds of bond with unequal ends" in text
-    assert "Untrained network, seed 0" in text
-
-
 def test_a_study_gives_the_same_bytes_again_and_others_with_another_seed(request_, tmp_path):
     study_of(**request_)
     study_of(**request_ | {"output": tmp_path / "again"})
@@ -80,19 +67,6 @@ def test_a_study_gives_the_same_bytes_again_and_others_with_another_seed(request
 
     texts = [(tmp_path / name / "results.json").read_text() for name in ("out", "again", "other")]
     assert texts[0] == texts[1] != texts[2]
-
-
-def test_the_molecule_of_the_figure_is_the_one_nearest_to_the_papers_size(request_):
-    shown = study_of(**request_)["shown"]
-
-    assert len(shown["elements"]) == 14  # caffeine, the largest of the made ones
-    assert len(shown["places"]) == 14
-    assert len(shown["bonds"]) == 15
-    assert {bond["preferred"] in bond["atoms"] for bond in shown["bonds"]} == {True}
-    polar = [b for b in shown["bonds"] if shown["elements"][b["atoms"][1]] in ("N", "O")
-             and shown["elements"][b["atoms"][0]] == "C"]  # fmt: skip
-    for bond in polar:  # the carbon is the less electronegative end
-        assert (bond["log_ratio"] < 0) == (bond["preferred"] == bond["atoms"][1])
 
 
 def test_both_figures_are_drawn(request_):

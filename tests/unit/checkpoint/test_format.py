@@ -175,6 +175,12 @@ def test_another_format_version_is_refused(path, version):
         {"settings": "[]"},
         {"record": None},
         {"ranking": "{"},
+        # No base64, cut short, other bytes, a cut short mapping, and [1].
+        {"ancestors": "%"},
+        {"ancestors": "eJw="},
+        {"ancestors": "eJwLSizIzEsHAAeJAqU="},
+        {"ancestors": "eNqrVkpUsgIABJUBWw=="},
+        {"ancestors": "eNqLNowFAAHTAOo="},
     ],
 )
 def test_unreadable_metadata_are_refused_in_a_sentence(path, changes):
@@ -214,16 +220,6 @@ def test_records_of_earlier_runs_that_are_not_packed_are_read(path):
     written = rewritten(path, record=json.dumps(RECORD | {"ancestors": ANCESTORS}))
 
     assert load(written).record["ancestors"] == ANCESTORS
-
-
-# No base64, cut short, other bytes, a cut short mapping, and [1].
-@pytest.mark.parametrize(
-    "text",
-    ["%", "eJw=", "eJwLSizIzEsHAAeJAqU=", "eNqrVkpUsgIABJUBWw==", "eNqLNowFAAHTAOo="],
-)
-def test_broken_records_of_earlier_runs_are_refused(path, text):
-    with pytest.raises(WeightsError, match="unreadable metadata"):
-        load(rewritten(path, ancestors=text))
 
 
 def test_a_flipped_byte_does_not_go_unnoticed(path):
@@ -319,7 +315,7 @@ def test_sizes_are_compared_before_memory_is_taken_for_them(path, part, sizes):
 
 def test_records_of_earlier_runs_that_would_fill_the_memory_are_refused(path):
     pack = zlib.compressobj(9)
-    bomb = b"".join([pack.compress(b" " * (1 << 24)) for _ in range(64)] + [pack.flush()])
+    bomb = b"".join([pack.compress(b" " * (1 << 24)) for _ in range(16)] + [pack.flush()])
     rewritten(path, ancestors=base64.b64encode(bomb).decode())
     before = peak_mib()
 

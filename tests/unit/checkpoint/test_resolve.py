@@ -57,12 +57,6 @@ def test_a_path_is_taken_as_it_is(folders):
     assert resolve_weights("runs/mine.safetensors").resolve() == own
 
 
-def test_a_folder_with_one_file_is_that_file(folders):
-    own = made(folders[0] / "run", "mine.safetensors")
-
-    assert resolve_weights(own.parent) == own
-
-
 def test_of_a_training_run_the_model_is_meant_and_not_the_state(folders):
     own = made(folders[0] / "run", "model.safetensors")
     made(folders[0] / "run", "state.pt")

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 from rdkit import Chem
 from rdkit.Chem import Descriptors
 
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HEAVY, SYMBOLS
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import FormulaError, UnsupportedElementError
 
@@ -98,16 +97,6 @@ def test_unsaturation_counts_rings_and_double_bonds(text, unsaturation):
 )
 def test_an_odd_number_of_electrons_is_noticed(text, closed):
     assert Formula.parse(text).has_even_electrons is closed
-
-
-def test_the_atom_list_is_sorted_by_element_and_depends_on_nothing_else():
-    one, other = Formula.parse("OC2H5NCl"), Formula.parse("C2NClH5O")
-
-    np.testing.assert_array_equal(one.atom_class, other.atom_class)
-    assert [HEAVY[element] for element in one.atom_class] == ["C", "C", "N", "O", "Cl"]
-    assert one.n_heavy == 5
-    assert one.hydrogens == 5
-    assert one.array.dtype == np.int16
 
 
 @pytest.mark.parametrize(

@@ -249,13 +249,6 @@ def test_every_peak_that_is_recorded_can_be_explained(cuts_alone, molecules):
     assert (excess(rows.subformula) >= LEAST_EXCESS).all()
 
 
-def test_where_nothing_is_seen_the_ion_itself_is_left(cuts_alone, molecules):
-    rows = drawn_by(simulator(log_odds=-50), molecules, ASPIRIN, np.random.default_rng(1))
-
-    np.testing.assert_array_equal(rows.subformula, [rows.parent])
-    assert rows.numbers[:, 0].tolist() == [1]
-
-
 def test_unreachable_peaks_are_no_cut_and_keep_their_electrons_paired(molecules):
     """Cuts of aspirin and the ions of them with paired electrons: neither is what is drawn."""
     found = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))

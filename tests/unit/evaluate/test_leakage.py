@@ -120,29 +120,27 @@ def checked(lists, settings):
     return inputs
 
 
-def test_seen_molecules_are_refused_with_the_two_ways_out():
-    with pytest.raises(UsageError, match=r"1 of the 2 .*--drop-leaked .*--allow-leakage"):
-        checked(SEEN, REFUSING)
-
-
 def test_what_a_rival_has_seen_is_left_out_too():
     lists = {"the weights": TrainingHashes.of([]), "the rival x": TrainingHashes.of([ETHER])}
 
     assert checked(lists, DROPPING).left_out == [ETHER]
 
 
-def test_nobody_can_be_left_out_without_a_list():
-    lists = {**SEEN, "the rival x": None}
-
-    with pytest.raises(UsageError, match=r"molecules of the rival x; .*'duallgd weights hashes'"):
-        checked(lists, DROPPING)
-
-
-def test_nothing_left_is_an_error():
-    everything = {"the weights": TrainingHashes.of([ETHANOL, ETHER])}
-
-    with pytest.raises(UsageError, match="every test molecule was trained on"):
-        checked(everything, DROPPING)
+@pytest.mark.parametrize(
+    ("lists", "settings", "said"),
+    [
+        (SEEN, REFUSING, r"1 of the 2 .*--drop-leaked .*--allow-leakage"),
+        (SEEN | {"the rival x": None}, DROPPING, r"molecules of the rival x; .*'duallgd weights h"),
+        (
+            {"the weights": TrainingHashes.of([ETHANOL, ETHER])},
+            DROPPING,
+            "every test molecule was trained on",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_honestly_is_refused(lists, settings, said):
+    with pytest.raises(UsageError, match=said):
+        checked(lists, settings)
 
 
 def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_path):

@@ -222,11 +222,3 @@ def test_a_loaded_model_says_which_engine_it_has(library, cache, tmp_path):
     names = [load_model(path, asked(name=name)).engine for name in ("openvino", "torch", "auto")]
 
     assert names == ["openvino", "torch", "torch"]
-
-
-def test_nothing_is_converted_for_pytorch_nor_for_a_network_that_is_soon_done(monkeypatch):
-    monkeypatch.setattr(engine, "Converted", lambda *_: pytest.fail("converted"))
-    model = stirred(small_settings())
-
-    assert converted_for(model, asked(name="torch"), "") is None
-    assert converted_for(model, asked(name="auto"), "") is None

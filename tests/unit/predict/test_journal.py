@@ -106,13 +106,6 @@ def test_resuming_knows_what_is_finished(tmp_path):
         assert not journal.contents.end
 
 
-def test_resuming_without_a_journal_starts_one(tmp_path):
-    with Journal.resume(tmp_path / "j", HEADER) as journal:
-        assert journal.contents.n_finished == 0
-
-    assert scan(tmp_path / "j").header == HEADER
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

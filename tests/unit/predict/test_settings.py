@@ -21,12 +21,6 @@ def test_an_impossible_shard_is_a_usage_error(text):
         Shard.parse(text)
 
 
-def test_every_case_belongs_to_exactly_one_shard():
-    shards = [Shard(number, 3) for number in (1, 2, 3)]
-
-    assert all(sum(shard.holds(case) for shard in shards) == 1 for case in range(20))
-
-
 def test_the_journal_lies_beside_the_output_and_names_its_shard():
     assert PredictRequest(("a",), "x/out.csv").journal_path() == Path("x/out.csv.journal.jsonl")
     assert journal_beside(Path("out.sdf"), Shard(2, 8)).name == "out.sdf.shard-2-of-8.journal.jsonl"

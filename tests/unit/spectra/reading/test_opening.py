@@ -89,17 +89,6 @@ def test_a_long_text_without_a_record_is_unreadable(tmp_path):
         list(read(str(path)))
 
 
-@pytest.mark.parametrize("pack", PACKERS)
-def test_an_archive_of_one_file_is_unpacked_whatever_its_name(tmp_path, pack):
-    path = tmp_path / "a.mgf"
-    path.write_bytes(pack(mgf_of(3)))
-
-    spectra = list(read(str(path)))
-
-    assert [s.spectrum_id for s in spectra] == ["1", "2", "3"]
-    assert spectra[0].source.file == str(path)
-
-
 @pytest.mark.parametrize("ending", ["gz", "xz", "bz2"])
 def test_the_ending_below_that_of_the_archive_names_a_format_of_which_no_sign_comes(
     tmp_path, ending
