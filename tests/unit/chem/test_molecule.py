@@ -207,7 +207,8 @@ def test_molecules_come_back_from_their_shuffled_bond_matrix(shared, molecules):
         parts = disassemble(mol)
         order = rng.permutation(parts.atom_class.size)
         atom_class, bond_class = shuffled(parts.atom_class, parts.bond_class, order)
-        found = getattr(assemble(parts.formula, bond_class, atom_class), "molecules", ())
+        found = assemble(parts.formula, bond_class, atom_class)
+        found = found if isinstance(found, tuple) else ()
         if found and canonical_smiles(found[0]) == canonical_smiles(mol):
             places = [0]  # the same SMILES is the same molecule, and InChI is slow
         else:
