@@ -1,8 +1,8 @@
 """The `duallgd` command: which sub-commands there are.
 
-To add one: write ``cli/<name>.py`` with a function that imports what it needs inside, and add a
-line below. No module here may import torch or rdkit at its top: ``duallgd --help`` stays
-instant.
+To add one: write a function that imports what it needs inside, in a module of its own or in that
+of the command it goes with, and add a line below. No module here may import torch or rdkit at its
+top: ``duallgd --help`` stays instant.
 """
 
 from typing import Annotated
@@ -12,8 +12,6 @@ import typer
 from duallgd_cli import __version__
 from duallgd_cli.cli import (
     bench,
-    calibrate,
-    config,
     data,
     evaluate,
     formulas,
@@ -21,8 +19,6 @@ from duallgd_cli.cli import (
     merge,
     predict,
     report,
-    selftest,
-    trace,
     train,
     weights,
 )
@@ -39,16 +35,16 @@ app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
 app.command("merge", epilog=merge.EPILOG)(merge.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
-app.command("trace", epilog=trace.EPILOG)(trace.trace)
+app.command("trace", epilog=report.TRACE_EPILOG)(report.trace)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
-app.command("calibrate", epilog=calibrate.EPILOG)(calibrate.calibrate)
-app.command("config", epilog=config.EPILOG)(config.config)
+app.command("calibrate", epilog=evaluate.CALIBRATE_EPILOG)(evaluate.calibrate)
+app.command("config", epilog=info.CONFIG_EPILOG)(info.config)
 app.command("info", epilog=info.EPILOG)(info.info)
-app.command("selftest", epilog=selftest.EPILOG)(selftest.selftest)
+app.command("selftest", epilog=info.SELFTEST_EPILOG)(info.selftest)
 
 
 @app.command("version")

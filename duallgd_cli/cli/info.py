@@ -1,13 +1,15 @@
-"""`duallgd info`: what is installed, what it runs on, which weights, what is supported."""
+"""`duallgd info`, `config` and `selftest`: what is installed, how it is set, whether it works."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.runtime import Runtime, loading, versions
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.generation import LoadedModel
@@ -19,17 +21,27 @@ EPILOG = """
 
 - `duallgd info --weights my.safetensors --parameters`
 
-- `duallgd info --preset reference` (the authors' network beside the paper's counts)
-
 - `duallgd info --json | jq .weights.sha256`
 
 - `duallgd info --lineage` (every training run that the weights stem from)
 """
 
+CONFIG_EPILOG = """
+**Examples**
+
+- `duallgd config > settings.yaml`, then `duallgd predict spectra.mgf --config settings.yaml`
+
+- `duallgd config train > training.yaml`, then `duallgd train --config training.yaml ...`
+"""
+SELFTEST_EPILOG = """
+**Examples**
+
+- `duallgd selftest`
+
+- `duallgd selftest --weights my.safetensors --device cuda`
+"""
+
 _OURS: Final = "duallgd"
-_REFERENCE: Final = "reference"
-# A number of parameters beside the paper's, in JSON and for `_shown`.
-_HERE, _PAPER = "parameters", "paper_millions"
 # Of a training record, what is shown without --lineage.
 _SHOWN: Final = ("note", "stage", "version", "core_hours", "recipe", "commit")
 
@@ -43,8 +55,7 @@ def info(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="Count the parameters of a preset instead: duallgd, reference (the authors' "
-            "network) or one of duallgd train."
+            help="Count the parameters of a preset instead: duallgd or one of duallgd train."
         ),
     ] = None,
     lineage: Annotated[
@@ -57,7 +68,6 @@ def info(
     from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.resolve import resolve_weights
     from duallgd_cli.predict import api
-    from duallgd_cli.runtime import Runtime, versions
 
     if preset is not None:
         facts = {"preset": preset, "parameters": _of_preset(preset)}
@@ -114,8 +124,7 @@ def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
     from duallgd_cli.reference import weights_file as reference
-    from duallgd_cli.reference.subformula import SPELLINGS
-    from duallgd_cli.reference.weights_file import count_beside, count_by_module
+    from duallgd_cli.reference.encoder import SPELLINGS
 
     checkpoint = reference.load(path)
     settings = checkpoint.settings
@@ -132,10 +141,7 @@ def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
         "adducts": " ".join(one.name for one in ADDUCTS if one.name in SPELLINGS),
     }
     if parameters:
-        found = count_beside(settings)
-        facts["parameters"] = {name: found[name] for name in checkpoint.parts if name in found}
-        if "denoiser" in checkpoint.parts:
-            facts["parameters"]["denoiser"] = _beside_paper(count_by_module(settings.denoiser))
+        facts["parameters"] = _with_total(checkpoint.parameters)
     return facts
 
 
@@ -147,25 +153,13 @@ def _of_preset(name: str) -> dict[str, Any]:
     """
     from duallgd_cli.errors import ConfigError, quote
     from duallgd_cli.model.duallgd import DualLGD, parameter_counts
-    from duallgd_cli.reference.weights_file import PAPER_OTHERS, count_beside, count_by_module
     from duallgd_cli.train.settings import preset_names, run_settings
 
-    if name == _REFERENCE:
-        others = {f"{other}, millions": count for other, count in PAPER_OTHERS.items()}
-        return {
-            "denoiser": _beside_paper(count_by_module()),
-            "not counted by the paper": count_beside(),
-            "others in the paper's table": others,
-        }
-    known = [_OURS, _REFERENCE, *preset_names()]
+    known = [_OURS, *preset_names()]
     if name not in known:
         raise ConfigError(f"no preset {quote(name)}; presets are {', '.join(known)}")
     settings = run_settings(None if name == _OURS else name, [])
     return _with_total(parameter_counts(DualLGD(settings.model)))
-
-
-def _beside_paper(counts: Mapping[str, tuple[int, float | None]]) -> dict[str, Any]:
-    return {name: {_HERE: here, _PAPER: paper} for name, (here, paper) in counts.items()}
 
 
 def _with_total(counts: Mapping[str, int]) -> dict[str, int]:
@@ -182,17 +176,62 @@ def _lines(
             lines.append(f"{indent}{name}: {', '.join(f'{k} {v}' for k, v in value.items())}")
         elif isinstance(value, Mapping) and not value:
             continue
-        elif isinstance(value, Mapping) and _PAPER not in value:
-            below = _count if name == "parameters" else shown
+        elif isinstance(value, Mapping):
+            below = "{:,}".format if name == "parameters" else shown
             lines += [f"{indent}{name}", *_lines(value, indent + "  ", below)]
         else:
             lines.append(f"{indent}{name}: {shown(value)}")
     return lines
 
 
-def _count(value: float | Mapping[str, Any]) -> str:
-    """A number of parameters, with the paper's beside it where there is one."""
-    if isinstance(value, Mapping):
-        paper = f" (paper: {value[_PAPER]} million)" if value[_PAPER] else ""
-        return f"{value[_HERE]:,}{paper}"
-    return f"{value:,}"
+def config(
+    command: Annotated[
+        Literal["predict", "train"], typer.Argument(help="Command whose settings are shown.")
+    ] = "predict",
+) -> None:
+    """Print every setting with its default and what it does, as YAML for `--config`.
+
+    Lines that you do not change may be deleted. `--set NAME=VALUE` changes one setting by its
+    dotted name, such as `--set sampling.samples=30`; options and `--set` win over the file.
+    """
+    from duallgd_cli.config import commented_yaml
+
+    typer.echo(f"# Settings of duallgd {command}, with their defaults.")
+    if command == "predict":
+        from duallgd_cli.predict.settings import PredictSettings
+
+        typer.echo(commented_yaml(PredictSettings()), nl=False)
+    else:
+        from duallgd_cli.train.settings import run_settings
+
+        typer.echo(commented_yaml(run_settings(None, [])), nl=False)
+
+
+def selftest(
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+) -> None:
+    """Predict a few bundled spectra and check what must be true of the results.
+
+    Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry,
+    not measured: this tests the installation, not the accuracy. Exits with 1 if a check fails.
+    """
+    from duallgd_cli.cli import running
+
+    started = time.perf_counter()
+    with loading():
+        from duallgd_cli.predict import api
+        from duallgd_cli.predict import selftest as bundled
+
+        model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
+    typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
+    with running.interruptible("no check was finished; nothing is kept"):
+        checks = bundled.selftest(model)
+    for name, passed, found in checks:
+        typer.echo(f"{'passed' if passed else 'FAILED'}  {name} ({found})")
+    failed = sum(not passed for _, passed, _ in checks)
+    seconds = time.perf_counter() - started
+    typer.echo(f"{len(checks) - failed} of {len(checks)} checks passed in {seconds:.1f} s")
+    if failed:
+        raise typer.Exit(1)

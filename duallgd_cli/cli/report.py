@@ -1,12 +1,13 @@
-"""`duallgd report`: a finished run as one page to look at."""
+"""`duallgd report` and `trace`: a finished run, or how one spectrum was denoised, to look at."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import loading
+from duallgd_cli.runtime import Runtime, loading
 
 if TYPE_CHECKING:
     from duallgd_cli.report.page import ReportSummary
@@ -20,6 +21,15 @@ EPILOG = """
 
 - `duallgd predict spectra.mgf -o out.csv --report out.html` (both at once)
 """
+TRACE_EPILOG = """
+**Examples**
+
+- `duallgd trace spectra.mgf --spectrum 3 -o trace.html`, then open trace.html in a browser
+
+- `duallgd trace spectra.mgf --formula C9H8O4 --samples 2 --steps 50 -o trace.gif`
+"""
+
+logger = logging.getLogger(__name__)
 
 
 def report(
@@ -65,9 +75,6 @@ def beside(run: Path) -> Path:
 
 def say(written: "ReportSummary") -> None:
     """Say in one line what was written and how to look at it."""
-    import logging
-
-    logger = logging.getLogger(__name__)
     if written.missing_inputs:
         names = ", ".join(written.missing_inputs)
         logger.warning("gone or changed since: %s; the report shows explained peaks alone", names)
@@ -75,3 +82,55 @@ def say(written: "ReportSummary") -> None:
     logger.info(
         "%d features, %.1f MiB -> %s; open it in a browser", written.n_features, mib, written.path
     )
+
+
+def trace(
+    spectra: Annotated[
+        str, typer.Argument(help="Spectra file, as for duallgd predict.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="File to write: .html, .svg, .png or .gif."),
+    ],
+    spectrum: Annotated[
+        str, typer.Option(help="Number of the feature in the file, from 1, or an id.")
+    ] = "1",
+    formula: Annotated[
+        str | None, typer.Option(help="Its molecular formula, if the file does not say.")
+    ] = None,
+    formulas: Annotated[
+        Path | None, typer.Option(help="CSV or TSV table of formulas by feature id.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, max=12, help="Molecules drawn, side by side.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, max=500, help="Denoising steps per molecule.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
+) -> None:
+    """Show how one spectrum's candidates are denoised, from noise to molecules.
+
+    A page with a slider, a strip of a few steps (.svg, .png), or an animation (.gif): bonds as
+    wide as the network thinks them probable, in the layout of the finished molecule, with spectrum
+    and predicted fingerprint beside them.
+    """
+    from duallgd_cli.cli import display, running
+
+    display.configure_logging(quiet, json_log=False)
+    from duallgd_cli.generator.trace import trace as follow
+    from duallgd_cli.predict import api
+    from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.report.trace import check, write_trace
+
+    check(output)
+    given = {
+        "seed": seed,
+        "formula": formula,
+        "sampling.samples": samples,
+        "sampling.steps": steps,
+    }
+    settings = options.settings_of(PredictSettings, None, given, [])
+    model = api.load(weights, runtime=Runtime.resolve(device))
+    with running.interruptible("no file was written"):
+        write_trace(follow(model, spectra, spectrum, settings, formulas), output)
+    logger.info("-> %s", output)

@@ -32,10 +32,9 @@ from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser
-from duallgd_cli.reference.encoder import FormulaPeaks
+from duallgd_cli.reference.encoder import FormulaPeaks, reference_peaks
 from duallgd_cli.reference.features import atoms_of, with_features
 from duallgd_cli.reference.settings import ReferenceSettings
-from duallgd_cli.reference.subformula import reference_peaks
 from duallgd_cli.reference.weights_file import ReferenceDualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis

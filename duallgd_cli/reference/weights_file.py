@@ -1,8 +1,6 @@
 """Weights files of the reference network: the same layout as ours, marked ``preset: reference``.
 
-Metadata keys: ``format_version``, ``preset``, ``settings``, ``record`` (where it came from). Counts
-its parameters by the authors' parts, too, beside what the paper says: it counts the denoiser alone
-(its table of parameter counts, label ``tab:params``).
+Metadata keys: ``format_version``, ``preset``, ``settings``, ``record`` (where it came from).
 """
 
 import json
@@ -29,25 +27,9 @@ from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, ReferenceEncoder
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
+from duallgd_cli.reference.settings import ReferenceSettings
 
 PARTS: Final = ("denoiser", "encoder", "projection")
-# Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
-_ROWS: Final[dict[str, tuple[tuple[str, ...], float | None]]] = {
-    "atom stream": (("primal_layers",), None),
-    "bond stream": (("dual_layers",), 0.58),
-    "cross-attention": (("p_from_d", "d_from_p"), 1.03),
-    "global fusion": (("global_fuse",), 12.13),
-    "global fusion norms": (("global_norm",), None),
-    "bond stream start": (("dual_node_init",), None),
-    "modulation": (("film_primal", "film_dual"), None),
-    "inputs": (("mlp_in_X", "mlp_in_E", "mlp_in_y", "primal_struct_proj"), None),
-    "bond readout": (("dual_out_E",), None),
-    "global readout": (("mlp_out_y",), None),
-}
-_PAPER_TOTAL: Final = 67.56
-# The other rows of the paper's table, in millions.
-PAPER_OTHERS: Final = {"DiffMS": 53.18, "MBGen": 62.38}
 
 
 class ReferenceDualLGD(nn.Module):
@@ -102,6 +84,12 @@ class ReferenceCheckpoint:
         present = {name.partition(".")[0] for name in self.tensors}
         return tuple(part for part in PARTS if part in present)
 
+    @property
+    def parameters(self) -> dict[str, int]:
+        """How many numbers the authors' modules hold, by part; frozen ones too, as they count."""
+        with torch.device("meta"):  # shapes alone: no memory, no time
+            return parameter_counts(ReferenceDualLGD(self.settings, self.parts), depth=2)
+
     def build(self, parts: Sequence[str] = PARTS) -> ReferenceDualLGD:
         """The system, or some parts of it, in evaluation mode.
 
@@ -154,40 +142,3 @@ def load(path: Path) -> ReferenceCheckpoint:
                 "checkpoint again with 'duallgd weights convert'"
             ) from None
         return ReferenceCheckpoint(settings, tensors, load_object(metadata["record"]))
-
-
-def count_by_module(
-    settings: ReferenceDenoiserSettings | None = None,
-) -> dict[str, tuple[int, float | None]]:
-    """Parameters of the reference denoiser by part, and of all of it.
-
-    Args:
-        settings: Sizes and variant; the released ones if None. Only for these does the paper give
-            counts.
-
-    Returns:
-        Trainable numbers, and what the paper says in millions or None where it says nothing: in the
-        order of `_ROWS`, as far as the variant has them, then of "all".
-    """
-    released = settings in (None, ReferenceDenoiserSettings())
-    with torch.device("meta"):  # shapes alone: no memory, no time
-        network = ReferenceDenoiser(settings or ReferenceDenoiserSettings())
-    by_module = parameter_counts(network, depth=1)
-    rows: dict[str, tuple[int, float | None]] = {}
-    for name, (modules, paper) in _ROWS.items():
-        if count := sum(by_module.get(module, 0) for module in modules):
-            rows[name] = (count, paper if released else None)
-    return rows | {"all": (sum(by_module.values()), _PAPER_TOTAL if released else None)}
-
-
-def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:
-    """Parameters of the parts that the paper does not count: spectrum encoder and projection.
-
-    The encoder's frozen table is counted, as the authors do.
-
-    Args:
-        settings: Sizes; those of the smaller release (NPLIB1) if None.
-    """
-    with torch.device("meta"):
-        network = ReferenceDualLGD(settings or ReferenceSettings(), ("encoder", "projection"))
-    return parameter_counts(network, depth=1)

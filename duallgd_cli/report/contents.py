@@ -1,13 +1,18 @@
 """A finished run as plain values: all that the pages show, and the one module that reads it.
 
+Which fragments of a candidate explain which peaks is what the page marks under the pointer; the
+fragments are those of the fragmentation score, so that it shows what was scored.
+
 Every text that came from a file is made harmless for the eye here (no control characters, no
 endless titles); the page itself never reads a text as anything but text.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli import config
+from duallgd_cli.chem.adduct import parent_formula, parse_adduct
+from duallgd_cli.chem.elements import HYDROGEN, METALS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.parts import matches
+from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
+from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.errors import Failure, FormulaError, MoleculeError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
@@ -31,7 +45,6 @@ from duallgd_cli.predict.prediction import (
 from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.report.depiction import depictions
-from duallgd_cli.report.explanation import explained_by, neutral_loss
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -39,6 +52,8 @@ from duallgd_cli.spectra.types import Source, Spectrum
 LONGEST_TEXT: Final = 300
 _SHOWN_SCORES: Final = 4
 _SHOWN_PARTS: Final = 12
+# How a sub-formula ends that keeps metals or more than one charge.
+_KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,3 +336,67 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
 
 def _short(value: float) -> float:
     return float(np.format_float_positional(value, _SHOWN_SCORES, fractional=False))
+
+
+@lru_cache(maxsize=10_000)  # the candidates of a feature are asked for the same ones
+def subformula_of(text: str) -> Formula | None:
+    """A sub-formula as journals write it, without the metals and charge it may end with."""
+    try:
+        return Formula.parse(_KEPT.sub("", text))
+    except FormulaError:
+        return None
+
+
+def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
+    """What an ion has lost where a fragment of this sub-formula is left, "" where that is unclear.
+
+    Args:
+        formula: Of the molecule.
+        adduct: Name of the adduct.
+        subformula: Of the fragment.
+    """
+    part, ion = subformula_of(subformula), parse_adduct(adduct)
+    if part is None or isinstance(ion, Failure):
+        return ""
+    try:
+        whole = parent_formula(Formula.parse(formula), ion)
+        lost = Formula(tuple(a - b for a, b in zip(whole.counts, part.counts, strict=True)))
+    except FormulaError:
+        return ""
+    kept = _KEPT.search(subformula)
+    left = [*ion.metals]
+    for symbol, n in re.findall(r"([A-Z][a-z]?)(\d*)", kept["metals"] if kept else ""):
+        del left[left.index(symbol) : left.index(symbol) + int(n or 1)]
+    return str(lost) + "".join(left)
+
+
+def explained_by(smiles: str, adduct: str, subformulas: Sequence[str]) -> list[list[Any]]:
+    """The sub-formulas that fragments of a candidate explain.
+
+    Args:
+        smiles: The candidate.
+        adduct: Name of the adduct; of other adducts than `CARRIED` the charge's sign decides.
+        subformulas: Of the explained peaks.
+
+    Returns:
+        Pairs of a place among `subformulas` and the fragment's atoms, by their RDKit numbers.
+    """
+    parsed = [(place, subformula_of(text)) for place, text in enumerate(subformulas)]
+    known = [(place, formula) for place, formula in parsed if formula is not None]
+    ion = parse_adduct(adduct)
+    try:
+        whole = disassemble(parse_smiles(smiles))
+    except MoleculeError:
+        return []
+    bonds = np.array(bonds_of(len(whole.atom_class), whole.bond_class)).reshape(-1, 3)
+    if isinstance(ion, Failure) or not known or not len(bonds):
+        return []
+    hydrogens = int(whole.formula.array[HYDROGEN])
+    graph = MolecularGraph(whole.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
+    found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
+    carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
+    rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
+    return [
+        [known[row][0], sorted(whole.order[found.inside[fragment]].tolist())]
+        for row, fragment in zip(rows.tolist(), which.tolist(), strict=True)
+    ]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.reference.subformula import (
+from duallgd_cli.reference.encoder import (
     adduct_name,
     assign,
     counts_of,

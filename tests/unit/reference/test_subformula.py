@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.reference import subformula as reference
-from duallgd_cli.reference.subformula import (
+from duallgd_cli.reference import encoder as reference
+from duallgd_cli.reference.encoder import (
     adduct_name,
     assign,
     counts_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duallgd_cli.report.explanation import explained_by, neutral_loss
+from duallgd_cli.report.contents import explained_by, neutral_loss
 
 PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"
 
