@@ -7,7 +7,6 @@ without a network, for processes that only assemble. N atoms, b bonds, X cut set
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +21,6 @@ from duallgd_cli.data.molecular_graph import (
     MolecularGraph,
     atom_groups,
     atom_types,
-    neighbours,
 )
 from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.types import INSTRUMENTS
@@ -30,8 +28,6 @@ from duallgd_cli.spectra.types import INSTRUMENTS
 _VALENCE: Final = np.array(LOWEST_VALENCES[:N_HEAVY], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
 _SIZE_SCALE: Final = 30
-# Bonds of a cut set that may part a molecule together.
-_SUBSETS: Final = ([0], [1], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2])
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 _WORD: Final = 64
@@ -77,28 +73,16 @@ class Fragments:
         cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
             ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
             fragments share the row.
-        graph: The molecule.
-        inside: Which of its atoms are in each, bool (C, N).
-        in_ring: Which of its bonds are part of a ring, bool (b,).
+        atom_types: Atom types kept and left behind, at the cuts and by them, float32 (C,
+            N_ATOM_TYPE_FEATURES).
+        inside: Which atoms are in each, bool (C, N).
     """
 
     counts: NDArray[np.float32]
     cost: NDArray[np.float32]
     cuts: NDArray[np.float32]
-    graph: MolecularGraph
+    atom_types: NDArray[np.float32]
     inside: NDArray[np.bool_]
-    in_ring: NDArray[np.bool_]
-
-    @cached_property  # asked for at each collision energy
-    def atom_types(self) -> NDArray[np.float32]:
-        """Atom types kept and left behind, at the cuts and by them, (C, N_ATOM_TYPE_FEATURES)."""
-        types = atom_types(self.graph, self.in_ring)
-        kept = self.inside.astype(np.float32) @ types
-        counts = np.stack([kept, types.sum(0) - kept], 1)  # (C, 2, N_ATOM_TYPES)
-        ramps = np.minimum(counts[:, :, None] / _TYPE_STEPS[:, None], 1)
-        about = np.concatenate([types, neighbours(self.graph.pair, types)], 1)
-        _, inner, outer = _ends(self.graph, self.inside, about)
-        return np.concatenate([ramps.reshape(len(kept), -1), inner, outer], 1)
 
 
 def fragments(
@@ -115,52 +99,54 @@ def fragments(
         n_pairs: Most pairs of cuts, cheapest first.
         n_triples: Triples of cuts, cheap ones more often.
     """
+    bond_cost = graph.cost
     under, closures = _spanning_tree(graph)
-    inside = _atom_sets(graph, _cut_sets(graph, generator, n_pairs, n_triples), under, closures)
-    hydrogens = _hydrogens(graph)
-    atoms = np.zeros((len(graph.element), N_ELEMENTS), np.float32)
-    atoms[np.arange(len(atoms)), graph.element] = 1
-    atoms[:, HYDROGEN] = hydrogens
+    cut = _cut_sets(bond_cost, generator, n_pairs, n_triples)
+    inside = _atom_sets(graph, cut, under, closures)
+    n = len(graph.element)
+    atoms = np.zeros((n, N_ELEMENTS), np.float32)
+    atoms[np.arange(n), graph.element] = 1
+    atoms[:, HYDROGEN] = _hydrogens(graph)
     counts = np.rint(inside.astype(np.float32) @ atoms)
     low, high = graph.pair.T
-    cost = (inside[:, low] != inside[:, high]).astype(np.float32) @ graph.cost
+    crossing = (inside[:, low] != inside[:, high]).astype(np.float32)
+    cost = crossing @ bond_cost
     order = np.argsort(cost, kind="stable")
     key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    cost, shared = cost[rows], np.log(same[by_cost])
+    inside, cost, shared = inside[rows], cost[rows], np.log(same[by_cost])
+    crossing, n_rows = crossing[rows], len(rows)
+    looks, types = _described(graph, inside, crossing, closures != 0)
+    sizes = [crossing.sum(1), inside.sum(1) / n, np.full(n_rows, n / _SIZE_SCALE)]
     return Fragments(
-        counts[rows],
-        cost,
-        np.column_stack([*_described(graph, inside[rows], cost), shared]).astype(np.float32),
-        graph,
-        inside[rows],
-        in_ring=closures != 0,
+        counts=counts[rows],
+        cost=cost,
+        cuts=np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32),
+        atom_types=types,
+        inside=inside,
     )
 
 
 def _cut_sets(
-    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int, n_triples: int
-) -> NDArray[np.int64]:
-    """Bonds of each cut set, (X, 3); smaller sets repeat a bond."""
-    b, cost = len(graph.pair), graph.cost
-    one, other = pairs(b)
-    cheapest = np.argsort(cost[one] + cost[other], kind="stable")[:n_pairs]
-    one, other = one[cheapest], other[cheapest]
+    cost: NDArray[np.float32], generator: np.random.Generator, n_pairs: int, n_triples: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bonds of the pairs, (X, 2), and of the triples that are tried, (X, 3), by the bonds' cost."""
+    one, other = pairs(cost.size)
+    if n_pairs < one.size:
+        cheapest = np.argsort(cost[one] + cost[other], kind="stable")[:n_pairs]
+        one, other = one[cheapest], other[cheapest]
     chance = np.exp(-cost)
     # What generator.choice does, without its checks.
     below = np.cumsum((chance / chance.sum()).astype(np.float64))
-    draws = generator.random((n_triples if b else 0, 3))
-    drawn = np.searchsorted(below / below[-1:], draws, "right")
-    single = np.arange(b)
-    sets = [np.column_stack([single] * 3), np.column_stack([one, other, other]), drawn]
-    return np.concatenate(sets)
+    draws = generator.random((n_triples if cost.size else 0, 3))
+    return np.column_stack([one, other]), np.searchsorted(below / below[-1:], draws, "right")
 
 
 def _atom_sets(
     graph: MolecularGraph,
-    cut: NDArray[np.int64],
+    cut: tuple[NDArray[np.int64], NDArray[np.int64]],
     under: NDArray[np.uint64],
     closures: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
@@ -172,26 +158,52 @@ def _atom_sets(
     atom is the parity of the cut bonds between it and the root.
     """
     n, words = len(graph.element), under.shape[1]
+    everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
+    twice, thrice = cut
+    bridge = closures == 0
+    of_one = under[bridge]
+    one, two = twice[closures[twice[:, 0]] == closures[twice[:, 1]]].T
+    # What two bridges have between them is new, what is beyond each of them is not.
+    of_two = under[one] ^ under[two]
+    nested = (under[one] & under[two]).any(1)
+    of_two[bridge[one] & ~nested] ^= everything
+    of_ring = of_two[~bridge[one]]
+    sides = [of_one, of_one ^ everything, of_two, of_ring ^ everything, everything[None]]
+    packed = np.concatenate([*sides, _of_three(graph, thrice, under, closures) & everything])
+    key = np.zeros(len(packed), np.int64)
+    for place, column in enumerate(packed.view(np.uint8).T[: -(-n // 8)]):
+        key += _BYTE_KEY[place, column]
+    order = np.argsort(key)
+    first = order[np.diff(key[order], prepend=-1) != 0]
+    sets = np.unpackbits(packed[first].view(np.uint8), axis=1, count=n, bitorder="little")
+    return sets.view(np.bool_)
+
+
+def _of_three(
+    graph: MolecularGraph,
+    cut: NDArray[np.int64],
+    under: NDArray[np.uint64],
+    closures: NDArray[np.int64],
+) -> NDArray[np.uint64]:
+    """Fragments that three bonds cut out, and some that fewer do, (F, W); higher bits are noise."""
     cut = np.sort(cut, 1)
     one, two, three = closures[cut].T
-    fewer, more = np.diff(cut).T > 0  # sets of less than three bonds repeat one
-    ways = np.stack([one, two, three, one ^ two, two ^ three, one ^ three, one ^ two ^ three]) == 0
-    ways[3:] &= np.stack([fewer, more, fewer | more, fewer & more])  # (7, X)
-    parting = ways.any(0)
-    cut, ways = cut[parting], ways[:, parting]
+    fewer, more = np.diff(cut).T > 0  # some are drawn twice
+    together = np.stack([one ^ two, two ^ three, one ^ three, one ^ two ^ three]) == 0
+    together &= np.stack([fewer, more, fewer | more, fewer & more])
+    new = together.any(0)  # what a single bridge parts is known
+    cut = cut[new]
+    ways = np.concatenate([closures[cut].T == 0, together[:, new]])  # (7, X)
     # The atoms on one side of each way to part the molecule, (7, X, W).
-    side = np.stack([np.bitwise_xor.reduce(under[cut[:, of]], axis=1) for of in _SUBSETS])
+    one, two, three = (under[column] for column in cut.T)
+    side = np.stack([one, two, three, one ^ two, two ^ three, one ^ three, one ^ two ^ three])
     side[~ways] = 0
     ends = graph.pair[cut].reshape(len(cut), 6)  # of all bonds of a set
     of_end = side[:, np.arange(len(cut))[:, None], ends // _WORD]  # (7, X, 6)
     beyond = (of_end >> (ends % _WORD).astype(np.uint64) & np.uint64(1)) - np.uint64(1)
     # A fragment is what is on the same side as an end, whichever way the molecule is parted.
     inside = np.bitwise_and.reduce(side[:, :, None] ^ beyond[..., None], axis=0)
-    everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
-    packed = np.vstack([inside.reshape(-1, words) & everything, everything]).view(np.uint8)
-    key = sum(_BYTE_KEY[place, packed[:, place]] for place in range(-(-n // 8)))
-    _, first = np.unique(key, return_index=True)
-    return np.unpackbits(packed[first], axis=1, count=n, bitorder="little").view(np.bool_)
+    return np.asarray(inside.reshape(-1, under.shape[1]))
 
 
 def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -243,29 +255,29 @@ def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
 
 
 def _described(
-    graph: MolecularGraph, inside: NDArray[np.bool_], cost: NDArray[np.float32]
-) -> list[NDArray[Any]]:
-    """What the cuts of each fragment look like, but for the last column: columns and (C, ...)."""
-    n = len(graph.element)
-    crossing, inner, outer = _ends(graph, inside, atom_groups(graph))
+    graph: MolecularGraph,
+    inside: NDArray[np.bool_],
+    crossing: NDArray[np.float32],
+    in_ring: NDArray[np.bool_],
+) -> tuple[list[NDArray[Any]], NDArray[np.float32]]:
+    """Columns of `Fragments.cuts` up to the cost, and the atom types; cut bonds are 1 in (C, b)."""
+    within, bonded = inside.astype(np.float32), graph.adjacency
+    to_inside = within @ bonded
+    groups, types = atom_groups(graph), atom_types(graph, in_ring)
+    atoms = np.concatenate([groups, types, bonded @ types], 1)
+    # An atom counts once for each of its bonds that is cut.
+    inner = within * (bonded.sum(0) - to_inside) @ atoms
+    outer = (1 - within) * to_inside @ atoms
     classes = (graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
     to_hetero = (graph.to_hetero & (graph.bond_class == 1)).astype(np.float32)
-    sizes = [inside.sum(1) / n, np.full(len(inside), n / _SIZE_SCALE)]
-    between = [crossing @ classes, crossing @ to_hetero, cost, crossing.sum(1)]
-    return [inner, outer, *between, *sizes]
-
-
-def _ends(
-    graph: MolecularGraph, inside: NDArray[np.bool_], atoms: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-    """Bonds cut, 0 or 1 (C, b), and features (N, F) summed over their inner and outer ends."""
-    low, high = graph.pair.T
-    low_in, high_in = inside[:, low], inside[:, high]
-    from_low = (low_in & ~high_in).astype(np.float32)
-    from_high = (high_in & ~low_in).astype(np.float32)
-    inner = from_low @ atoms[low] + from_high @ atoms[high]
-    outer = from_low @ atoms[high] + from_high @ atoms[low]
-    return from_low + from_high, inner, outer
+    kept = within @ types
+    counts = np.stack([kept, types.sum(0) - kept], 1)  # (C, 2, N_ATOM_TYPES)
+    ramps = np.minimum(counts[:, :, None] / _TYPE_STEPS[:, None], 1).reshape(len(kept), -1)
+    (at_in, types_in), (at_out, types_out) = (
+        np.split(ends, [N_GROUP_FEATURES], 1) for ends in (inner, outer)
+    )
+    types = np.concatenate([ramps, types_in, types_out], 1)
+    return [at_in, at_out, crossing @ classes, crossing @ to_hetero], types
 
 
 @dataclass(frozen=True, slots=True)

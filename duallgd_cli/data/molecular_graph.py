@@ -4,6 +4,7 @@ N atoms, b bonds.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -60,7 +61,19 @@ class MolecularGraph:
     bond_class: NDArray[np.int64]
     hydrogens: int
 
-    @property
+    @cached_property
+    def adjacency(self) -> NDArray[np.float32]:
+        """1 where two atoms are bonded, (N, N)."""
+        return self.bonded(slice(None))
+
+    def bonded(self, bonds: slice | NDArray[np.bool_]) -> NDArray[np.float32]:
+        """1 where two atoms are bonded by one of these bonds, (N, N)."""
+        low, high = self.pair[bonds].T
+        result = np.zeros((len(self.element), len(self.element)), np.float32)
+        result[low, high] = result[high, low] = 1
+        return result
+
+    @cached_property
     def to_hetero(self) -> NDArray[np.bool_]:
         """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
         result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
@@ -85,26 +98,13 @@ def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
     )
 
 
-def neighbours(pair: NDArray[np.int64], values: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Values of each atom's neighbours, summed.
-
-    Args:
-        pair: Atoms of the bonds to look along, (b, 2).
-        values: Values of each atom, (N, ...).
-    """
-    total = np.zeros(values.shape, np.float32)
-    np.add.at(total, pair[:, 0], values[pair[:, 1]])
-    np.add.at(total, pair[:, 1], values[pair[:, 0]])
-    return total
-
-
 def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:
     """Group of elements, bears =O, is aromatic, has one neighbour, has three or more; (N, 10)."""
     element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)
     groups = np.zeros((n, N_GROUP_FEATURES), np.float32)
     groups[np.arange(n), _GROUP[element]] = 1
-    groups[:, 6] = _any(pair[bond_class == _DOUBLE], element == _OXYGEN)
+    groups[:, 6] = _any(graph.bonded(bond_class == _DOUBLE), element == _OXYGEN)
     groups[pair[bond_class == BOND_AROMATIC].ravel(), 7] = 1
     degree = np.bincount(pair.ravel(), minlength=n)
     groups[:, 8], groups[:, 9] = degree == 1, degree >= 3
@@ -125,16 +125,16 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
     n = len(element)
     carbon, nitrogen = element == _CARBON, element == _NITROGEN
     oxygen, sulphur = element == _OXYGEN, element == _SULPHUR
-    ends = [
-        np.bincount(pair[bond_class == k].ravel(), minlength=n) for k in range(BOND_AROMATIC + 1)
-    ]
-    degree, aromatic = sum(ends), ends[BOND_AROMATIC] > 0
-    single, double = pair[bond_class == _SINGLE], pair[bond_class == _DOUBLE]
+    single, double = (graph.bonded(bond_class == kind) for kind in (_SINGLE, _DOUBLE))
+    # How many bonds of each class an atom has, (C, N).
+    ends = np.bincount((bond_class[:, None] * n + pair).ravel(), minlength=(BOND_AROMATIC + 1) * n)
+    ends = ends.reshape(-1, n)
+    degree, aromatic = ends.sum(0), ends[BOND_AROMATIC] > 0
     saturated = ~aromatic & (ends[_DOUBLE] == 0) & (ends[_TRIPLE] == 0)
     bears_oxygen = _any(double, oxygen | sulphur)  # or sulphur in its place
     on_arene, on_acyl = _any(single, aromatic), _any(single, bears_oxygen)
     carbonyl = carbon & bears_oxygen
-    acid = neighbours(pair, (~carbon).astype(np.float32)) >= 2  # or ester, amide
+    acid = graph.adjacency @ (~carbon).astype(np.float32) >= 2  # or ester, amide
     chain = np.bincount(pair[in_ring].ravel(), minlength=n) == 0
     plain = carbon & ~aromatic & ~carbonyl
     amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
@@ -161,7 +161,7 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
     return np.stack(types, 1).astype(np.float32)
 
 
-def _any(pair: NDArray[np.int64], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which atoms have a neighbour that has it, along these bonds."""
-    found: NDArray[np.bool_] = neighbours(pair, has.astype(np.float32)) > 0
+def _any(bonded: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which atoms have a neighbour that has it, along these bonds, (N,)."""
+    found: NDArray[np.bool_] = bonded @ has.astype(np.float32) > 0
     return found
