@@ -20,7 +20,7 @@ from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
+from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.generator.network import ModelGenerator, chunk_size, formula_condition
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.denoiser import Condition, Denoiser

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, INDEX, N_HEAVY
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.prepared import Molecules
 
 # What cutting a bond costs: by class, and less where a heteroatom is at one end.
@@ -96,6 +98,12 @@ def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
         molecules.bond_type[start:stop].astype(np.int64),
         int(molecules.atom_counts[molecule, HYDROGEN]),
     )
+
+
+def graph_of_bonds(formula: Formula, bond_class: NDArray[np.integer]) -> MolecularGraph:
+    """A molecule by the classes of all pairs of its formula's atoms, (M,)."""
+    bonds = np.array(bonds_of(formula.n_heavy, bond_class), np.int64).reshape(-1, 3)
+    return MolecularGraph(formula.atom_class, bonds[:, :2], bonds[:, 2], formula.hydrogens)
 
 
 def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from rdkit import Chem, rdBase
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
 from duallgd_cli.errors import (
     DuallgdError,
@@ -155,16 +156,14 @@ def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
         DuallgdError: It is not one that a bond matrix can express.
     """
     parts = disassemble(mol)
-    n = len(parts.atom_class)
-    if not 2 <= n <= MAX_HEAVY_ATOMS:
+    if not 2 <= parts.formula.n_heavy <= MAX_HEAVY_ATOMS:
         raise UnreadableError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
-    bonded = np.flatnonzero(parts.bond_class)
-    low, high = np.triu_indices(n, 1)
+    graph = graph_of_bonds(parts.formula, parts.bond_class)
     return PreparedMolecule(
         atom_counts=parts.formula.array.astype(np.uint8),
         charge=parts.formula.charge,
-        bond_pair=np.stack([low[bonded], high[bonded]], 1).astype(np.uint8),
-        bond_type=parts.bond_class[bonded].astype(np.uint8),
+        bond_pair=graph.pair.astype(np.uint8),
+        bond_type=graph.bond_class.astype(np.uint8),
         bits=np.asarray(fingerprint(mol), dtype=np.uint16),
         inchikey=inchikey_block(mol),
     )

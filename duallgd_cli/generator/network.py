@@ -26,7 +26,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.sampler import (
+from duallgd_cli.diffusion import (
     Denoise,
     LastJump,
     Samples,

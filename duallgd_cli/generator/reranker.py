@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN
-from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
     CARRIED,
     N_INPUTS,
@@ -24,7 +23,7 @@ from duallgd_cli.data.fragmentation import (
     fragments,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
@@ -136,11 +135,9 @@ class CandidateScorer:
         """
         known = self.reranker.log_prevalence[bits]
         scores = {"familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0}
-        bonds = np.array(bonds_of(len(parts.atom_class), parts.bond_class)).reshape(-1, 3)
-        if not self.measured or not len(bonds):
+        graph = graph_of_bonds(parts.formula, parts.bond_class)
+        if not self.measured or not len(graph.pair):
             return scores | {"peaks_found": 0.0, "peaks_missed": 0.0}
-        hydrogens = int(parts.formula.array[HYDROGEN])
-        graph = MolecularGraph(parts.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
         found = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
         sums = []
         for ion, subformula, intensity in self.measured:

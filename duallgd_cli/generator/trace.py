@@ -16,7 +16,7 @@ from torch import Tensor
 from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import sample
+from duallgd_cli.diffusion import sample
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.generator.network import (
     ModelGenerator,

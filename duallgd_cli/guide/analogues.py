@@ -21,7 +21,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of, require_expressible
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
 from duallgd_cli.errors import (
     FormulaError,
@@ -32,7 +32,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.files import kept, lines_of, text_of
+from duallgd_cli.guide.knowledge import kept, lines_of, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,8 @@ class Analogues:
         alike = (1 - different) * common / (probability.sum() + self.n_bits - common)
         alike[~allowed | (different > _MOST_DIFFERENT)] = -1
         best = np.argsort(-alike, kind="stable")[:_ASKED]
-        return [_graph(self.smiles[row]) for row in best[alike[best] >= 0]]
+        chosen = (disassemble(parse_smiles(self.smiles[row])) for row in best[alike[best] >= 0])
+        return [graph_of_bonds(parts.formula, parts.bond_class) for parts in chosen]
 
     def nearest(self, smiles: str, allowed: NDArray[np.bool_]) -> Mapping[str, Any] | None:
         """The molecule most like a candidate, and what was changed, as plain values; None if none.
@@ -171,14 +172,6 @@ class Analogues:
             "change": difference(before, after),
             "change_name": named(before, after),
         }
-
-
-def _graph(smiles: str) -> MolecularGraph:
-    parts = disassemble(parse_smiles(smiles))
-    bonded = np.flatnonzero(parts.bond_class)
-    pair = np.stack(np.triu_indices(len(parts.atom_class), 1), 1)[bonded]
-    bond_class = parts.bond_class[bonded].astype(np.int64)
-    return MolecularGraph(parts.atom_class, pair, bond_class, parts.formula.hydrogens)
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:

@@ -1,16 +1,23 @@
-"""All that is known of the molecules of a run, and of those of one feature."""
+"""All that is known of the molecules of a run, and of those of one feature.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+What was read of large files is kept under the SHA-256 of the file, in ``guide/`` of the folder that
+`runtime.cache_folder` names. Deleting it costs the time of reading again and nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.guide.files import GuideFiles
+from duallgd_cli.files import replaced, require_input, sha256
+from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
 
 if TYPE_CHECKING:  # the network is measured where no rdkit is
@@ -18,19 +25,80 @@ if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.guide.analogues import Analogues, GuideTable
     from duallgd_cli.guide.library import Library, Match
 
+
+@dataclass(frozen=True, slots=True)
+class GuideFiles:
+    """Files that say what is known of the molecules.
+
+    Attributes:
+        analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
+        libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
+        tables: CSV or TSV, by feature: feature_id, core, require, forbid, analogue.
+    """
+
+    analogues: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """Names and contents by kind, for the header of a journal.
+
+        Raises:
+            MissingInputError: One does not exist.
+        """
+        return {kind: list(map(_identity, names)) for kind, names in asdict(self).items() if names}
+
+
+def _identity(name: str) -> dict[str, str]:
+    require_input(name)
+    return {"name": name, "sha256": sha256(Path(name))}
+
+
+logger = logging.getLogger(__name__)
+
+_FOLDER: Final = "guide"
+
+
+def kept(
+    path: Path, kind: str, make: Callable[[Path], Mapping[str, NDArray[Any]]]
+) -> Mapping[str, NDArray[Any]]:
+    """Arrays made of a file, from the cache where it holds them.
+
+    Args:
+        path: Of the file.
+        kind: What is made of it, with the version of its arrays.
+        make: Makes them.
+    """
+    place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
+    try:
+        with np.load(place) as stored:
+            return dict(stored)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, EOFError, BadZipFile):
+        logger.warning("%s cannot be read, and is made again", place)
+    made = make(path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(place) as partial, partial.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **made)
+    except OSError as error:
+        logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+    return made
+
+
+def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
+    """Texts as an array; line breaks in them become blanks."""
+    joined = "".join(f"{' '.join(line.split())}\n" for line in lines)
+    return np.frombuffer(joined.encode("utf-8", "replace"), np.uint8)
+
+
+def lines_of(text: NDArray[np.uint8]) -> list[str]:
+    """The texts of `text_of`."""
+    return bytes(text).decode().split("\n")[:-1]
+
+
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
-
-
-class Drawn(Protocol):
-    """A molecule that was drawn."""
-
-    @property
-    def smiles(self) -> str:
-        """Canonical."""
-
-    @property
-    def block(self) -> str:
-        """First block of its InChIKey."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,13 +131,17 @@ class Known:
             for graph in analogues.towards(probability, formula, allowed)
         ]
 
-    def told(self, structures: Iterable[Drawn], formula: str) -> dict[str, Any]:
+    def told(self, smiles: Mapping[str, str], formula: str) -> dict[str, Any]:
         """What is said of the structures of a formula, as plain values.
 
         ``analogues`` has the nearest of each, if any; ``library_match`` the best spectrum of a
         library with the same precursor, and whether its structure is ``offered`` as a candidate.
+
+        Args:
+            smiles: Of the structures, by the first block of their InChIKey.
+            formula: Of them all.
         """
-        nearest = {one.block: self._nearest(one.smiles) for one in structures}
+        nearest = {block: self._nearest(text) for block, text in smiles.items()}
         analogues = {key: one for key, one in nearest.items() if one is not None}
         match = self._match(formula)
         return {
@@ -113,8 +185,8 @@ class Knowledge:
     tables: "tuple[GuideTable, ...]" = ()
 
     @classmethod
-    def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
-        """Read files.
+    def read(cls, guide: "Guide | None", files: GuideFiles | None) -> "Knowledge | None":
+        """Read files, if there are any.
 
         Args:
             guide: What each molecule must be like, or None.
@@ -126,6 +198,8 @@ class Knowledge:
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
+        if files is None:
+            return None
         from duallgd_cli.guide.analogues import Analogues, GuideTable
         from duallgd_cli.guide.library import Library
 

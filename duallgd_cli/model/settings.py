@@ -96,9 +96,9 @@ class DiffusionSettings:
     Attributes:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
-        schedule: How sampling jumps where nothing else is asked for; see `diffusion.sampler`.
+        schedule: How sampling jumps where nothing else is asked for; see `parse_schedule`.
         time_shift: Timestep offset of sampling where nothing else is asked for; see
-            `diffusion.sampler.SamplingTask`.
+            `diffusion.SamplingTask`.
     """
 
     n_steps: int = 500

@@ -23,13 +23,13 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.files import GuideFiles
+from duallgd_cli.guide.knowledge import GuideFiles, Knowledge
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
 from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
-from duallgd_cli.predict.settings import PredictSettings, knowledge_of, preset_of
+from duallgd_cli.predict.settings import PredictSettings, preset_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
@@ -145,7 +145,7 @@ def predictions(
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
     others = {**preset_of(others.pop("preset", None)), **others}
     chosen = _changed(settings or PredictSettings(), others)
-    knowledge = knowledge_of(chosen, guide)
+    knowledge = Knowledge.read(chosen.guide, guide)
     ranking = for_run(model.ranking, chosen, guide)
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)

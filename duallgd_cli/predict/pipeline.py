@@ -22,8 +22,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas.ranking import predicted_formulas
-from duallgd_cli.guide.files import GuideFiles
-from duallgd_cli.guide.knowledge import Knowledge, Known
+from duallgd_cli.guide.knowledge import GuideFiles, Knowledge, Known
 from duallgd_cli.predict.candidates import (
     AssemblyResult,
     Workers,
@@ -299,11 +298,12 @@ def _settled(
         with stage("assemble"):
             generated, assembled, matrix = join(rounds)
             result = collect(result, generated, assembled, matrix)
+        smiles = {one.block: one.smiles for one in result.structures if known is not None}
         result = replace(
             result,
             message=sentences(generated.message, result.message, message),
             notes=generated.notes,
-            known={} if known is None else known.told(result.structures, result.formula),
+            known={} if known is None else known.told(smiles, result.formula),
         )
         if not result.structures:
             result = _failed(result, _empty(result))

@@ -38,7 +38,7 @@ from duallgd_cli.predict.prediction import (
     predictions_of,
 )
 from duallgd_cli.predict.ranking import for_run, rank, recorded
-from duallgd_cli.predict.settings import Header, PredictRequest, knowledge_of
+from duallgd_cli.predict.settings import Header, PredictRequest
 from duallgd_cli.runtime import (
     default_threads,
     each_in_stage,
@@ -170,7 +170,7 @@ def predict(
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     output_format = _checked(request)
-    knowledge = knowledge_of(request.settings, request.guide)
+    knowledge = Knowledge.read(request.settings.guide, request.guide)
     for_run(model.ranking, request.settings, request.guide)  # warns
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())

@@ -11,14 +11,13 @@ from duallgd_cli.config import SamplingSettings, flatten, require
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
-from duallgd_cli.guide.files import GuideFiles
+from duallgd_cli.guide.knowledge import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
-    from duallgd_cli.guide.knowledge import Knowledge
 
 WHOLE: Final = "1/1"  # the shard of a run that has no others
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
@@ -143,19 +142,6 @@ class Shard:
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
-
-
-def knowledge_of(settings: PredictSettings, files: GuideFiles | None) -> "Knowledge | None":
-    """What files say of molecules, beside what settings say of all; None without files.
-
-    Raises:
-        DuallgdError: One cannot be read, or says nothing; the message names it.
-    """
-    if files is None:
-        return None
-    from duallgd_cli.guide.knowledge import Knowledge  # only where there are files
-
-    return Knowledge.read(settings.guide, files)
 
 
 @dataclass(frozen=True, slots=True)

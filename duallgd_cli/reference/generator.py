@@ -17,7 +17,7 @@ from torch import Tensor
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.sampler import Denoise, Samples, draw_in_chunks
+from duallgd_cli.diffusion import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.network import (

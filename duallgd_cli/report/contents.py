@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.adduct import parent_formula, parse_adduct
-from duallgd_cli.chem.elements import HYDROGEN, METALS
+from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.parts import matches
-from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import journal
@@ -388,11 +387,9 @@ def explained_by(smiles: str, adduct: str, subformulas: Sequence[str]) -> list[l
         whole = disassemble(parse_smiles(smiles))
     except MoleculeError:
         return []
-    bonds = np.array(bonds_of(len(whole.atom_class), whole.bond_class)).reshape(-1, 3)
-    if isinstance(ion, Failure) or not known or not len(bonds):
+    graph = graph_of_bonds(whole.formula, whole.bond_class)
+    if isinstance(ion, Failure) or not known or not len(graph.pair):
         return []
-    hydrogens = int(whole.formula.array[HYDROGEN])
-    graph = MolecularGraph(whole.atom_class, bonds[:, :2], bonds[:, 2], hydrogens)
     found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))

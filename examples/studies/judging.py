@@ -24,7 +24,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
+from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.denoiser import Condition

@@ -10,7 +10,7 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
-from duallgd_cli.diffusion.sampler import SamplingTask, alpha_bar
+from duallgd_cli.diffusion import SamplingTask, alpha_bar
 from duallgd_cli.generator.network import ModelGenerator, chunk_size
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.runtime import Runtime

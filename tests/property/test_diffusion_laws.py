@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.sampler import (
+from duallgd_cli.diffusion import (
     Samples,
     SamplingTask,
     alpha_bar,

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from duallgd_cli.diffusion.sampler import stream_key, uniform
+from duallgd_cli.diffusion import stream_key, uniform
 
 CPU = torch.device("cpu")
 WORD = (1 << 64) - 1

@@ -1,6 +1,6 @@
 import pytest
 
-from duallgd_cli.diffusion.sampler import evenly_spaced, parse_schedule, quadratic
+from duallgd_cli.diffusion import evenly_spaced, parse_schedule, quadratic
 from duallgd_cli.errors import ConfigError
 
 

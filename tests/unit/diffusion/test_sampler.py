@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from duallgd_cli.diffusion.sampler import SamplingTask, alpha_bar, evenly_spaced, sample
+from duallgd_cli.diffusion import SamplingTask, alpha_bar, evenly_spaced, sample
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
 

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli import diffusion
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.diffusion import sampler
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.templates import Templates, fitted, known_molecules
@@ -150,13 +150,13 @@ def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypat
     tasks = []
     generator = ModelGenerator(model, cpu(), templates=analogues)
     if monkeypatch is not None:
-        plain = sampler.sample
+        plain = diffusion.sample
 
         def noted(denoise, task, *rest):
             tasks.append(task)
             return plain(denoise, task, *rest)
 
-        monkeypatch.setattr("duallgd_cli.diffusion.sampler.sample", noted)
+        monkeypatch.setattr("duallgd_cli.diffusion.sample", noted)
     chance = torch.from_numpy(predicted(BUTANOL))
     samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
     return samples, tasks

@@ -1,1 +1,0 @@
-"""The noise process over bond classes; knows neither networks nor molecules."""
