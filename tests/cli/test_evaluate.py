@@ -203,29 +203,6 @@ def test_what_would_be_said_twice_is_said_once(duallgd, tmp_path):
     assert len((tmp_path / "r" / "metrics.tsv").read_text().splitlines()) == 11
 
 
-def test_what_predict_writes_of_features_is_scored_as_it_is(duallgd, tmp_path):
-    spectrum = (
-        "BEGIN IONS\nFEATURE_ID={}\nPEPMASS=195.0877\nFORMULA=C8H10N4O2\nADDUCT=[M+H]+\n"
-        "MSLEVEL={}\n138.066 100\n110.071 {}\nEND IONS\n"
-    )
-    spectra = [spectrum.format(1, 2, 20), spectrum.format(1, 2, 30), spectrum.format(2, 2, 40)]
-    (tmp_path / "f.mgf").write_text("\n".join(spectra))
-    caffeine = "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
-    (tmp_path / "t.tsv").write_text(f"identifier\tsmiles\n1\t{caffeine}\n2\t{caffeine}\n")
-    found = []
-    for rows in ("feature", "spectrum"):
-        duallgd("predict", "f.mgf", "-o", f"{rows}.csv", "--rows", rows, "--samples", "4", "-q")
-        done = duallgd(
-            *("evaluate", "--predictions", f"{rows}.csv", "--truth", "t.tsv", "-o", rows),
-            *("--no-mces", "--workers", "1"),
-        )
-        assert done.code == 0, done.err
-        found.append(results(tmp_path / rows))
-
-    assert found[0]["metrics"] == found[1]["metrics"]
-    assert found[0]["statuses"] == {"ok": 2}
-
-
 def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, seen, tmp_path):
     base = (*TEST, "-o", "r")
 

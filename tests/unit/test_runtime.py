@@ -100,22 +100,14 @@ def test_hardware_threads_of_one_core_count_once(monkeypatch, tmp_path):
     assert runtime.available_cores() == 2
 
 
-def test_idle_threads_sleep_unless_the_user_decides(monkeypatch):
-    environment = {"GOMP_SPINCOUNT": "99"}
+def test_threads_sleep_and_few_kernels_are_kept_unless_the_user_decides(monkeypatch):
+    environment = {"GOMP_SPINCOUNT": "99", "LRU_CACHE_CAPACITY": "7"}
     monkeypatch.setattr(os, "environ", environment)
 
     runtime.prepare_environment()
 
     assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert environment["GOMP_SPINCOUNT"] == "99"
-
-
-def test_kernels_of_few_shapes_are_kept_unless_the_user_decides(monkeypatch):
-    environment = {"LRU_CACHE_CAPACITY": "7"}
-    monkeypatch.setattr(os, "environ", environment)
-
-    runtime.prepare_environment()
-
     assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
     assert environment["LRU_CACHE_CAPACITY"] == "7"
 

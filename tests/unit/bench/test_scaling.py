@@ -137,16 +137,6 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path):
     assert [r["wall_s"] for r in found["rows"]] == [r["wall_s"] for r in whole["rows"]]
 
 
-def test_a_finished_study_is_read_again_without_measuring(tmp_path):
-    found = scaling.run_study(STUDY, tmp_path, read=invent)
-    read, asked = stopped_after(0)
-
-    again = scaling.run_study(STUDY, tmp_path, read=read, resume=True)
-
-    assert not asked
-    assert again == found
-
-
 def test_a_run_of_other_settings_is_refused_by_their_names(tmp_path):
     interrupted(tmp_path)
 

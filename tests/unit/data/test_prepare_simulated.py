@@ -9,7 +9,6 @@ from duallgd_cli.data.prepared import (
     FOLDS,
     load_molecules,
     load_spectra,
-    read_manifest,
 )
 from duallgd_cli.data.simulation import Selection, prepare_simulated
 from duallgd_cli.data.structures import prepare_structures
@@ -113,18 +112,6 @@ def test_a_limit_takes_some_at_random_and_changes_no_spectrum(tmp_path, structur
             got.numbers, from_prepared(load_spectra(folder), [row]).numbers
         )
     assert ids(tmp_path / "99") == ids(folder)
-
-
-@pytest.mark.slow
-def test_several_processes_write_what_one_does(tmp_path, structures, folder):
-    told = []
-
-    prepare_simulated(
-        structures, simulator(), tmp_path, {"steps": 5}, ALL, workers=2, advance=told.append
-    )
-
-    assert read_manifest(tmp_path) == read_manifest(folder)
-    assert sum(told) == len(SMILES)
 
 
 @pytest.mark.parametrize(("fold", "max_atoms"), [([1, 2], 50), ([0, 0], 2)])

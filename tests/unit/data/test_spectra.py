@@ -160,15 +160,6 @@ def test_the_manifest_records_settings_source_and_what_was_explained(tmp_path):
     assert groups["[M+H]+", "orbitrap"]["peaks_explained"] == 5
 
 
-def test_several_processes_prepare_the_same_as_one(tmp_path):
-    source = table(tmp_path / "set.tsv", *GOOD)
-
-    one = prepare_spectra(source, tmp_path / "one")
-    two = prepare_spectra(source, tmp_path / "two", workers=2)
-
-    assert one["arrays"] == two["arrays"]
-
-
 def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_path):
     folder = tmp_path / "nplib1"
     (folder / "spec_files").mkdir(parents=True)

@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.network import (
     BYTES_PER_PAIR,
@@ -217,23 +217,6 @@ def test_a_generator_waits_for_its_device_only_under_a_time_limit(model, monkeyp
     generator.generate(annotated(), replace(SETTINGS, timeout_s=100.0), seed=1)
 
     assert (unlimited, len(waits)) == (0, 4)  # one evaluation of one chunk a step
-
-
-def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):
-    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
-        generator.generate(annotated(), replace(SETTINGS, schedule="400,100,0"), seed=1)
-
-
-@pytest.mark.parametrize(
-    ("name", "steps"), [(None, "500,281,125,31,0"), ("uniform", "500,375,250,125,0")]
-)
-def test_a_written_schedule_is_taken_as_the_named_one(generator, name, steps):
-    named = generator.generate(annotated(), replace(SETTINGS, schedule=name), seed=1)
-    written = replace(SETTINGS, schedule=steps, steps=9)
-
-    np.testing.assert_array_equal(
-        generator.generate(annotated(), written, seed=1).bond_class, named.bond_class
-    )
 
 
 def test_the_weights_say_by_how_much_the_time_is_shifted(generator):

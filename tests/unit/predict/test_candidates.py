@@ -226,18 +226,6 @@ def test_assembly_stops_when_its_time_is_up():
 
 
 @pytest.mark.slow
-def test_several_processes_read_what_one_reads():
-    formula, generated = drawn(ASPIRIN, ISOMER, IMPOSSIBLE)
-    first, matrix = distinct(generated)
-
-    with Workers(2) as workers:
-        results = workers.assemble(formula, generated, first)()
-
-    found = collect(HypothesisResult("ok"), generated, results, matrix)
-    assert found == assembled(formula, generated)[1]
-
-
-@pytest.mark.slow
 def test_time_that_is_up_in_another_process_is_seen_here():
     formula, generated = drawn(ASPIRIN, ISOMER)
 

@@ -18,7 +18,6 @@ from duallgd_cli.errors import (
     UsageError,
 )
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
-from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
@@ -74,16 +73,6 @@ def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
     (row,) = rows(tmp_path / "out.csv")
     assert (row["rank"], row["smiles"]) == ("1", ASPIRIN_SMILES)
     assert (row["samples"], row["log_likelihood"], row["status"]) == ("4", "-1.5", "ok")
-
-
-def test_another_hydrogen_placement_says_of_how_many_samples(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(("C11H8N2", "C10H7N C9H6 C8H6")))
-
-    predict(request(made, tmp_path / "out.csv"), model_with(Oracle("c1ccc2c(c1)[nH]c1cnccc12")))
-
-    found = rows(tmp_path / "out.csv")  # 9H- and 2H-norharmane
-    assert len(found) > 1
-    assert {row["samples"] for row in found} == {"4"}
 
 
 def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
@@ -192,23 +181,6 @@ def test_a_spectrum_that_nothing_explains_is_predicted_with_a_warning(tmp_path):
     assert "none of the 1 peaks is explained by C9H8O4" in found[0]["message"]
 
 
-def test_several_hypotheses_of_a_feature_are_pooled(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN, feature_id="1", formula=None))
-    table = tmp_path / "formulas.csv"
-    table.write_text(
-        "feature_id,formula,adduct,probability\n1,C9H8O4,[M+H]+,0.75\n1,C9H10O5,[M-H2O+H]+,0.25\n"
-    )
-    settings = replace(SETTINGS, top_k=100)
-
-    output = tmp_path / "out.jsonl"
-    predict(request(made, output, formulas=table, settings=settings), stub_model())
-
-    found = json.loads(output.read_text())
-    tried = {(one["formula"], one["adduct"]) for one in found["hypotheses"]}
-    assert tried == {("C9H8O4", "[M+H]+"), ("C9H10O5", "[M-H2O+H]+")}
-    assert {one["formula"] for one in found["candidates"]} == {"C9H8O4", "C9H10O5"}
-
-
 def test_a_molecule_larger_than_the_model_is_refused_by_size(tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
 
@@ -308,14 +280,3 @@ def test_nothing_to_read_is_an_error(tmp_path):
     with pytest.raises(MissingInputError, match="absent"):
         predict(request(str(tmp_path / "absent.mgf"), tmp_path / "out.csv"), stub_model())
     assert not (tmp_path / "out.csv").exists()
-
-
-def test_confidence_of_weights_that_were_never_fitted_is_called_nominal(tmp_path, caplog):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-    ranking = RankingModel(n_spectra=500, most_samples=100, least_steps=1, most_steps=50)
-
-    predict(request(made, tmp_path / "a.csv"), replace(stub_model(), ranking=ranking))
-    assert not caplog.records
-    predict(request(made, tmp_path / "b.csv"), stub_model())
-
-    assert "never fitted" in caplog.text

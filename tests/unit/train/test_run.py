@@ -109,23 +109,6 @@ def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
         assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
 
 
-def test_an_encoder_grows_to_the_sizes_that_are_asked_for(tmp_path, spectra):
-    small = trained(tmp_path / "small", spectra, "encoder")
-
-    sizes = ("model.encoder.layers=2", "model.encoder.width=64")
-    made = trained(
-        tmp_path / "large",
-        spectra,
-        "encoder",
-        *sizes,
-        said={"encoder": {"layers": 2, "width": 64}},
-        init={"encoder": tmp_path / "small" / "model.safetensors"},
-    )
-
-    assert (small.settings.encoder.width, made.settings.encoder.width) == (32, 64)
-    assert made.tensors["encoder.layers.1.up.weight"].shape == (256, 64)
-
-
 def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures, simulated):
     folders = (structures, structures_folder(tmp_path / "more", "CCO", "CCN"))
     record = trained(tmp_path, spectra, "joint", structures=folders, simulated=simulated).record
