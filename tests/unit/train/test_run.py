@@ -190,9 +190,9 @@ def test_two_spectra_are_overfitted_and_then_predicted_exactly(tmp_path):
     data = spectra_folder(tmp_path / "spectra", *ISOMERS)
     chosen = [
         "training.stage=joint",
-        "training.steps=500",
+        "training.steps=350",
         "training.data.peak_dropout=0.0",
-        "training.checkpoint_every=500",
+        "training.checkpoint_every=350",
     ]
     request = TrainingRequest(run_settings("tiny", chosen), tmp_path / "run", data)
     run_training(request, cpu())
