@@ -31,11 +31,11 @@ BOUNDS = {
     "diffusion": (466, 1),
     "checkpoint": (574, 4),
     "bench": (1_387, 7),  # a run goes on, and counts operations to know its time
-    "evaluate": (3_595, 14),
+    "evaluate": (3_452, 14),
     "report": (992, 5),
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading
-    "cli": (2_730, 16),
+    "cli": (2_702, 16),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

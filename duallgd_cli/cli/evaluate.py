@@ -44,7 +44,7 @@ _what, _scoring, _leakage = (
 _WORTH_TELLING: Final = 50
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "rival", "resume", "shard",
+    "config", "set_", "formula", "formulas", "resume", "shard",
 )  # fmt: skip
 
 
@@ -94,14 +94,6 @@ def evaluate(
         Path | None, _scoring(help="File of solved pairs; by default ~/.cache/duallgd/mces.sqlite.")
     ] = None,
     seed: Annotated[int, _scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
-    rival: Annotated[
-        list[str] | None,
-        _scoring(
-            metavar="NAME=WEIGHTS",
-            help="Other weights, predicted with the same spectra, settings and seed and scored "
-            "beside these, such as an ablation; may be repeated.",
-        ),
-    ] = None,
     formula: Annotated[
         str | None,
         _what(
@@ -205,7 +197,6 @@ def evaluate(
     values |= {
         "mces_cache": mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
         "top_k": parsing.parse_ranks(top_k),
-        "rival": parsing.parse_rivals(rival or ()),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),

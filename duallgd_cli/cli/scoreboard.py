@@ -41,8 +41,6 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
         yield _metrics(part)
     if found["published"]:
         yield _beside(found, found["published"])
-    if found["rivals"]:
-        yield _rivals(found)
     if found["groups"]:
         title = "Groups of spectra, means over spectra"
         yield _groups(found["groups"], found["spectra"], title)
@@ -92,23 +90,6 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
 
 def _mean(name: str, metrics: Mapping[str, Any]) -> str:
     return _number(name, metrics[name]["per_spectrum"]["mean"]) if name in metrics else "-"
-
-
-def _rivals(found: Mapping[str, Any]) -> Table:
-    rivals = found["rivals"]
-
-    def row(name: str) -> Iterator[str]:
-        yield from (name, _mean(name, found["metrics"]))
-        for rival in rivals.values():
-            difference = _with_interval(name, rival["ours_minus_theirs"][name])
-            yield f"{_mean(name, rival['metrics'])} [{difference}]"
-
-    rows = (list(row(name)) for name in next(iter(rivals.values()))["metrics"])
-    title = "Rivals on the same spectra (ours minus theirs)"
-    shown = table(title, ["metric", "this run", *rivals], rows)
-    for column in shown.columns[2:]:
-        column.no_wrap = False  # names of rivals may be long
-    return shown
 
 
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:

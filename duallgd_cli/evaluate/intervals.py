@@ -83,32 +83,6 @@ def share(right: Array, clusters: Sequence[str], *, by_molecule: bool = False) -
     return Estimate(mean, *wilson(mean, effective_sample_size(sums[:, 0], counts)))
 
 
-def share_difference(right: Array, other: Array, clusters: Sequence[str]) -> Estimate:
-    """Difference of two shares of the same spectra, with Newcombe's interval for paired ones.
-
-    It joins the two Wilson intervals by the correlation of the answers (Newcombe, Statistics in
-    Medicine 17, 2635, 1998).
-
-    Args:
-        right: 1 for each spectrum that the first method has right, else 0, float64 (B,).
-        other: The same of the second.
-        clusters: Molecule of each spectrum, B names.
-    """
-    first, second = share(right, clusters), share(other, clusters)
-    varies = right.size > 1 and right.std() > 0 and other.std() > 0
-    correlation = float(np.corrcoef(right, other)[0, 1]) if varies else 0.0
-
-    def reach(one: float, two: float) -> float:
-        return float(np.sqrt(max(0.0, one**2 + two**2 - 2 * correlation * one * two)))
-
-    difference = float((right - other).mean()) if right.size else float("nan")
-    return Estimate(
-        difference,
-        difference - reach(first.mean - first.low, second.high - second.mean),
-        difference + reach(first.high - first.mean, second.mean - second.low),
-    )
-
-
 def effective_sample_size(right: Array, counts: Array) -> float:
     """How many independent cases tell as much as these, at most as many as there are.
 

@@ -23,7 +23,6 @@ from duallgd_cli.evaluate.intervals import (
     per_molecule,
     per_spectrum,
     share,
-    share_difference,
 )
 from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -79,21 +78,6 @@ class Scores:
         found = dict(zip(names, way(values, self.molecule, seed=seed), strict=True))
         return found | {
             name: share(self.columns[name], self.molecule, by_molecule=by_molecule)
-            for name in filter(is_share, names)
-        }
-
-    def minus(self, other: "Scores", names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
-        """Mean differences to the scores of the same spectra by another method.
-
-        Args:
-            other: Of the same spectra in the same order.
-            names: Columns to compare.
-            seed: Of the bootstrap, which resamples molecules.
-        """
-        values = np.column_stack([self.columns[name] - other.columns[name] for name in names])
-        found = dict(zip(names, per_spectrum(values, self.molecule, seed=seed), strict=True))
-        return found | {
-            name: share_difference(self.columns[name], other.columns[name], self.molecule)
             for name in filter(is_share, names)
         }
 

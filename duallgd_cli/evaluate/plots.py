@@ -48,11 +48,8 @@ def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
     for by in dict.fromkeys(group["by"] for group in found["groups"]):
         groups = [group for group in found["groups"] if group["by"] == by]
         drawings[f"by_{by}"] = partial(_groups, by, groups)
-    parts = {"all": found} | {part["title"]: part for part in found.get("parts", ())}
-    methods = {"this run": found} | found.get("rivals", {})
     kinds: dict[str, Callable[[], Figure]] = {
-        "parts": lambda: _groups("parts of the test set", _as_groups(found, parts)),
-        "rivals": lambda: _groups("rivals", _as_groups(found, methods)),
+        "parts": lambda: _groups("parts of the test set", _parts(found)),
         "calibration": lambda: _calibration(found["calibration"]),
     }
     return drawings | {name: draw for name, draw in kinds.items() if found.get(name)}
@@ -93,22 +90,16 @@ def _figure(columns: int, title: str) -> "Figure":
     return figure
 
 
-def _as_groups(
-    found: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Parts of the test set, or methods on the same spectra, by name, as groups to draw."""
+def _parts(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All of the test set and its parts, as groups to draw."""
     shown = [n for n in found["metrics"] if n.startswith(("accuracy@", "mces@", "tanimoto@"))]
     return [
         {
-            "label": label,
-            "spectra": method.get("spectra", found["spectra"]),
-            "estimates": {
-                name: method["metrics"][name]["per_spectrum"]
-                for name in shown
-                if name in method["metrics"]
-            },
+            "label": part["title"],
+            "spectra": part["spectra"],
+            "estimates": {name: part["metrics"][name]["per_spectrum"] for name in shown},
         }
-        for label, method in methods.items()
+        for part in ({**found, "title": "all"}, *found["parts"])
     ]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.evaluate.groups import formula_accuracy, part_records, parts, strata
+from duallgd_cli.evaluate.groups import formula_accuracy, part_records, strata
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.plots import write_plots
@@ -27,8 +27,8 @@ from duallgd_cli.files import sha256, write_atomically
 RESULTS: Final = "results.json"
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
-    "molecule, Newcombe for differences; other means, and all that is `independent`: bootstrap, "
-    "2000 draws of molecules, of spectra where `independent`"
+    "molecule; other means, and all that is `independent`: bootstrap, 2000 draws of molecules, of "
+    "spectra where `independent`"
 )
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
@@ -126,35 +126,6 @@ def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> li
     return [predicted.get(truth.spectrum_id, nothing) for truth in truths]
 
 
-def compare(ours: Scores, theirs: Scores, seed: int) -> dict[str, Any]:
-    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals.
-
-    Of all spectra, and of each part of the test set.
-
-    Args:
-        ours: Scores of the spectra.
-        theirs: Scores of the same spectra.
-        seed: Of the bootstrap.
-    """
-
-    def record(mine: Scores, other: Scores) -> dict[str, Any]:
-        names = [name for name in other.columns if "@" in name]
-        differences = mine.minus(other, names, seed)
-        metrics = other.summary(seed)
-        return {
-            "metrics": {name: metrics[name] for name in names},
-            "ours_minus_theirs": {name: asdict(found) for name, found in differences.items()},
-        }
-
-    return {
-        **record(ours, theirs),
-        "parts": {
-            name: record(ours.subset(keep), theirs.subset(keep))
-            for name, keep in parts(ours.truths).items()
-        },
-    }
-
-
 def _calibration(scores: Scores, known: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """Of the first candidate and of the first ten, each only where probabilities are stated.
 
@@ -241,10 +212,6 @@ def _numbers(
         **formulas,
         "published": list(inputs.suite.published),
         "calibration": _calibration(scores, known),
-        "rivals": {
-            name: compare(scores, score(truths, ranked_of(truths, theirs), settings), seed)
-            for name, theirs in inputs.rivals.items()
-        },
     }
 
 
@@ -271,7 +238,6 @@ def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
                 for part in table["bins"]
             ),
         ],
-        "rivals.tsv": rival_rows(found["rivals"]),
     }
     if "formula_accuracy" in found:
         tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
@@ -295,21 +261,6 @@ def _metrics(found: Mapping[str, Any]) -> Rows:
         for name, ways in part["metrics"].items():
             values = [ways[way][end] for way in _WAYS for end in _ENDS]
             yield [part["name"], part["spectra"], part["molecules"], name, *values]
-
-
-def rival_rows(rivals: Mapping[str, Any]) -> Rows:
-    """One row a rival, part of the test set and metric: its mean over spectra, and ours minus it.
-
-    Args:
-        rivals: What `compare` says of each, by name.
-    """
-    ends = [f"{prefix}{end}" for prefix in ("", "ours_minus_theirs_") for end in _ENDS]
-    yield ["rival", "part", "metric", *ends]
-    for rival, record in rivals.items():
-        for part, numbers in ({"all": record} | record["parts"]).items():
-            for name, ways in numbers["metrics"].items():
-                estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])
-                yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
 
 
 def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:

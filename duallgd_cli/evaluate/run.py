@@ -8,7 +8,6 @@ are predicted.
 """
 
 import json
-import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,7 +27,7 @@ from duallgd_cli.evaluate.suites import (
     write_truth,
     write_unlabelled,
 )
-from duallgd_cli.evaluate.tables import Predicted, choose, read_predictions, truths_of
+from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
@@ -50,7 +49,6 @@ FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the weights"
-_NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9.-]+")
 TRUE_ORDER: Final = (
     "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
     "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
@@ -116,13 +114,10 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     )
 
 
-def training_lists(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
-    """Training molecules of each model, by what it is called; None where no list came with it."""
-    ours = settings.train_hashes or _beside(settings.weights)
-    paths = {_OURS: ours} | {f"the rival {n}": _beside(w) for n, w in settings.rival.items()}
-    return {
-        name: None if path is None else TrainingHashes.read(path) for name, path in paths.items()
-    }
+def _training_list(settings: EvaluateSettings) -> dict[str, TrainingHashes | None]:
+    """Training molecules of the weights, by what these are called; None where no list came."""
+    path = settings.train_hashes or _beside(settings.weights)
+    return {_OURS: None if path is None else TrainingHashes.read(path)}
 
 
 def _beside(weights: str | None, digest: str = "") -> Path | None:
@@ -148,7 +143,7 @@ def _look_at_finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> N
         run = None  # as for the predictions of others
     lists: dict[str, TrainingHashes | None] = {}
     if settings.train_hashes is not None or settings.weights is not None:
-        lists = training_lists(settings)
+        lists = _training_list(settings)
     elif run is not None:
         name, digest = (str(run.header.model.get(key)) for key in ("name", "sha256"))
         found = _beside(name, digest) or _beside(None, digest)
@@ -169,7 +164,7 @@ def predict_inputs(
     progress: Progress | None = None,
     model: LoadedModel | None = None,
 ) -> bool:
-    """Predict the spectra, and what they are compared with; False for a shard.
+    """Predict the spectra; False for a shard.
 
     Args:
         settings: What to do.
@@ -181,13 +176,11 @@ def predict_inputs(
         UsageError: The weights have seen test molecules, or the request is impossible.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    lists = training_lists(settings)
+    lists = _training_list(settings)
     runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
     model = model or api.load(settings.weights, runtime=runtime)
-    others = {name: api.load(path, runtime=runtime) for name, path in settings.rival.items()}
-    for one in (model, *others.values()):
-        if one.known:
-            lists[f"the analogues in {one.name}"] = TrainingHashes.of(one.known)
+    if model.known:
+        lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
     check_leakage(inputs, lists, settings)
     folder, with_formula = settings.folder, settings.gives_formulas
     make_folder(folder)
@@ -207,8 +200,6 @@ def predict_inputs(
     elif not with_formula:
         search = settings.prediction.formula_search
         inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
-    for name, rival in others.items():
-        inputs.rivals[name] = model_predictions(request, f"rival_{name}", rival)
     return True
 
 
@@ -254,21 +245,6 @@ def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel)
             f"the finished shards of {request.output} are of a different run: {changed}; "
             "give another folder with -o"
         )
-
-
-def model_predictions(
-    request: PredictRequest, name: str, model: LoadedModel
-) -> dict[str, Predicted]:
-    """Predictions of another model for the same spectra, through the same pipeline.
-
-    Args:
-        request: The prediction they are compared with; same input, settings and seed.
-        name: Of the file beside it that keeps them, without its ending.
-        model: Predicts.
-    """
-    output = Path(request.output).with_name(f"{_NOT_IN_FILE_NAMES.sub('_', name)}.csv")
-    predict(replace(request, output=str(output)), model)
-    return read_predictions(output)
 
 
 def predicted_formulas(

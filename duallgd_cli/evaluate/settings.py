@@ -1,6 +1,6 @@
 """What an evaluation is asked for: the options of `duallgd evaluate` under their own names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -26,7 +26,6 @@ class EvaluateSettings:
         mces: Compute MCES distances: the slow part.
         mces_limit: Time limit of one pair, s.
         mces_cache: File of solved pairs, or None.
-        rival: Other weights to score beside, by name.
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
         train_hashes: List of the weights' training molecules; None takes the one beside them.
@@ -54,7 +53,6 @@ class EvaluateSettings:
     mces: bool = True
     mces_limit: float = 30.0
     mces_cache: Path | None = None
-    rival: Mapping[str, str] = field(default_factory=dict)
     formulas: Path | None = None
     prediction: PredictSettings = field(default_factory=PredictSettings)
     train_hashes: Path | None = None
@@ -97,18 +95,3 @@ def parse_ranks(text: str) -> tuple[int, ...]:
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise UsageError(f"--top-k {quote(text)} is not a list of whole numbers such as 1,10")
     return tuple(sorted({int(part) for part in parts}))
-
-
-def parse_rivals(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``NAME=WEIGHTS`` of --rival.
-
-    Raises:
-        UsageError: One is not of that form, or two have one name.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, _, path = (part.strip() for part in text.partition("="))
-        if not name or not path or name in found:
-            raise UsageError(f"--rival {quote(text)} is not a new name with weights, NAME=WEIGHTS")
-        found[name] = path
-    return found

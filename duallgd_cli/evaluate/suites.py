@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import PEAKS, Predicted, Truth, id_column, write_table
+from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, write_table
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
@@ -109,7 +109,6 @@ class EvaluationInputs:
         track: ``formula known``, ``formula predicted`` or ``not stated``.
         record: Settings, weights and samples of the predictions, as far as known.
         notes: Numbers by spectrum, as `groups.strata` takes them.
-        rivals: Predictions of others for the same spectra.
         formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
     """
 
@@ -121,7 +120,6 @@ class EvaluationInputs:
     track: str = "not stated"
     record: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    rivals: dict[str, Mapping[str, Predicted]] = field(default_factory=dict)
     formulas: Mapping[str, Sequence[str]] | None = None
 
     def remark(self, *sentences: str) -> None:

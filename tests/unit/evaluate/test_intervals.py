@@ -8,7 +8,6 @@ from duallgd_cli.evaluate.intervals import (
     per_spectrum,
     reliability,
     share,
-    share_difference,
     wilson,
 )
 
@@ -103,21 +102,6 @@ def test_a_share_over_molecules_weighs_molecules():
     assert (found.mean, found.low, found.high) == (0.5, *wilson(0.5, 2))
     assert share(VALUES[:, 0], CLUSTERS).mean == 0.75
     assert np.isnan(share(np.zeros(0), []).mean)
-
-
-def test_differences_of_shares_have_newcombe_s_interval():
-    """36 and 26 of 50 pairs, 12 and 2 of them discordant: his table III, method 8."""
-    ours = np.array([1.0] * 36 + [0.0] * 14)
-    theirs = np.array([1.0] * 24 + [0.0] * 12 + [1.0] * 2 + [0.0] * 12)
-    names = [str(i) for i in range(50)]
-
-    found = share_difference(ours, theirs, names)
-    both_wrong = share_difference(np.zeros(5), np.zeros(5), list("abcde"))
-
-    assert found.mean == pytest.approx(0.2)
-    assert (found.low, found.high) == pytest.approx((0.0618, 0.3242), abs=2e-3)
-    assert both_wrong.mean == 0
-    assert (both_wrong.low, both_wrong.high) == pytest.approx((-0.4345, 0.4345), abs=1e-4)
 
 
 def test_a_calibrated_probability_has_hardly_any_error():

@@ -22,7 +22,6 @@ EVERYTHING = {
     "spectra": 8,
     "metrics": METRICS,
     "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
-    "rivals": {"random": {"metrics": METRICS}},
 }
 CALIBRATION = {
     "confidence": {
@@ -35,7 +34,7 @@ CALIBRATION = {
 def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
     files = plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
 
-    names = {"by_rings", "parts", "rivals", "calibration"}
+    names = {"by_rings", "parts", "calibration"}
     assert set(files) == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
     assert files["parts.png"].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files["by_rings.svg"].read_text()
@@ -93,5 +92,5 @@ def test_a_line_joins_bins_of_a_number_alone(tmp_path):
     )
 
     assert lines_of(drawings["by_rings"]) == [2]
-    for name in ("by_adduct", "rivals", "parts"):
+    for name in ("by_adduct", "parts"):
         assert not any(lines_of(drawings[name]))

@@ -69,7 +69,10 @@ def test_a_fit_is_true_of_molecules_that_it_has_not_seen(cases, model):
 def test_confidence_that_takes_one_sample_for_a_hundred_is_found_out(cases, model):
     single = [case for case in cases if round(np.exp(case.statistics.log_samples)) == 1]
     taken = [
-        replace(case, statistics=replace(case.statistics, log_samples=np.log(100.0), log_share=0.0))
+        replace(
+            case,
+            statistics=case.statistics._replace(log_samples=np.log(100.0), log_share=0.0),
+        )
         for case in single
     ]
 

@@ -1,7 +1,12 @@
-"""Two baselines without a network beside a finished evaluation, on the same spectra.
+"""A finished evaluation beside others of the same spectra, and beside two baselines.
 
-    duallgd evaluate --benchmark massbank.tsv --fold test -o test
-    python examples/studies/baselines.py test --benchmark massbank.tsv
+    duallgd evaluate --benchmark massbank.tsv --fold test -o ours
+    duallgd evaluate --benchmark massbank.tsv --fold test --weights other.safetensors -o other
+    python examples/studies/rivals.py ours --other other --benchmark massbank.tsv
+
+Differences are paired, ours minus theirs, with intervals for spectra clustered by molecule: joined
+Wilson intervals for shares of right answers, else the bootstrap's. Other evaluations are compared
+whatever their settings. Two baselines without a network are scored where the benchmark is named:
 
 Random connected graphs of the formula: what a candidate list is worth that ignores the spectrum. N
 heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the strict upper triangle.
@@ -9,12 +14,13 @@ heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the strict upper tria
 The training molecules whose spectra look most alike: their accuracy is zero wherever training and
 test molecules are kept apart; their similarity is what memory alone is worth. L training spectra.
 
-Settings, seed and ranking are those of the evaluation. ``baselines.tsv`` in its folder has the
-columns of ``rivals.tsv``; the random graphs lie beside it as ``random_graphs.csv``.
+Settings, seed and ranking are those of the first evaluation. ``rivals.tsv`` in its folder has a row
+a rival, part of the test set and metric; random graphs lie beside it as ``random_graphs.csv``.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,8 +34,11 @@ from duallgd_cli.chem.elements import BOND_TRIPLE, INDEX, VALENCES
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth, score
-from duallgd_cli.evaluate.report import RESULTS, compare, ranked_of, rival_rows
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth, score
+from duallgd_cli.evaluate.groups import parts
+from duallgd_cli.evaluate.intervals import Estimate, per_spectrum, share
+from duallgd_cli.evaluate.metrics import is_share
+from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
 from duallgd_cli.evaluate.suites import Row, Suite, find
 from duallgd_cli.evaluate.tables import (
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
 
 RANDOM: Final = "random formula-exact graphs"
 ANALOGUE: Final = "nearest training analogue"
+_ENDS: Final = ("mean", "low", "high")
 _ATTEMPTS: Final = 20
 # Elements that carry a positive charge as one more bond, the likeliest first.
 _CARRIERS: Final = tuple(INDEX[symbol] for symbol in ("N", "P", "S", "O"))
@@ -261,6 +271,97 @@ def _is_positive(row: Row) -> bool:
     return not row.get("adduct", "").endswith("-")
 
 
+def compare(ours: Scores, theirs: Scores, seed: int) -> dict[str, Any]:
+    """A rival's numbers and the paired differences (ours minus theirs) with clustered intervals.
+
+    Of all spectra, and of each part of the test set.
+
+    Args:
+        ours: Scores of the spectra.
+        theirs: Scores of the same spectra.
+        seed: Of the bootstrap.
+    """
+
+    def record(mine: Scores, other: Scores) -> dict[str, Any]:
+        names = [name for name in other.columns if "@" in name]
+        apart = differences(mine, other, names, seed)
+        metrics = other.summary(seed)
+        return {
+            "metrics": {name: metrics[name] for name in names},
+            "ours_minus_theirs": {name: asdict(found) for name, found in apart.items()},
+        }
+
+    return {
+        **record(ours, theirs),
+        "parts": {
+            name: record(ours.subset(keep), theirs.subset(keep))
+            for name, keep in parts(ours.truths).items()
+        },
+    }
+
+
+def differences(
+    ours: Scores, theirs: Scores, names: Sequence[str], seed: int
+) -> dict[str, Estimate]:
+    """Mean differences of the scores of the same spectra by two methods.
+
+    Args:
+        ours: Of one method.
+        theirs: Of the other, the same spectra in the same order.
+        names: Columns to compare.
+        seed: Of the bootstrap, which resamples molecules.
+    """
+    values = np.column_stack([ours.columns[name] - theirs.columns[name] for name in names])
+    found = dict(zip(names, per_spectrum(values, ours.molecule, seed=seed), strict=True))
+    return found | {
+        name: share_difference(ours.columns[name], theirs.columns[name], ours.molecule)
+        for name in filter(is_share, names)
+    }
+
+
+def share_difference(
+    right: NDArray[np.float64], other: NDArray[np.float64], clusters: Sequence[str]
+) -> Estimate:
+    """Difference of two shares of the same spectra, with Newcombe's interval for paired ones.
+
+    It joins the two Wilson intervals by the correlation of the answers (Newcombe, Statistics in
+    Medicine 17, 2635, 1998).
+
+    Args:
+        right: 1 for each spectrum that the first method has right, else 0, float64 (B,).
+        other: The same of the second.
+        clusters: Molecule of each spectrum, B names.
+    """
+    first, second = share(right, clusters), share(other, clusters)
+    varies = right.size > 1 and right.std() > 0 and other.std() > 0
+    correlation = float(np.corrcoef(right, other)[0, 1]) if varies else 0.0
+
+    def reach(one: float, two: float) -> float:
+        return float(np.sqrt(max(0.0, one**2 + two**2 - 2 * correlation * one * two)))
+
+    difference = float((right - other).mean()) if right.size else float("nan")
+    return Estimate(
+        difference,
+        difference - reach(first.mean - first.low, second.high - second.mean),
+        difference + reach(first.high - first.mean, second.mean - second.low),
+    )
+
+
+def rival_rows(rivals: Mapping[str, Any]) -> Iterator[list[object]]:
+    """One row a rival, part of the test set and metric: its mean over spectra, and ours minus it.
+
+    Args:
+        rivals: What `compare` says of each, by name.
+    """
+    ends = [f"{prefix}{end}" for prefix in ("", "ours_minus_theirs_") for end in _ENDS]
+    yield ["rival", "part", "metric", *ends]
+    for rival, record in rivals.items():
+        for part, numbers in ({"all": record} | record["parts"]).items():
+            for name, ways in numbers["metrics"].items():
+                estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])
+                yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
+
+
 def drawn(folder: Path, found: Mapping[str, Any]) -> dict[str, Predicted]:
     """Random graphs for the spectra of an evaluation; what is finished of them is kept.
 
@@ -288,12 +389,18 @@ def drawn(folder: Path, found: Mapping[str, Any]) -> dict[str, Predicted]:
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Folder of duallgd evaluate.")],
-    benchmark: Annotated[str, typer.Option(help="That of the evaluation; its fold train is read.")],
+    other: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of another evaluation of the same spectra; may be repeated."),
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="That of the evaluation, for the baselines: fold train.")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files.")
     ] = None,
 ) -> None:
-    """Score random graphs and the nearest training analogues beside an evaluation."""
+    """Compare a finished evaluation with others, and with two baselines."""
     found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     truths = truths_of(table_rows(folder / TRUTH, required=("smiles",)), "", TRUTH)
     scoring = found["scoring"]
@@ -302,24 +409,40 @@ def main(
         mces=any(name.startswith("mces@") for name in found["metrics"]),
         mces_limit=scoring["mces_limit_s"],
     )
-    analogues = analogue_predictions(find(benchmark, data_dir), truths, max(settings.top_k))
-    rivals = {RANDOM: drawn(folder, found)} | ({ANALOGUE: analogues} if analogues else {})
+    rivals: dict[str, Mapping[str, Predicted]] = {
+        str(one): read_predictions(one / PREDICTIONS) for one in other or ()
+    }
+    if benchmark is not None:
+        rivals[RANDOM] = drawn(folder, found)
+        most = max(settings.top_k)
+        analogues = analogue_predictions(find(benchmark, data_dir), truths, most)
+        rivals |= {ANALOGUE: analogues} if analogues else {}
+    if not rivals:
+        raise UsageError("nothing to compare with; give --other FOLDER, or --benchmark")
     ours, *theirs = (
         score(truths, ranked_of(truths, predicted), settings)
         for predicted in (read_predictions(folder / PREDICTIONS), *rivals.values())
     )
     records = {
-        name: compare(ours, other, scoring["seed"])
-        for name, other in zip(rivals, theirs, strict=True)
+        name: compare(ours, scores, scoring["seed"])
+        for name, scores in zip(rivals, theirs, strict=True)
     }
-    write_table(folder / "baselines.tsv", rival_rows(records), found["track"])
-    table = Table("metric", "evaluation", *records, title=found["title"])
+    write_table(folder / "rivals.tsv", rival_rows(records), found["track"])
+    table = Table("metric", "this evaluation", *records, title=found["title"])
     for name, own in found["metrics"].items():
         if "@" in name:
-            means = (one["metrics"][name]["per_spectrum"]["mean"] for one in records.values())
-            table.add_row(name, *(f"{mean:.3f}" for mean in (own["per_spectrum"]["mean"], *means)))
-    show(table)
-    say(f"-> {folder / 'baselines.tsv'}")
+            mean = own["per_spectrum"]["mean"]
+            table.add_row(name, f"{mean:.3f}", *cells(name, records.values()))
+    show(table, "In brackets: this evaluation minus the other, with its 95 % interval.")
+    say(f"-> {folder / 'rivals.tsv'}")
+
+
+def cells(name: str, records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The mean of a metric for each rival, and the difference to it."""
+    for record in records:
+        mean = record["metrics"][name]["per_spectrum"]["mean"]
+        apart = (record["ours_minus_theirs"][name][end] for end in _ENDS)
+        yield "{:.3f} [{:.3f} ({:.3f} to {:.3f})]".format(mean, *apart)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,18 @@
-"""Random graphs and the nearest training spectra, and both beside a finished evaluation."""
+"""Random graphs and the nearest training spectra, and a finished evaluation beside others."""
 
 import csv
 
 import numpy as np
 import pytest
-from baselines import ANALOGUE, RANDOM, analogue_predictions, main, nearest, random_graph
+from rivals import (
+    ANALOGUE,
+    RANDOM,
+    analogue_predictions,
+    main,
+    nearest,
+    random_graph,
+    share_difference,
+)
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import assemble
@@ -108,7 +116,22 @@ def test_relatives_are_found_in_made_spectra_of_the_fold_train():
     assert analogue_predictions(Suite("made", (), lambda: iter(rows[:3])), truths, 1) == {}
 
 
-def test_both_stand_beside_an_evaluation(study, tmp_path, monkeypatch):
+def test_differences_of_shares_have_newcombe_s_interval():
+    """36 and 26 of 50 pairs, 12 and 2 of them discordant: his table III, method 8."""
+    ours = np.array([1.0] * 36 + [0.0] * 14)
+    theirs = np.array([1.0] * 24 + [0.0] * 12 + [1.0] * 2 + [0.0] * 12)
+    names = [str(i) for i in range(50)]
+
+    found = share_difference(ours, theirs, names)
+    both_wrong = share_difference(np.zeros(5), np.zeros(5), list("abcde"))
+
+    assert found.mean == pytest.approx(0.2)
+    assert (found.low, found.high) == pytest.approx((0.0618, 0.3242), abs=2e-3)
+    assert both_wrong.mean == 0
+    assert (both_wrong.low, both_wrong.high) == pytest.approx((-0.4345, 0.4345), abs=1e-4)
+
+
+def test_all_stand_beside_an_evaluation(study, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "write_plots", lambda *_: {})
     monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
     table = labelled_table.write(tmp_path / "labelled.tsv")
@@ -122,13 +145,15 @@ def test_both_stand_beside_an_evaluation(study, tmp_path, monkeypatch):
         )
     )
 
-    done = study(main, "test", "--benchmark", table)
+    done = study(main, "test", "--other", "test", "--benchmark", table)
 
     assert done.code == 0, done.err
-    with (tmp_path / "test" / "baselines.tsv").open(newline="") as stream:
+    with (tmp_path / "test" / "rivals.tsv").open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     means = {(row["rival"], row["metric"]): row["mean"] for row in rows}
-    assert means == {
+    twin = [row for row in rows if row["rival"] == "test"]
+    assert {row["ours_minus_theirs_mean"] for row in twin} == {"0"}
+    assert {name: mean for name, mean in means.items() if name[0] != "test"} == {
         (RANDOM, "accuracy@1"): "0",
         (RANDOM, "accuracy@3"): "0",
         (RANDOM, "tanimoto@1"): "0.102983",
