@@ -8,8 +8,7 @@ import torch
 from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.denoiser import Condition
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
 
 N_BITS = 4096

@@ -23,8 +23,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.generator.network import ModelGenerator, chunk_size, formula_condition
 from duallgd_cli.generator.rewritten import for_inference
-from duallgd_cli.model.denoiser import Condition, Denoiser
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import Condition, Denoiser, DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import ModelSettings

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.denoiser import MIN_PROBABILITY, Condition
+from duallgd_cli.model.duallgd import MIN_PROBABILITY, Condition
 from duallgd_cli.spectra.annotation import index_ranges
 
 _ANALOGUE_SHARE: Final = 0.25

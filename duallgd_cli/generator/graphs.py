@@ -12,7 +12,7 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion import Denoise
-from duallgd_cli.model.denoiser import Context, Denoiser
+from duallgd_cli.model.duallgd import Context, Denoiser
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 

@@ -43,8 +43,7 @@ from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.templates import Templates, in_templates, starts
 from duallgd_cli.guide.knowledge import Known
-from duallgd_cli.model.denoiser import Condition, Context, keep_bits
-from duallgd_cli.model.duallgd import DualLGD, parameter_counts
+from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.ranking import RankingModel

@@ -27,8 +27,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.files import replaced, sha256
 from duallgd_cli.generator import rewritten
 from duallgd_cli.generator.rewritten import Rewritten
-from duallgd_cli.model.denoiser import Denoiser
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import Denoiser, DualLGD
 from duallgd_cli.model.line_graph import LineGraph, line_graph
 from duallgd_cli.runtime import Runtime, cache_folder, version_of
 

@@ -22,16 +22,15 @@ from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.diffusion import Denoise
-from duallgd_cli.model.attention import LARGEST_EXPONENT, LEAST_TOTAL, projection, same_head
-from duallgd_cli.model.denoiser import (
+from duallgd_cli.model.duallgd import (
     KNOWN,
     Condition,
     Context,
     Denoiser,
+    DualLGD,
     graph_features,
     time_waves,
 )
-from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import (
     AtomAttention,
     BitAttention,
@@ -42,7 +41,14 @@ from duallgd_cli.model.layers import (
     PairAttention,
 )
 from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms, line_graph
-from duallgd_cli.model.tensors import constants, linear
+from duallgd_cli.model.tensors import (
+    LARGEST_EXPONENT,
+    LEAST_TOTAL,
+    constants,
+    linear,
+    projection,
+    same_head,
+)
 from duallgd_cli.runtime import Runtime
 
 # exp(x) = exp2(x log2 e), and exp2 is the faster.
@@ -331,7 +337,7 @@ class _Fused:
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """What all evaluations for the samples of a spectrum share; see `denoiser.Context`."""
+    """What all evaluations for the samples of a spectrum share; see `duallgd.Context`."""
 
     samples: int
     context: Context

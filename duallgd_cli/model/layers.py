@@ -6,12 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from duallgd_cli.model.attention import (
-    favor_attention,
-    orthogonal_features,
-    projection,
-    softmax_attention,
-)
 from duallgd_cli.model.line_graph import (
     AtomsFromPairs,
     LineGraph,
@@ -21,7 +15,15 @@ from duallgd_cli.model.line_graph import (
     to_square,
 )
 from duallgd_cli.model.settings import DenoiserSettings
-from duallgd_cli.model.tensors import Linear, cast_once, linear
+from duallgd_cli.model.tensors import (
+    Linear,
+    cast_once,
+    favor_attention,
+    linear,
+    orthogonal_features,
+    projection,
+    softmax_attention,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from duallgd_cli.model.attention import same_head
-from duallgd_cli.model.tensors import Linear, linear
+from duallgd_cli.model.tensors import Linear, linear, same_head
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,11 @@
-"""What layers are made of: linear maps, constants on a device, and batches that hold tensors.
+"""What layers are made of: linear maps, attention, constants, and batches that hold tensors.
 
 PyTorch gives float32 products on a CPU to MKL, which keeps CPUs of other makers at AVX2. oneDNN,
 part of the same package, takes what the CPU has: on an AMD CPU with AVX-512 it is 2.2 times faster,
 and bias and ReLU are added on the way. Both round differently, by about one unit in the last place.
+
+Attention is exact softmax or FAVOR+ random features, same shapes in and out. Letters: B graphs,
+H heads, M tokens, D channels of a head, R random features of a head.
 """
 
 import platform
@@ -14,6 +17,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
 
 B = TypeVar("B")
 
@@ -113,3 +117,147 @@ def _changed(value: object, change: Callable[[Tensor], Tensor]) -> object:
 def constants(values: tuple[float, ...], device: torch.device) -> Tensor:
     """Numbers on a device, moved there once, float32."""
     return torch.tensor(values, device=device)
+
+
+# Keeps the weights of one query finite in float32 and bfloat16, whatever the states.
+LARGEST_EXPONENT: Final = 60.0
+LEAST_TOTAL: Final = 1e-6
+
+
+def softmax_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+) -> Tensor:
+    """Exact softmax attention over real tokens.
+
+    Args:
+        query: (B, M, H D).
+        key: (B, M, H D).
+        value: (B, M, H D).
+        mask: Real tokens, bool (B, M); every graph needs at least one.
+        heads: H.
+
+    Returns:
+        (B, M, H D).
+    """
+    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
+    mixed = scaled_dot_product_attention(
+        split[0], split[1], split[2], attn_mask=mask[:, None, None, :]
+    )
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def favor_attention(
+    projected_query: Tensor,
+    projected_key: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    heads: int,
+) -> Tensor:
+    r"""FAVOR+ attention with positive orthogonal random features, O(M R) per head.
+
+    .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
+
+    Queries and keys come projected on the random features, so that a caller can make that a part of
+    its own linear maps. A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A
+    key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted.
+
+    Args:
+        projected_query: w x of each query, (B, M, H R); see `projection`.
+        projected_key: w x of each key, (B, M, H R).
+        key: (B, M, H D).
+        value: (B, M, H D).
+        mask: Real tokens, bool (B, M).
+        heads: H.
+
+    Returns:
+        (B, M, H D).
+    """
+    query_phi = torch.exp(projected_query.clamp_max(LARGEST_EXPONENT)).to(value.dtype)
+    # In bfloat16 four times the products cost less than moving heads of a few channels about.
+    mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
+    return mix(query_phi, projected_key, key, value, mask, heads)
+
+
+def _mix_by_head(
+    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+) -> Tensor:
+    """Heads in a dimension of their own."""
+    above = projected_key.unflatten(-1, (heads, -1)) - _half_norm(key, heads, 1).unsqueeze(-1)
+    key_phi = torch.exp(above) * mask[..., None, None]  # (B, M, H, R)
+    query, split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query_phi, value))
+    summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
+    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)
+    mixed = query @ torch.cat([summed, total], -1)
+    shares: Tensor = mixed[..., :-1] / (mixed[..., -1:] + LEAST_TOTAL)
+    return shares.transpose(1, 2).flatten(2)
+
+
+def _mix_at_once(
+    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
+) -> Tensor:
+    """Heads side by side in the channels, and zeros where they would meet."""
+    rows, width = projected_key.shape[-1] // heads, key.shape[-1] // heads
+    like = (value.device, value.dtype)
+    key_phi = (
+        torch.exp(projected_key - _half_norm(key, heads, rows)) * mask[..., None]
+    )  # (B, M, H R)
+    summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *like)
+    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
+    weight = query_phi @ total + LEAST_TOTAL  # (B, M, H)
+    return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *like))
+
+
+def _half_norm(key: Tensor, heads: int, rows: int) -> Tensor:
+    """Half the scaled square norm of each key within a head, so many times, (B, M, H rows)."""
+    width = key.shape[-1] // heads
+    own = same_head(heads, rows, width, key.device, key.dtype)
+    return linear(key.square(), own * (width**-0.5 / 2))
+
+
+def projection(features: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weight of the linear map from queries or keys to w x, (H R, H D), block-diagonal.
+
+    Heads lie side by side in the channels: for the few channels of a pair one product with blocks
+    of zeros is faster than moving the heads to a dimension of their own.
+    """
+    heads, n_features, width = features.shape
+    own = same_head(heads, n_features, width, features.device, dtype)
+    rows: Tensor = (features * width**-0.25).flatten(0, 1).to(dtype)
+    return rows.repeat(1, heads) * own
+
+
+def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:
+    """Random features for FAVOR+: blocks of orthogonal rows, each of the norm of a Gaussian row.
+
+    Args:
+        n_features: R; may be 0.
+        width: D, channels of a head.
+        generator: Source of randomness; record its seed beside the weights.
+
+    Returns:
+        float32 (R, D).
+    """
+    blocks = [torch.empty(0, width)]
+    for _ in range(-(-n_features // width)):
+        gaussian = torch.randn(width, width, generator=generator)
+        direction, upper = torch.linalg.qr(gaussian)
+        direction = direction * upper.diagonal().sign()  # else LAPACK's signs favour one side
+        norm = torch.randn(width, width, generator=generator).norm(dim=1, keepdim=True)
+        blocks.append(direction.T * norm)
+    return torch.cat(blocks)[:n_features]
+
+
+@cache  # never dropped: captured CUDA graphs know these tensors by their address alone
+@torch.inference_mode(False)  # kept for training too, whichever asks first
+def same_head(
+    heads: int, rows: int, columns: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Block-diagonal matrix of ones, (heads * rows, heads * columns).
+
+    As the weight of a linear map it adds up within each head (rows = 1), or spreads one number over
+    a head's channels (columns = 1); every tensor stays contiguous.
+    """
+    row = torch.arange(heads * rows, device=device) // rows
+    column = torch.arange(heads * columns, device=device) // columns
+    return (row[:, None] == column).to(dtype)

@@ -26,8 +26,7 @@ from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.model.denoiser import KNOWN, Condition, keep_bits
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import KNOWN, Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors

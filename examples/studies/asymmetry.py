@@ -44,8 +44,7 @@ from duallgd_cli.data.prepared import (
 )
 from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.denoiser import Condition, keep_bits
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.line_graph import PairsFromAtoms, line_graph
 from duallgd_cli.reference import weights_file as reference

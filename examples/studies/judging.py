@@ -27,7 +27,7 @@ from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.model.denoiser import Condition
+from duallgd_cli.model.duallgd import Condition
 from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import OK, HypothesisResult

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.denoiser import Condition
-from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms
 from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings

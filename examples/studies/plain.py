@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from duallgd_cli.model.denoiser import Condition, Denoiser
+from duallgd_cli.model.duallgd import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
 from duallgd_cli.model.tensors import Linear, map_tensors

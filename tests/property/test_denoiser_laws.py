@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.denoiser import KNOWN
+from duallgd_cli.model.duallgd import KNOWN
 from duallgd_cli.model.tensors import map_tensors
 from tests.made_graphs import (
     FORMULAS,

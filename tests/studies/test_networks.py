@@ -8,7 +8,7 @@ from networks import VARIANTS, EdgesFromAttention, build
 from torch.nn.functional import cross_entropy
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.denoiser import KNOWN
+from duallgd_cli.model.duallgd import KNOWN
 from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, line_graph
 from tests.made_graphs import condition, noisy_bonds, pad_bonds, real_pairs, rows_of, small_settings

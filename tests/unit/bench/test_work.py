@@ -3,8 +3,7 @@ import torch
 from torch import nn
 
 from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s
-from duallgd_cli.model.attention import softmax_attention
-from duallgd_cli.model.tensors import Linear
+from duallgd_cli.model.tensors import Linear, softmax_attention
 
 
 @pytest.mark.parametrize("kind", [nn.Linear, Linear])

@@ -14,7 +14,7 @@ from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data import batches
 from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
-from duallgd_cli.model.denoiser import MIN_PROBABILITY
+from duallgd_cli.model.duallgd import MIN_PROBABILITY
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of
 

@@ -16,7 +16,7 @@ from duallgd_cli.generator import openvino as engine
 from duallgd_cli.generator.network import ModelGenerator, load_model
 from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.rewritten import Rewritten
-from duallgd_cli.model.denoiser import KNOWN
+from duallgd_cli.model.duallgd import KNOWN
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, small_settings, stirred
 

@@ -3,13 +3,13 @@ import math
 import pytest
 import torch
 
-from duallgd_cli.model.attention import (
+from duallgd_cli.model.tensors import (
     favor_attention,
+    linear,
     orthogonal_features,
     projection,
     softmax_attention,
 )
-from duallgd_cli.model.tensors import linear
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 

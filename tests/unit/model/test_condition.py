@@ -1,6 +1,6 @@
 import torch
 
-from duallgd_cli.model.denoiser import MIN_PROBABILITY, keep_bits
+from duallgd_cli.model.duallgd import MIN_PROBABILITY, keep_bits
 
 
 def test_the_most_probable_bits_are_kept():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import HEAVY, VALENCES
-from duallgd_cli.model.denoiser import (
+from duallgd_cli.model.duallgd import (
     BOND_ORDERS,
     MAX_HOPS,
     N_ATOM_FEATURES,

@@ -12,9 +12,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, sampling_task
 from duallgd_cli.generator.rewritten import for_inference
-from duallgd_cli.model.attention import same_head
 from duallgd_cli.model.line_graph import line_graph
-from duallgd_cli.model.tensors import constants, map_tensors
+from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
