@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.growth import KERNELS
+from duallgd_cli.bench.growth import KERNELS, PARTS
 from duallgd_cli.bench.measure import Cell, Job, Reading, Study
 from duallgd_cli.bench.network import MeasuredNetwork
 from duallgd_cli.bench.scaling import parse_atoms
@@ -270,3 +270,19 @@ def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
 
     assert failure.value.exit_code == 69
     assert "Traceback" not in str(failure.value)
+
+
+def test_growth_and_crossing_are_those_of_the_times(tmp_path):
+    found = scaling.run_study(STUDY, tmp_path, read=invent)
+
+    exponents = {
+        (e["of"], e["with"], e["part"], e["kernel"]): e["value"] for e in found["exponents"]
+    }
+    assert exponents["time", "atoms", "forward", "softmax"] == pytest.approx(3)
+    assert exponents["time", "atoms", "loop", "favor"] == pytest.approx(2)
+    assert exponents["memory", "atoms", "loop", "favor"] == pytest.approx(1)
+    assert exponents["time", "candidates", "loop", "favor"] == pytest.approx(1)
+    assert exponents["time", "steps", "loop", "softmax"] == pytest.approx(1)
+    # Exact softmax takes N / 5 times as long as FAVOR+, so they cross at 5.
+    assert found["favor_faster_from_atoms"] == {part: pytest.approx(5) for part in PARTS}
+    assert found["not_stated"] == []

@@ -50,7 +50,9 @@ def test_without_brackets_the_last_digits_belong_to_the_element():
     assert counts_of(Formula.parse("C5H14+"))["H"] == 14
 
 
-@pytest.mark.parametrize("text", ["", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3"])
+@pytest.mark.parametrize(
+    "text", ["", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3", "C100000"]
+)
 def test_a_text_that_is_no_formula_is_refused_with_an_example(text):
     with pytest.raises(FormulaError):
         Formula.parse(text)

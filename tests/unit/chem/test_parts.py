@@ -129,3 +129,9 @@ def test_the_screen_spares_searches_and_loses_no_part():
     has = np.array([[mol.HasSubstructMatch(query) for mol in mols] for query in queries])
     assert not (has & ~possible).any()
     assert possible.sum() < 0.2 * possible.size
+
+
+def test_names_are_given_once_for_each_kind():
+    named = [(row["kind"], row["name"]) for row in ROWS]
+
+    assert len(set(named)) == len(named)

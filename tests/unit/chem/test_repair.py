@@ -9,7 +9,7 @@ from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
-from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.repair import _smallest, repair
 from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
 
 MOLECULES = (
@@ -153,3 +153,12 @@ def test_a_search_finds_what_it_found_before(smiles, n_flips):
 
     found = assemble(parts.formula, fixed)[0]
     assert canonical_smiles(found) == FOUND[smiles, n_flips]
+
+
+def test_the_smallest_values_are_those_of_a_stable_sort():
+    values = np.random.default_rng(0).integers(0, 9, 200).astype(np.float64)
+    values[::7] = np.inf
+
+    for count in (0, 1, 10, 150):
+        expected = np.argsort(values, kind="stable")[:count]
+        np.testing.assert_array_equal(_smallest(values, count), expected)

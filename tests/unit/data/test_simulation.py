@@ -271,3 +271,13 @@ def test_the_brightest_peaks_are_kept(molecules):
     assert len(rows.carrier) == MAX_ROWS
     # Had any been kept, intensities would go down to the faintest.
     assert rows.numbers[:, 0].min() > 2 * np.exp(-7)
+
+
+def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules):
+    draw = simulator(ion(), log_odds=-2.0, shift=0)
+    whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
+
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
+
+    share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
+    assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)

@@ -155,3 +155,10 @@ def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_
     assert found["c"] == 1.0
     assert found["a"] == found["b"] == max(tanimoto(ethanol, one) for one in known) < 0.7
     assert remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
+
+
+def test_a_table_without_training_molecules_is_refused(tmp_path):
+    (tmp_path / "t.tsv").write_text("smiles\tfold\nCCO\ttest\n")
+
+    with pytest.raises(UsageError, match="holds no training molecules"):
+        similarities(TRUTHS, [tmp_path / "t.tsv"])

@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.network import (
     BYTES_PER_PAIR,
@@ -344,3 +344,25 @@ def test_layers_of_a_stack_are_counted_together():
     outer = torch.nn.Module()
     outer.inner = network
     assert parameter_counts(outer, depth=1) == {"inner": 4 * 8 + 2}
+
+
+def test_a_schedule_that_does_not_fit_the_process_is_refused(generator):
+    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
+        generator.generate(annotated(), replace(SETTINGS, schedule="400,100,0"), seed=1)
+
+
+def test_temperature_moves_the_draw(generator):
+    hot = generator.generate(annotated(), replace(SETTINGS, temperature=3.0), seed=1)
+    cold = generator.generate(annotated(), replace(SETTINGS, temperature=0.3), seed=1)
+
+    entropy = [
+        -(np.exp(one.bond_log_prob.astype(float)) * one.bond_log_prob).sum(-1).mean()
+        for one in (hot, cold)
+    ]
+    assert entropy[0] > entropy[1]
+
+
+def test_the_charge_of_a_cation_reaches_the_network():
+    known = formula_condition(Formula.parse("[C5H14NO]+"), torch.zeros(4096), 16)
+
+    assert known.charge.tolist() == [1]

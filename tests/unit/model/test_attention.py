@@ -130,3 +130,9 @@ def test_random_features_are_orthogonal_within_a_block_and_as_long_as_gaussian_r
     assert off_diagonal.abs().max() < 1e-4
     # E |w|^2 = D for a Gaussian row.
     assert abs(float(drawn.square().sum(1).mean()) - WIDTH) < 0.5
+
+
+def test_random_features_have_no_preferred_side():
+    drawn = orthogonal_features(40_000, WIDTH, torch.Generator().manual_seed(4))
+
+    assert drawn.mean(0).abs().max() < 5 / 200

@@ -151,6 +151,16 @@ def test_every_adduct_has_an_embedding_of_its_own(adduct):
     assert (own - other).abs().max() > 1e-5
 
 
+def test_dropout_works_while_training_alone():
+    net = encoder(dropout=0.5)
+    batch = peak_batch([made(5)])
+
+    with torch.no_grad():
+        assert torch.equal(net(batch), net(batch))
+        net.train()
+        assert not torch.equal(net(batch), net(batch))
+
+
 def test_every_parameter_of_the_encoder_gets_a_gradient():
     net = encoder().train()
     spectra = [
