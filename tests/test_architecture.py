@@ -18,9 +18,9 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_564, 11),
+    "spectra": (3_530, 11),
     "formulas": (1_471, 6),
-    "predict": (3_997, 12),  # journals name the engine
+    "predict": (3_994, 12),  # journals name the engine
     "chem": (3_294, 12),
     "guide": (976, 4),
     "reference": (2_088, 9),

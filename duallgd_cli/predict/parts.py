@@ -154,7 +154,9 @@ def telling(parts: Sequence[LikelyPart], smiles: Sequence[str], most: int = 3) -
     """
     chosen: list[LikelyPart] = []
     likely = [part for part in parts if part.probability >= _TELLING]
-    for part in sorted(likely, key=_gain, reverse=True):
+    p, q = (np.array([getattr(one, name) for one in likely]) for name in ("probability", "prior"))
+    gain = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    for part in (likely[i] for i in np.argsort(-gain, kind="stable")):
         if len(chosen) == most:
             break
         if all(overlap(part.smarts, other.smarts, smiles) < 0.5 for other in chosen):
@@ -176,11 +178,6 @@ def _called(part: LikelyPart) -> str:
         name = f"{name} {part.kind}"
     spoken = name.startswith(("a", "e", "i", "o", "u", "n-", "N-", "O-", "S-", "F-"))
     return f"an {name}" if spoken else f"a {name}"
-
-
-def _gain(part: LikelyPart) -> float:
-    p, q = part.probability, part.prior
-    return float(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
 
 
 def _weights(candidates: Sequence[Candidate]) -> NDArray[np.float64]:

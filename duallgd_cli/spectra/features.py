@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import (
@@ -99,10 +98,16 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
     if not kept.any():
         return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
     # Scaled first, so that sums of huge intensities stay finite.
-    mz, intensity = _merge_equal(mz[kept], intensity[kept] / intensity[kept].max())
+    mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
+    if not (mz[1:] > mz[:-1]).all():
+        mz, inverse = np.unique(mz, return_inverse=True)
+        intensity = np.bincount(inverse, weights=intensity, minlength=mz.size).astype(np.float64)
     intensity = intensity / intensity.max()
     real = intensity >= FAINTEST
-    mz, intensity = _most_intense(mz[real], intensity[real], settings.max_peaks)
+    mz, intensity = mz[real], intensity[real]
+    if mz.size > settings.max_peaks:  # of equal intensities the lower m/z goes first
+        chosen = np.sort(np.argsort(-intensity, kind="stable")[: settings.max_peaks])
+        mz, intensity = mz[chosen], intensity[chosen]
     return replace(spectrum, mz=mz, intensity=intensity)
 
 
@@ -117,27 +122,6 @@ def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
         f"all peaks ({n_measured}) lie above the precursor (m/z {limit:.4f} with isotopes); "
         "check the precursor m/z"
     )
-
-
-def _merge_equal(
-    mz: NDArray[np.float64], intensity: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Ascending m/z, intensities of equal ones added up."""
-    if (mz[1:] > mz[:-1]).all():
-        return mz, intensity
-    unique, inverse = np.unique(mz, return_inverse=True)
-    total = np.bincount(inverse, weights=intensity, minlength=unique.size)
-    return unique, total.astype(np.float64, copy=False)
-
-
-def _most_intense(
-    mz: NDArray[np.float64], intensity: NDArray[np.float64], n: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The n most intense peaks in m/z order; of equal intensities the lower m/z goes first."""
-    if mz.size <= n:
-        return mz, intensity
-    chosen = np.sort(np.argsort(-intensity, kind="stable")[:n])
-    return mz[chosen], intensity[chosen]
 
 
 def _with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:

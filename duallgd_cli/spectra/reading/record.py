@@ -8,7 +8,7 @@ function each, for training data and predictions alike: the same words mean the 
 import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
@@ -193,13 +193,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | U
         instrument=instrument,
         ms_level=ms_level,
         metadata=metadata,
-        warnings=(
-            *record.warnings,
-            *warnings,
-            *_higher_level(ms_level),
-            *_unread_energy(energy, energy_ev),
-            *_impossible_peaks(record),
-        ),
+        warnings=(*record.warnings, *warnings, *_remarks(record, ms_level, energy, energy_ev)),
     )
 
 
@@ -229,36 +223,25 @@ def _charge(known: Mapping[str, str]) -> tuple[int, int]:
     return charge, polarity or (1 if charge > 0 else -1)
 
 
-def _higher_level(ms_level: int) -> tuple[str, ...]:
-    if ms_level < 3:
-        return ()
-    return (
-        f"an MS{ms_level} spectrum is read as if it were MS2: its precursor is a fragment, so the "
-        "formula must be the fragment's",
-    )
-
-
-def _unread_energy(text: str, energy_ev: float | None) -> tuple[str, ...]:
-    """What to say of an energy that is given and cannot be used; 0 and words mean that none is."""
-    if energy_ev is not None or number(text) == 0 or not re.search(r"\d", text):
-        return ()
-    return (
-        f"collision energy {quote(text)} gives no one value in eV and counts as missing; "
-        "write it like 35 eV",
-    )
-
-
-def _impossible_peaks(record: Record) -> tuple[str, ...]:
-    """What to say of peaks that cleaning leaves out because of their numbers; zeros are ordinary.
-
-    Where no peak is possible the failure says so.
-    """
+def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:
+    """What to say of what is read, but not as one might think."""
+    if ms_level > 2:
+        yield (
+            f"an MS{ms_level} spectrum is read as if it were MS2: its precursor is a fragment, so "
+            "the formula must be the fragment's"
+        )
+    # 0 and words mean that there is no energy.
+    if energy_ev is None and number(energy) != 0 and re.search(r"\d", energy):
+        yield (
+            f"collision energy {quote(energy)} gives no one value in eV and counts as missing; "
+            "write it like 35 eV"
+        )
+    # Zeros are ordinary; where no peak is possible the failure says so.
     mz, intensity = record.mz, record.intensity
     possible = np.isfinite(intensity) & (intensity >= 0) & (mz >= 0) & (mz < HIGHEST_MZ)
     lost = mz.size - int(possible.sum())
-    if not 0 < lost < mz.size:
-        return ()
-    return (f"{lost} of {mz.size} peaks had no possible m/z and intensity and were left out",)
+    if 0 < lost < mz.size:
+        yield f"{lost} of {mz.size} peaks had no possible m/z and intensity and were left out"
 
 
 def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:

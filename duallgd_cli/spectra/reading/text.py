@@ -140,7 +140,11 @@ class _Entry(Block):
         lacks Num Peaks, the blank line between them is all that tells them apart.
         """
         if key == "mstype":
-            shared = {k: v for k, v in self.metadata.items() if not _of_block(k)}
+            shared = {
+                k: v
+                for k, v in self.metadata.items()
+                if k != "mstype" and not _PEAK_COUNT.fullmatch(k)
+            }
             return self, _Entry(shared)
         if self.in_peaks or "name" in self.metadata:
             self.join()
@@ -172,11 +176,6 @@ def msp_records(lines: Iterable[str]) -> Iterator[Record]:
     entry.join()
     if entry.metadata:
         yield _finish(entry)
-
-
-def _of_block(key: str) -> bool:
-    """Whether a field belongs to one block of peaks and not to the compound."""
-    return key == "mstype" or _PEAK_COUNT.fullmatch(key) is not None
 
 
 def _expected(metadata: Mapping[str, str]) -> int | None:
