@@ -35,48 +35,47 @@ def test_molecules_read_back_as_they_were(folder):
         assert molecules.fingerprint_bits(row).tolist() == sorted(fingerprint(mol))
 
 
-def test_a_missing_array_is_named(folder):
-    (folder / "bits.npy").unlink()
-
-    with pytest.raises(UnreadableError, match=r"bits\.npy is missing; prepare the data again"):
-        load_molecules(folder)
-
-
-def test_another_format_version_is_refused(folder):
+def of_another_version(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format_version": 99}))
 
-    with pytest.raises(UnreadableError, match=f"version 99, this version reads {FORMAT_VERSION}"):
+
+def with_an_element_less(folder):
+    counts = np.load(folder / "atom_counts.npy")
+    np.save(folder / "atom_counts.npy", counts[:, :-1].copy())
+
+
+def cut_short(folder):
+    path = folder / "bond_pair.npy"
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            lambda folder: (folder / "bits.npy").unlink(),
+            r"bits\.npy is missing; prepare the data ag",
+        ),
+        (of_another_version, f"version 99, this version reads {FORMAT_VERSION}"),
+        (cut_short, r"bond_pair\.npy is broken .*prepare the data again"),
+        (with_an_element_less, r"count \(12,\) elements, expected 13"),
+        *(
+            (lambda folder, text=text: (folder / "manifest.json").write_text(text), "prepare the d")
+            for text in ("", '{"format_version": 1, "arr', "[1, 2]", "\x00\x01")
+        ),
+    ],
+)
+def test_broken_and_foreign_folders_are_refused_in_a_sentence(folder, spoil, said):
+    spoil(folder)
+
+    with pytest.raises(UnreadableError, match=said):
         load_molecules(folder)
 
 
 def test_a_folder_without_manifest_is_no_prepared_data(tmp_path):
     with pytest.raises(MissingInputError, match=r"holds no prepared data \(manifest\.json"):
         load_molecules(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", '{"format_version": 1, "arr', "[1, 2]", "\x00\x01"])
-def test_a_broken_manifest_is_refused_in_a_sentence(folder, text):
-    (folder / "manifest.json").write_text(text)
-
-    with pytest.raises(UnreadableError, match="prepare the data again"):
-        load_molecules(folder)
-
-
-def test_a_truncated_array_is_refused_in_a_sentence(folder):
-    path = folder / "bond_pair.npy"
-    path.write_bytes(path.read_bytes()[:-7])
-
-    with pytest.raises(UnreadableError, match=r"bond_pair\.npy is broken .*prepare the data again"):
-        load_molecules(folder)
-
-
-def test_molecules_with_other_elements_are_refused(folder):
-    counts = np.load(folder / "atom_counts.npy")
-    np.save(folder / "atom_counts.npy", counts[:, :-1].copy())
-
-    with pytest.raises(UnreadableError, match=r"count \(12,\) elements, expected 13"):
-        load_molecules(folder)
 
 
 def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):

@@ -275,32 +275,22 @@ def test_an_unknown_format_is_a_usage_error(output, name):
         formats.resolve_format(output, name)
 
 
-def test_an_output_that_cannot_be_written_is_refused_beforehand(tmp_path):
-    with pytest.raises(UsageError, match="is a folder"):
-        formats.check_writable(str(tmp_path))
-    with pytest.raises(UsageError, match="does not exist"):
-        formats.check_writable(str(tmp_path / "absent" / "out.csv"))
-    formats.check_writable(str(tmp_path / "out.csv"))
-    formats.check_writable("-")
-
-
-def test_a_device_or_pipe_is_no_output(tmp_path):
+def test_an_output_that_cannot_be_written_is_refused_beforehand(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "link.csv").symlink_to("/dev/null")
-
-    for name in ("pipe.csv", "link.csv"):
-        with pytest.raises(UsageError, match="is no ordinary file"):
-            formats.check_writable(str(tmp_path / name))
-
-
-def test_an_output_that_cannot_be_looked_at_is_refused_in_words(tmp_path):
-    with pytest.raises(UsageError, match="cannot be written: File name too long"):
-        formats.check_writable(str(tmp_path / ("a" * 300 + ".csv")))
-
-
-def test_standard_output_that_is_closed_is_refused_beforehand(monkeypatch):
+    formats.check_writable(str(tmp_path / "out.csv"))
+    formats.check_writable("-")
     monkeypatch.setattr(sys, "stdout", None)
 
+    for name, said in (
+        (".", "is a folder"),
+        ("absent/out.csv", "does not exist"),
+        ("pipe.csv", "is no ordinary file"),
+        ("link.csv", "is no ordinary file"),
+        ("a" * 300 + ".csv", "cannot be written: File name too long"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            formats.check_writable(str(tmp_path / name))
     with pytest.raises(UsageError, match="standard output is closed"):
         formats.check_writable("-")
 
