@@ -37,20 +37,6 @@ def test_what_is_said_of_samples_and_steps_wins_over_the_preset(
     assert "preset" not in json.dumps(record)
 
 
-def test_a_run_is_resumed_by_the_numbers_that_a_preset_stands_for(duallgd, tmp_path):
-    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-    duallgd("predict", spectra, "-o", "out.csv", "--preset", "fast")
-
-    other = duallgd("predict", spectra, "-o", "out.csv", "--resume")
-    same = duallgd(
-        "predict", spectra, "-o", "out.csv", "--resume", "--samples", "30", "--steps", "6"
-    )
-
-    assert other.code == 2
-    assert "sampling.samples" in other.err
-    assert same.code == 0, same.err
-
-
 def test_presets_from_python(tmp_path):
     spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
 
