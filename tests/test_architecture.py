@@ -20,8 +20,8 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_530, 11),
     "formulas": (1_471, 6),
-    "predict": (3_994, 12),  # journals name the engine
-    "chem": (3_294, 12),
+    "predict": (3_989, 12),  # journals name the engine
+    "chem": (3_297, 12),  # what is assembled is read back
     "guide": (976, 4),
     "reference": (2_088, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.

@@ -101,8 +101,7 @@ def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uin
         mol: A sanitised molecule.
         n_bits: Length of the folded fingerprint; at most 65,536.
     """
-    bits = _generator(n_bits).GetFingerprint(mol).GetOnBits()
-    return np.fromiter(bits, dtype=np.uint16)
+    return np.flatnonzero(_generator(n_bits).GetFingerprintAsNumPy(mol)).astype(np.uint16)
 
 
 def fingerprints(mols: Iterable[Chem.Mol], n_bits: int = FINGERPRINT_BITS) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
     BOND_AROMATIC,
     BOND_DOUBLE,
+    BOND_NONE,
     BOND_SINGLE,
     BOND_TRIPLE,
     HYDROGEN,
@@ -27,7 +28,7 @@ from duallgd_cli.chem.elements import (
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
-from duallgd_cli.chem.valence import TIERS, Skeleton, bonds_of, pair_index
+from duallgd_cli.chem.valence import TIERS, Skeleton, bonds_of, pairs
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
 # For rooms that pass molecules on without looking into them.
@@ -48,12 +49,12 @@ _DRAFT_BOND: Final = (
     Chem.BondType.TRIPLE,
     Chem.BondType.ONEANDAHALF,
 )
-_BOND_CLASS: Final = {
-    Chem.BondType.SINGLE: BOND_SINGLE,
-    Chem.BondType.DOUBLE: BOND_DOUBLE,
-    Chem.BondType.TRIPLE: BOND_TRIPLE,
-    Chem.BondType.AROMATIC: BOND_AROMATIC,
-}
+_EXPRESSIBLE: Final = {*_DRAFT_BOND[BOND_SINGLE:BOND_AROMATIC], Chem.BondType.AROMATIC}
+# Bond classes by twice the bond order.
+_CLASS_OF: Final = np.array(
+    [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE],
+    np.int8,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,16 +87,28 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
     """
     require_expressible(mol)
     element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
-    order = _canonical_order(mol, element)
-    row_of = np.empty_like(order)
-    row_of[order] = np.arange(order.size)
-    n = order.size
-    bond_class = np.zeros(n * (n - 1) // 2, dtype=np.int8)
-    for bond in _bonds(mol):
-        a, b = int(row_of[bond.GetBeginAtomIdx()]), int(row_of[bond.GetEndAtomIdx()])
-        low, high = min(a, b), max(a, b)
-        bond_class[pair_index(low, high, n)] = _BOND_CLASS[bond.GetBondType()]
-    return Disassembled(formula_of(mol), element[order], bond_class, order)
+    flat = Chem.Mol(mol)
+    Chem.RemoveStereochemistry(flat)
+    canonical_smiles(flat)
+    return _in_canonical_order(flat, element, formula_of(mol))
+
+
+def read_back(mol: Chem.Mol, formula: Formula) -> Disassembled:
+    """What `disassemble` gives of a molecule of `assemble` after its `canonical_smiles`."""
+    return _in_canonical_order(mol, formula.atom_class, formula)
+
+
+def _in_canonical_order(
+    mol: Chem.Mol, element: NDArray[np.int64], formula: Formula
+) -> Disassembled:
+    """A molecule without stereochemistry by the atom order of the SMILES last made of it."""
+    text = mol.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
+    traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
+    order = traversal[np.argsort(element[traversal], kind="stable")]
+    low, high = pairs(order.size)
+    bond_order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)[order[low], order[high]]
+    bond_class = _CLASS_OF[(2 * bond_order).astype(np.int64)]
+    return Disassembled(formula, element[order], bond_class, order)
 
 
 def assemble(
@@ -296,15 +309,6 @@ def formula_of(mol: Chem.Mol) -> Formula:
     return Formula(tuple(counts), charge)
 
 
-def _canonical_order(mol: Chem.Mol, element: NDArray[np.int64]) -> NDArray[np.int64]:
-    flat = Chem.Mol(mol)
-    Chem.RemoveStereochemistry(flat)
-    Chem.MolToSmiles(flat, isomericSmiles=False)
-    text = flat.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
-    traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
-    return traversal[np.argsort(element[traversal], kind="stable")]
-
-
 def require_expressible(mol: Chem.Mol) -> None:
     """Refuse a molecule that a bond matrix over heavy atoms cannot express; see `disassemble`."""
     fragments = len(Chem.GetMolFrags(mol))
@@ -313,7 +317,7 @@ def require_expressible(mol: Chem.Mol) -> None:
     for atom in _atoms(mol):
         _refuse_atom(atom)
     for bond in _bonds(mol):
-        if bond.GetBondType() not in _BOND_CLASS:
+        if bond.GetBondType() not in _EXPRESSIBLE:
             raise MoleculeError(
                 f"the molecule has a {str(bond.GetBondType()).lower()} bond; "
                 "single, double, triple and aromatic bonds are supported"

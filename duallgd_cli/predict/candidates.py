@@ -25,9 +25,9 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import (
     Mol,
     assemble,
-    disassemble,
     is_internal_salt,
     is_zwitterion,
+    read_back,
 )
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
@@ -60,7 +60,7 @@ class NamedMolecule:
         placement: Of a zwitterion, what it shares with all that differ from it in the placement of
             charges alone; "" of any other molecule.
         fault: What of a `chem.guide.Guide` it breaks, "" if nothing.
-        scores: By `generator.reranker.CandidateScorer.scores`; empty where it cannot score it.
+        scores: By `generator.reranker.CandidateScorer.scores`; empty without one.
     """
 
     smiles: str
@@ -135,7 +135,7 @@ def assemble_matrices(
         OutOfTimeError: They passed.
     """
     started = time.monotonic()
-    assembled = partial(_assembled, formula, partial(_named, scorer, guide), {})
+    assembled = partial(_assembled, formula, partial(_named, formula, scorer, guide), {})
     results = []
     for number, matrix in enumerate(bond_class):
         if timeout_s is not None and time.monotonic() - started > timeout_s:
@@ -195,17 +195,12 @@ def _assembled(
 
 
 def _named(
-    scorer: CandidateScorer | None, guide: Guide | None, mol: Mol, smiles: str
+    formula: Formula, scorer: CandidateScorer | None, guide: Guide | None, mol: Mol, smiles: str
 ) -> NamedMolecule:
     inchi = identity.inchi(mol)
-    bits, is_salt = identity.fingerprint(mol), is_internal_salt(mol)
-    has_charges = is_salt or is_zwitterion(mol)
-    scores: dict[str, float] = {}
-    if scorer is not None:
-        try:
-            scores = scorer.scores(disassemble(mol), bits)
-        except MoleculeError:
-            scores = {}  # no matrix of bonds would be read as this one
+    bits, is_charged = identity.fingerprint(mol), "+" in smiles or "-]" in smiles
+    is_salt = is_charged and is_internal_salt(mol)
+    has_charges = is_charged and (is_salt or is_zwitterion(mol))
     return NamedMolecule(
         smiles=smiles,
         inchi=inchi,
@@ -214,7 +209,7 @@ def _named(
         is_salt=is_salt,
         placement=identity.charge_free_smiles(mol) if has_charges else "",
         fault="" if guide is None else guide.fault(mol),
-        scores=scores,
+        scores={} if scorer is None else scorer.scores(read_back(mol, formula), bits),
     )
 
 
