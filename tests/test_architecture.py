@@ -20,7 +20,7 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_530, 11),
     "formulas": (1_471, 6),
-    "predict": (3_989, 12),  # journals name the engine
+    "predict": (3_980, 12),  # journals name the engine
     "chem": (3_297, 12),  # what is assembled is read back
     "guide": (976, 4),
     "reference": (2_088, 9),

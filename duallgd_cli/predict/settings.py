@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from duallgd_cli.config import SamplingSettings, flatten, require
+from duallgd_cli.config import SamplingSettings, flatten, require_range
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas.ranking import FormulaSettings
@@ -74,15 +74,8 @@ class PredictSettings:
     annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
 
     def __post_init__(self) -> None:
-        require(self.top_k >= 1, f"top_k must be at least 1, not {self.top_k}")
-        require(
-            1 <= self.formula_candidates <= _MOST_FORMULAS,
-            f"formula_candidates must be 1 to {_MOST_FORMULAS}, not {self.formula_candidates}",
-        )
-        require(
-            self.max_draws is None or self.max_draws >= 1,
-            f"max_draws must be at least 1, not {self.max_draws}",
-        )
+        require_range(self, "top_k", "max_draws", least=1)
+        require_range(self, "formula_candidates", least=1, most=_MOST_FORMULAS)
         require_adduct(self.adduct)
 
     @property
@@ -189,10 +182,8 @@ class PredictRequest:
                 raise UsageError(
                     f"{option} needs a whole run; give it to duallgd merge, which joins it"
                 )
-        if self.workers < 1:
-            raise UsageError(f"workers must be at least 1, not {self.workers}")
-        if self.workers > _MOST_WORKERS:
-            raise UsageError(f"workers must be at most {_MOST_WORKERS}, not {self.workers}")
+        require_range(self, "workers", least=1)
+        require_range(self, "workers", most=_MOST_WORKERS)
 
     def journal_path(self) -> Path | None:
         """Where the journal lies; None for one that lives as long as the run.

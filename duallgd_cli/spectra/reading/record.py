@@ -252,7 +252,7 @@ def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64
     """
     text = " ".join(lines)
     tokens = text.split(None, 2 * len(lines))
-    # NumPy reads numbers as Python does, see `fields.finite`.
+    # NumPy reads numbers as Python does, see `finite`.
     if len(tokens) == 2 * len(lines) and text.isascii() and "_" not in text:
         with contextlib.suppress(ValueError):
             values = np.array(tokens, dtype=np.float64)
