@@ -1,10 +1,10 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Tensors named ``evidence.*`` and ``analogues.*`` are no part of the network. In files to be shipped
-the codes of the fingerprint bits, which training hardly moves, take 8 bit, with a scale for each.
-Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
-``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records of earlier
-runs, which repeat each other and grow long, as base64 of zlib of JSON.
+Tensors named ``evidence.*``, ``analogues.*`` and ``kernel.*`` are no part of the network. In files
+to be shipped the codes of the fingerprint bits, which training hardly moves, take 8 bit, with a
+scale for each. Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it
+was trained), ``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records
+of earlier runs, which repeat each other and grow long, as base64 of zlib of JSON.
 
 A file is written whole, with a digest of all of it, and read only if it is sound. Files written
 before there was a digest have none.
@@ -34,7 +34,7 @@ from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
 # Attributes of a checkpoint that are no part of the network, and the prefixes of their tensors.
-_BESIDES: Final = {"reranker": "evidence.", "templates": "analogues."}
+_BESIDES: Final = {"reranker": "evidence.", "templates": "analogues.", "kernel": "kernel."}
 _IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
@@ -61,6 +61,7 @@ class Checkpoint:
             `generator.reranker`. They fit the data, not the network, and most files hold none.
         templates: Known molecules to start samples from, by name; see `generator.templates`. Most
             files hold none.
+        kernel: Their spectra, by name; see `model.fragment_kernel`.
     """
 
     settings: ModelSettings
@@ -69,6 +70,7 @@ class Checkpoint:
     ranking: dict[str, Any] = field(default_factory=dict)
     reranker: dict[str, Tensor] = field(default_factory=dict)
     templates: dict[str, Tensor] = field(default_factory=dict)
+    kernel: dict[str, Tensor] = field(default_factory=dict)
 
     def build(self, make: Callable[[ModelSettings], DualLGD] | None = None) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.

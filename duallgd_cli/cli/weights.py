@@ -175,21 +175,31 @@ def analogues(
         int, typer.Option(min=2, help="The largest molecule to keep, in heavy atoms.")
     ] = 100,
 ) -> None:
-    """Add known molecules as templates, from which a part of the samples starts.
+    """Add known molecules: templates to start samples from, and spectra to compare with.
 
-    Of those with a fingerprint like the predicted one, the atoms are changed to the formula's. The
-    network stays as it is. The ranking is dropped: fit another by 'duallgd calibrate'.
+    Of templates with a fingerprint like the predicted one, the atoms are changed to the formula's.
+    From a folder of spectra, fragments and losses are kept too: molecules that share them with a
+    spectrum have a say in its fingerprint, as much as suits fold val. The network stays as it is.
+    The ranking is dropped: fit another by 'duallgd calibrate'.
     """
     from dataclasses import replace
 
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.data.prepared import load_molecules
+    from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
     from duallgd_cli.generator.templates import known_molecules
+    from duallgd_cli.train.known_spectra import fit_kernel
 
+    checkpoint = weights_format.load(weights)
     known = known_molecules(load_molecules(molecules), max_atoms)
-    checkpoint = replace(weights_format.load(weights), templates=known.tensors(), ranking={})
-    weights_format.save(output, checkpoint)
-    typer.echo(f"wrote {output}: {counted(len(known.molecules), 'template')}", err=True)
+    kernel = {}
+    if read_manifest(molecules).get("kind") == "spectra":
+        encoder = checkpoint.build().encoder
+        kernel = fit_kernel(encoder, load_spectra(molecules), known.molecules)
+    added = replace(checkpoint, templates=known.tensors(), kernel=kernel, ranking={})
+    weights_format.save(output, added)
+    found = counted(len(known.molecules), "template")
+    with_spectra = f" with {len(kernel['place'])} fragments and losses" if kernel else ""
+    typer.echo(f"wrote {output}: {found}{with_spectra}", err=True)
 
 
 @app.command("average", epilog=AVERAGE_EPILOG)

@@ -44,6 +44,7 @@ from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_
 from duallgd_cli.generator.templates import Templates, in_templates, starts
 from duallgd_cli.guide.knowledge import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
+from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.ranking import RankingModel
@@ -166,6 +167,7 @@ class ModelGenerator:
         reranker: Scores candidates, or None.
         templates: Known molecules to start some samples from, or None.
         rewritten: The denoiser as a CPU evaluates it faster, or None.
+        kernel: What known molecules with like spectra say of the fingerprint, or None.
     """
 
     model: DualLGD
@@ -173,6 +175,7 @@ class ModelGenerator:
     reranker: Reranker | None = None
     templates: Templates | None = None
     rewritten: Rewritten | None = None
+    kernel: FragmentKernel | None = None
     _captured: CapturedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -208,6 +211,8 @@ class ModelGenerator:
         peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
         with self.runtime.autocast():
             logits = self.model.encoder(peaks)
+        if self.kernel is not None:
+            logits = self.kernel.mixed(logits, peaks)
         return torch.sigmoid(logits.float())[0].cpu()
 
     @torch.inference_mode()
@@ -405,12 +410,12 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    network, reranker, templates, ranking = parts_of(checkpoint, path)
+    network, reranker, templates, kernel, ranking = parts_of(checkpoint, path)
     digest = sha256(path)
     rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
     model = for_inference(network, runtime)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, reranker, templates, rewritten),
+        generator=ModelGenerator(model, runtime, reranker, templates, rewritten, kernel),
         ranking=ranking,
         name=path.name,
         sha256=digest,
@@ -424,7 +429,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
 
 def parts_of(
     checkpoint: Checkpoint, path: Path
-) -> tuple[DualLGD, Reranker | None, Templates | None, RankingModel]:
+) -> tuple[DualLGD, Reranker | None, Templates | None, FragmentKernel | None, RankingModel]:
     """All that predicting takes from a weights file, each part checked.
 
     Args:
@@ -445,10 +450,17 @@ def parts_of(
     except ConfigError as error:
         raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
+    templates = Templates.of(checkpoint.templates) if checkpoint.templates else None
+    if checkpoint.kernel and templates is None:
+        raise WeightsError(
+            f"weights {path} hold spectra of known molecules without these; run 'duallgd weights "
+            "analogues'"
+        )
     return (
         checkpoint.build(),
         Reranker.of(arrays) if arrays else None,
-        Templates.of(checkpoint.templates) if checkpoint.templates else None,
+        templates,
+        None if templates is None or not checkpoint.kernel else templates.kernel(checkpoint.kernel),
         _ranking(checkpoint, path),
     )
 

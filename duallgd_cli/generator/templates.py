@@ -32,6 +32,7 @@ from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets, take
 from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.model.fragment_kernel import FragmentKernel
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Core, Guide
@@ -110,6 +111,15 @@ class Templates:
             "inchikey": known.inchikey.astype("S14")[:, None].view(np.uint8),
         }
         return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
+
+    def kernel(self, tensors: Mapping[str, Tensor]) -> FragmentKernel:
+        """Their spectra, from the tensors of a weights file.
+
+        Raises:
+            WeightsError: They are not of these molecules.
+        """
+        bits = torch.from_numpy(self.molecules.bits.astype(np.int64))
+        return FragmentKernel.of(tensors, torch.from_numpy(self.molecules.bit_offset), bits)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -113,9 +113,7 @@ class EncoderStage:
         self.simulated = None if simulated is None else SpectrumSampler(simulated, "train")
         share = settings.data.simulated_share if simulated is not None else 0.0
         self.n_simulated = round(settings.data.spectra_per_batch * share)
-        val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
-        chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
-        self.validation = np.sort(chosen)
+        self.validation = validation_spectra(spectra)
 
     def plan(self, first_step: int) -> Iterator[None]:
         """Nothing: spectra are drawn by the step's own generator."""
@@ -156,6 +154,13 @@ class EncoderStage:
             ]
             truth.append(dense_bits(own))
         return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+
+
+def validation_spectra(spectra: PreparedSpectra) -> NDArray[np.int64]:
+    """Rows of up to 1,000 spectra of fold val, the same for every run, ascending; or none."""
+    val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
+    chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
+    return np.sort(chosen)
 
 
 def spectrum_batch(drawn: Sequence[tuple[PeakRows, NDArray[np.uint16]]]) -> SpectrumBatch:

@@ -9,13 +9,14 @@ from typer.testing import CliRunner
 from duallgd_cli import load as load_model
 from duallgd_cli import predict_spectra
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.cli.app import app
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.ranking import FEATURES
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import spectra_folder, structures_folder
-from tests.made_spectra import ASPIRIN, block, mgf
+from tests.made_spectra import ASPIRIN, annotated, block, mgf
 from tests.made_training import cpu
 
 
@@ -55,7 +56,8 @@ def asking(plain, measured):
 @pytest.fixture(scope="module")
 def starting(plain, measured):
     output, said = added(plain, "analogues", "--molecules", measured)
-    assert "3 templates" in said  # of fold train
+    assert "3 templates with " in said  # of fold train
+    assert "fragments and losses" in said
     return output
 
 
@@ -120,9 +122,31 @@ def drawn(weights, spectra, share):
     return {candidate.smiles: candidate.samples for candidate in one.candidates}
 
 
+def test_structures_alone_have_no_spectra_to_compare_with(plain, starting):
+    structures, other = structures_folder(plain.parent / "alone"), plain.with_stem("other")
+    save(other, load(plain))
+    output, said = added(other, "analogues", "--molecules", structures)
+
+    assert load(starting).kernel.keys() == {"n_places", "place", "weight", "mixing"}
+    assert load(output).kernel == {}
+    assert "fragments" not in said
+
+
+def test_spectra_of_known_molecules_have_a_say_in_the_fingerprint(starting, tmp_path):
+    checkpoint = load(starting)
+    model = load_model(starting, runtime=cpu()).generator
+    aspirin = annotated([Formula.parse(text).counts for text in ("C7H5O2", "C9H7O3")], "C9H8O4")
+    save(tmp_path / "silent.safetensors", replace(checkpoint, kernel={}))
+    silent = load_model(tmp_path / "silent.safetensors", runtime=cpu()).generator
+
+    assert not torch.equal(model.fingerprint(aspirin), silent.fingerprint(aspirin))
+
+
 def test_only_a_share_of_the_samples_starts_from_known_molecules(plain, starting, spectra):
-    without, with_none = drawn(plain, spectra, 0.5), drawn(starting, spectra, 0.0)
-    some = drawn(starting, spectra, 0.5)
+    silent = starting.with_stem("silent")  # its spectra would change every sample
+    save(silent, replace(load(starting), kernel={}))
+    without, with_none = drawn(plain, spectra, 0.5), drawn(silent, spectra, 0.0)
+    some = drawn(silent, spectra, 0.5)
 
     assert with_none == without
     assert some != without

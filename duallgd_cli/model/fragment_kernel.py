@@ -1,0 +1,223 @@
+"""Kernel ridge regression beside the encoder: bits of molecules with like fragments and losses.
+
+A network that is trained on a few thousand molecules forgets the single spectrum. This remembers
+each: known molecules are compared with a spectrum by the fragments and neutral losses that they
+share, rare ones above all, and the bits of those that are alike are added up with the weights of
+ridge regression. Alone it is worse than the encoder; their mean is better than either.
+
+Letters: B spectra, K peak rows, G known molecules, E fragments and losses of all of them, F
+fingerprint bits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
+
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.tensors import map_tensors
+
+# A sub-formula's place in the table of fragments and losses, a remainder: two of them seldom meet.
+N_PLACES: Final = 262_139
+# The encoder alone.
+UNMIXED: Final = torch.tensor([1.0, 0.0, 0.0])
+_FACTORS: Final = tuple(
+    tuple(pow(base, 3 + element, (1 << 31) - 1) for element in range(N_ELEMENTS))
+    for base in (48_271, 69_621)
+)
+# Bright peaks say hardly more than faint ones.
+_POWER: Final = 0.25
+_RIDGE: Final = 0.5
+# Rounds of conjugate gradients; after these no chance moves by 0.001.
+_ROUNDS: Final = 32
+_LEAST, _MOST = 0.003, 0.97
+# Keeps the three numbers finite where a few spectra are told perfectly; else no digit changes.
+_PULL: Final = 1e-6
+_SHORTEST: Final = 1e-9  # of a spectrum none of whose fragments says anything
+_NAMES: Final = frozenset({"n_places", "place", "weight", "mixing"})
+_BROKEN: Final = (
+    "the spectra of known molecules in the weights are broken; fetch or copy the weights again, or "
+    "run 'duallgd weights analogues'"
+)
+
+
+def places(peaks: PeakBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Fragments and neutral losses of spectra.
+
+    Returns:
+        For each of them its spectrum and its place below `N_PLACES`, int64, and its weight, float.
+    """
+    spectrum, row = peaks.mask.nonzero(as_tuple=True)
+    fragment = peaks.subformula[spectrum, row].long()
+    loss = peaks.parent[spectrum].long() - fragment
+    place = [
+        (counts * torch.tensor(factors, device=counts.device)).sum(-1) % N_PLACES
+        for counts, factors in zip((fragment, loss), _FACTORS, strict=True)
+    ]
+    weight = peaks.intensity[spectrum, row].clamp_min(0) ** _POWER * peaks.share[spectrum, row]
+    return spectrum.repeat(2), torch.cat(place), weight.repeat(2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """A sparse matrix by its rows, to be multiplied with a dense one."""
+
+    column: Tensor
+    value: Tensor
+    start: Tensor
+
+    @classmethod
+    def of(cls, row: Tensor, column: Tensor, value: Tensor, n_rows: int) -> "_Sums":
+        order = row.argsort(stable=True)
+        counts = torch.bincount(row, minlength=n_rows)
+        return cls(column[order], value[order], counts.cumsum(0) - counts)
+
+    def __call__(self, dense: Tensor) -> Tensor:
+        return embedding_bag(
+            self.column, dense, self.start, mode="sum", per_sample_weights=self.value
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FragmentKernel:
+    """Chances of fingerprint bits by the known molecules whose spectra are alike.
+
+    Attributes:
+        mixing: Factor of the encoder's logits, of these, and what is added, (3,).
+        rarity: Weight of each place, (N_PLACES,).
+        used: Places that a known molecule has, ascending.
+        known: Known molecules by place, rows of length 1, (G, used).
+        across: The same, transposed.
+        bits: Bits by known molecule, (F, G).
+        mean: Share of the known molecules that have each bit, (F,).
+    """
+
+    mixing: Tensor
+    rarity: Tensor
+    used: Tensor
+    known: _Sums
+    across: _Sums
+    bits: _Sums
+    mean: Tensor
+
+    @classmethod
+    def of(
+        cls, tensors: Mapping[str, Tensor], bit_offset: Tensor, bits: Tensor
+    ) -> "FragmentKernel":
+        """From the arrays of a weights file.
+
+        Args:
+            tensors: ``n_places`` (G,), how many fragments and losses each molecule has; ``place``
+                (E,), each once a molecule; ``weight`` (E,); ``mixing`` (3,).
+            bit_offset: Where the bits of each molecule begin, int64 (G + 1,).
+            bits: Of one molecule after the other, int64.
+
+        Raises:
+            WeightsError: The arrays fit neither each other nor the molecules.
+        """
+        _require_sound(tensors, len(bit_offset) - 1)
+        counts, place = tensors["n_places"].long(), tensors["place"].long()
+        n_known, molecule = len(counts), torch.arange(len(counts))
+        row = molecule.repeat_interleave(counts)
+        often = torch.bincount(place, minlength=N_PLACES)
+        rarity = torch.log((n_known + 1) / (often + 1)).sqrt()
+        value = tensors["weight"].float() * rarity[place]
+        length = torch.zeros(n_known).index_add(0, row, value.square()).sqrt()
+        value = value / length.clamp_min(_SHORTEST)[row]
+        used = often.nonzero()[:, 0]
+        column = torch.searchsorted(used, place)
+        owner = molecule.repeat_interleave(bit_offset.diff())
+        return cls(
+            mixing=tensors["mixing"].float(),
+            rarity=rarity,
+            used=used,
+            known=_Sums.of(row, column, value, n_known),
+            across=_Sums.of(column, row, value, len(used)),
+            bits=_Sums.of(bits, owner, torch.ones(len(bits)), FINGERPRINT_BITS),
+            mean=torch.bincount(bits, minlength=FINGERPRINT_BITS) / n_known,
+        )
+
+    def to(self, device: torch.device) -> "FragmentKernel":
+        """The same on another device."""
+        return map_tensors(self, lambda tensor: tensor.to(device))
+
+    def chance(self, peaks: PeakBatch) -> Tensor:
+        """Chance of each bit, float32 (B, F)."""
+        n_spectra = len(peaks.parent)
+        spectrum, place, weight = places(peaks)
+        query = torch.zeros(N_PLACES, n_spectra, device=weight.device)
+        query.index_put_((place, spectrum), weight.float() * self.rarity[place], accumulate=True)
+        query = query / query.norm(dim=0).clamp_min(_SHORTEST)
+        alike = self.known(query[self.used])  # (G, B)
+        share = self._solved(alike)
+        mean = self.mean[:, None]
+        return (mean + self.bits(share) - mean * share.sum(0)).T.clamp(_LEAST, _MOST)
+
+    def mixed(self, logits: Tensor, peaks: PeakBatch) -> Tensor:
+        """The encoder's logits (B, F), together with what the known molecules say."""
+        return mixed(self.mixing, logits, self.chance(peaks))
+
+    def _solved(self, alike: Tensor) -> Tensor:
+        """Weights of the known molecules, (G, B): conjugate gradients, all spectra at once."""
+        solution = torch.zeros_like(alike)
+        residual = direction = alike
+        size = residual.square().sum(0)
+        for _ in range(_ROUNDS):
+            image = self.known(self.across(direction)) + _RIDGE * direction
+            step = size / (direction * image).sum(0).clamp_min(1e-30)
+            solution = solution + step * direction
+            residual = residual - step * image
+            before, size = size, residual.square().sum(0)
+            direction = residual + size / before.clamp_min(1e-30) * direction
+        return solution
+
+
+def mixed(mixing: Tensor, logits: Tensor, chance: Tensor) -> Tensor:
+    """Logits of an encoder and of chances, (B, F), weighted by three numbers (3,)."""
+    return mixing[0] * logits.float() + mixing[1] * torch.logit(chance) + mixing[2]
+
+
+def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
+    """The three numbers that suit spectra best whose molecules neither side has seen.
+
+    Args:
+        logits: Of the encoder, (B, F).
+        chance: By the known molecules, (B, F).
+        truth: Bits, 0 or 1, (B, F).
+    """
+    mixing = UNMIXED.clone().requires_grad_()
+    optimiser = torch.optim.LBFGS([mixing], max_iter=50, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = binary_cross_entropy_with_logits(mixed(mixing, logits, chance), truth)
+        loss = loss + _PULL * (mixing - UNMIXED).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    optimiser.step(closure)
+    return mixing.detach()
+
+
+def _require_sound(tensors: Mapping[str, Tensor], n_known: int) -> None:
+    """Refuse arrays that fit neither each other nor so many known molecules.
+
+    Raises:
+        WeightsError: They do not.
+    """
+    if _NAMES - tensors.keys():
+        raise WeightsError(_BROKEN)
+    counts, place, weight = (tensors[name] for name in ("n_places", "place", "weight"))
+    if place.is_floating_point() or counts.is_floating_point():
+        raise WeightsError(_BROKEN)
+    fits = len(counts) == n_known and int(counts.sum()) == len(place) == len(weight) > 0
+    within = (
+        (counts >= 0).all() and ((place >= 0) & (place < N_PLACES)).all() and (weight > 0).all()
+    )
+    if not (fits and within and tensors["mixing"].shape == (3,)):
+        raise WeightsError(_BROKEN)

@@ -1,0 +1,100 @@
+"""What the spectra of known molecules hold, for `model.fragment_kernel`; nothing is trained."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
+from duallgd_cli.model.fragment_kernel import (
+    N_PLACES,
+    UNMIXED,
+    FragmentKernel,
+    fitted_mixing,
+    places,
+)
+from duallgd_cli.train.encoder import dense_bits, validation_spectra
+
+# Of one molecule, by weight and rarity; more change little and make the file larger.
+_KEPT: Final = 100
+_AT_ONCE: Final = 250
+
+
+def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tensor]:
+    """Fragments and losses of known molecules, each at its brightest in any spectrum of fold train.
+
+    Args:
+        spectra: Prepared spectra.
+        known: Some of their molecules, G of them.
+
+    Returns:
+        All that `FragmentKernel` takes but ``mixing``.
+    """
+    row_of = {key: row for row, key in enumerate(known.inchikey.tolist())}
+    owner = np.array([row_of.get(key, -1) for key in spectra.molecules.inchikey.tolist()])
+    owner = owner[spectra.molecule]
+    chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == 0))
+    kept: list[Tensor] = []
+    weights: list[Tensor] = []
+    for part, peaks in _batches(spectra, chosen):
+        spectrum, place, weight = places(peaks)
+        key, inverse = (spectrum * N_PLACES + place).unique(return_inverse=True)
+        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight))
+        molecule = torch.from_numpy(owner[part])[key // N_PLACES]
+        kept.append(molecule * N_PLACES + key % N_PLACES)
+    key, inverse = torch.cat(kept).unique(return_inverse=True)
+    weight = torch.zeros(len(key)).scatter_reduce(0, inverse, torch.cat(weights), "amax")
+    return _most_telling(key // N_PLACES, key % N_PLACES, weight, len(known))
+
+
+def fit_kernel(
+    encoder: FormulaTransformer, spectra: PreparedSpectra, known: Molecules
+) -> dict[str, Tensor]:
+    """Arrays of a weights file for `FragmentKernel`, mixed with an encoder as suits fold val.
+
+    Args:
+        encoder: In evaluation mode.
+        spectra: Prepared spectra; none is read but of fold train and val.
+        known: Molecules of fold train.
+    """
+    tensors = known_spectra(spectra, known) | {"mixing": UNMIXED}
+    bits = torch.from_numpy(known.bits.astype(np.int64))
+    kernel = FragmentKernel.of(tensors, torch.from_numpy(known.bit_offset), bits)
+    chosen = validation_spectra(spectra)
+    if not len(chosen):
+        return tensors
+    logits, chance = [], []
+    with torch.no_grad():
+        for _, peaks in _batches(spectra, chosen):
+            logits.append(encoder(peaks))
+            chance.append(kernel.chance(peaks))
+    molecules = spectra.molecule[chosen].tolist()
+    truth = dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
+    return tensors | {"mixing": fitted_mixing(torch.cat(logits), torch.cat(chance), truth)}
+
+
+def _batches(
+    spectra: PreparedSpectra, chosen: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:
+    for part in np.array_split(chosen, max(1, len(chosen) // _AT_ONCE)):
+        yield part, peak_batch([from_prepared(spectra, [int(row)]) for row in part])
+
+
+def _most_telling(row: Tensor, place: Tensor, weight: Tensor, n_known: int) -> dict[str, Tensor]:
+    """The `_KEPT` of each molecule that weigh most and are rarest, by molecule and place."""
+    often = torch.bincount(place, minlength=N_PLACES)[place]
+    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
+    order = torch.argsort(-telling, stable=True)
+    order = order[torch.argsort(row[order], stable=True)]
+    start = torch.searchsorted(row[order], torch.arange(n_known))
+    kept = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
+    return {
+        "n_places": torch.bincount(row[kept], minlength=n_known).short(),
+        "place": place[kept].int(),
+        "weight": weight[kept],
+    }

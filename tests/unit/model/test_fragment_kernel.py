@@ -1,0 +1,168 @@
+"""Known molecules with like spectra: ridge regression as the textbook writes it."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
+from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.model import fragment_kernel
+from duallgd_cli.model.fragment_kernel import (
+    N_PLACES,
+    UNMIXED,
+    FragmentKernel,
+    fitted_mixing,
+    mixed,
+    places,
+)
+
+BITS = [[1, 5, 9], [1, 6], [2, 5, 4095], [3]]
+
+
+def spectrum(seed, n_rows=6):
+    """Rows of a made spectrum: counts of fragments, and of an ion that holds them all."""
+    rng = np.random.default_rng(seed)
+    fragments = rng.integers(0, 3, (n_rows, N_ELEMENTS)).astype(np.float32)
+    numbers = rng.uniform(0.1, 1, (n_rows, 5)).astype(np.float32)
+    parent = fragments.max(0) + 1
+    return PeakRows(fragments, numbers, np.zeros(n_rows, np.int64), parent, 0, 0)
+
+
+def cut(rows, index):
+    """Some rows of a spectrum, in this order."""
+    return PeakRows(
+        rows.subformula[index], rows.numbers[index], rows.carrier[index], rows.parent, 0, 0
+    )
+
+
+def known(*spectra, **changes):
+    """The arrays of a weights file, each molecule with one spectrum."""
+    own = [places(peak_batch([one])) for one in spectra]
+    return {
+        "n_places": torch.tensor([len(place) for _, place, _ in own]),
+        "place": torch.cat([place for _, place, _ in own]),
+        "weight": torch.cat([weight for _, _, weight in own]),
+        "mixing": UNMIXED,
+    } | changes
+
+
+def kernel_of(tensors):
+    offset = torch.tensor([0, *map(len, BITS)]).cumsum(0)
+    return FragmentKernel.of(tensors, offset, torch.tensor(list(chain.from_iterable(BITS))))
+
+
+KNOWN = [spectrum(seed) for seed in range(4)]
+
+
+def literal(query):
+    """Chances by a dense kernel matrix and a solver, weights from the definition of tf-idf."""
+    vectors = np.zeros((5, N_PLACES))
+    for row, one in enumerate([*KNOWN, query]):
+        _, place, weight = places(peak_batch([one]))
+        np.add.at(vectors[row], place.numpy(), weight.numpy())
+    vectors *= np.sqrt(np.log(5 / ((vectors[:4] > 0).sum(0) + 1)))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    truth = np.zeros((4, FINGERPRINT_BITS))
+    for row, bits in enumerate(BITS):
+        truth[row, bits] = 1
+    kernel = vectors[:4] @ vectors[:4].T + 0.5 * np.eye(4)
+    mean = truth.mean(0)
+    found = mean + vectors[4] @ vectors[:4].T @ np.linalg.solve(kernel, truth - mean)
+    return found.clip(0.003, 0.97)
+
+
+def test_chances_are_those_of_ridge_regression():
+    kernel = kernel_of(known(*KNOWN))
+    query = cut(KNOWN[2], [0, 3, 4])
+
+    (found,) = kernel.chance(peak_batch([query])).numpy()
+
+    np.testing.assert_allclose(found, literal(query), atol=1e-5)
+    assert found[[2, 4095]].min() > found[[3, 6, 9]].max()  # it is the third molecule's
+
+
+def test_rows_come_in_any_order_and_spectra_beside_any_others():
+    kernel = kernel_of(known(*KNOWN))
+    query = spectrum(9, 12)
+    turned = cut(query, np.arange(12)[::-1].copy())
+
+    alone = kernel.chance(peak_batch([query]))
+    beside = kernel.chance(peak_batch([KNOWN[0], turned]))
+
+    torch.testing.assert_close(beside[1:], alone, atol=1e-6, rtol=1e-5)
+
+
+def test_what_shares_nothing_with_known_molecules_gets_their_mean():
+    kernel = kernel_of(known(*KNOWN))
+    none = cut(spectrum(77), [])
+
+    (found,) = kernel.chance(peak_batch([none]))
+
+    torch.testing.assert_close(found, kernel.mean.clamp(0.003, 0.97))
+
+
+def test_isomers_of_a_fragment_meet_and_its_loss_is_another_place():
+    _, place, weight = places(peak_batch([cut(KNOWN[0], [1]), cut(KNOWN[0], [1, 2])]))
+
+    assert place.unique().numel() == 4  # two fragments, two losses
+    assert ((place >= 0) & (place < N_PLACES)).all()
+    assert (weight > 0).all()
+
+
+def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse():
+    torch.manual_seed(1)
+    truth = (torch.rand(20, 50) < 0.3).float()
+    logits = 3 * truth - 2 + torch.randn(20, 50)
+    chance = (0.5 * truth + 0.5 * torch.rand(20, 50)).clamp(0.01, 0.97)
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits
+
+    mixing = fitted_mixing(logits, chance, truth)
+
+    assert torch.equal(mixed(UNMIXED, logits, chance), logits)
+    either = entropy(logits, truth), entropy(torch.logit(chance), truth)
+    assert entropy(mixed(mixing, logits, chance), truth) < min(either)
+
+
+def test_a_fit_of_what_is_told_perfectly_stays_finite():
+    truth = torch.eye(4)
+
+    mixing = fitted_mixing(20 * truth - 10, (0.96 * truth + 0.01), truth)
+
+    assert mixing.abs().max() < 1_000
+
+
+def test_the_rounds_are_enough(monkeypatch):
+    kernel, batch = kernel_of(known(*KNOWN)), peak_batch([spectrum(seed, 20) for seed in range(9)])
+
+    usual = kernel.chance(batch)
+    monkeypatch.setattr(fragment_kernel, "_ROUNDS", 200)
+
+    torch.testing.assert_close(kernel.chance(batch), usual, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_places": torch.tensor([1, 2])},
+        {"n_places": torch.tensor([12, 12, 12, 13])},
+        {"place": torch.full((48,), N_PLACES)},
+        {"place": torch.full((48,), -1)},
+        {"place": torch.full((48,), 0.5)},
+        {"weight": torch.zeros(48)},
+        {"mixing": torch.zeros(2)},
+    ],
+)
+def test_broken_arrays_are_refused(change):
+    with pytest.raises(WeightsError, match="the spectra of known molecules in the weights"):
+        kernel_of(known(*KNOWN, **change))
+
+
+def test_a_missing_array_is_refused():
+    tensors = known(*KNOWN)
+    del tensors["weight"]
+
+    with pytest.raises(WeightsError, match="duallgd weights analogues"):
+        kernel_of(tensors)
