@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from duallgd_cli.guide.knowledge import GuideFiles
+    from duallgd_cli.guide import GuideFiles
 
 S = TypeVar("S")
 
@@ -202,7 +202,7 @@ def given_of(context: typer.Context, names: Iterable[str]) -> str | None:
 
 def guide_files(**files: Sequence[Path] | None) -> "GuideFiles | None":
     """Files that say what is known, by the names of `GuideFiles`; None without any."""
-    from duallgd_cli.guide.knowledge import GuideFiles
+    from duallgd_cli.guide import GuideFiles
 
     given = {name: tuple(map(str, paths)) for name, paths in files.items() if paths}
     return GuideFiles(**given) if given else None

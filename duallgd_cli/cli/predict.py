@@ -216,7 +216,7 @@ def predict(
     if watched:
         logger.info("loading libraries and weights ...")
     with loading():
-        from duallgd_cli.formulas.ranking import MOST_PPM
+        from duallgd_cli.formulas import MOST_PPM
         from duallgd_cli.predict import api
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, preset_of

@@ -29,7 +29,7 @@ from duallgd_cli.evaluate.suites import (
 )
 from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import sha256, table_rows
-from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel

@@ -1,1 +1,265 @@
-"""Formulas of an unknown: every one its precursor allows, ranked with probabilities."""
+"""The formulas that a feature may have, ranked with calibrated probabilities."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import ADDUCTS, PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import ConfigError, Failure
+from duallgd_cli.formulas.composition import (
+    HEAVIEST_DA,
+    FormulaSpace,
+    known_formulas,
+    parse_elements,
+)
+from duallgd_cli.formulas.peaks import peaks_of
+from duallgd_cli.formulas.scoring import (
+    Candidates,
+    candidates,
+    coverage,
+    evidence,
+    formula_model,
+    log_probabilities,
+    scorer_features,
+)
+from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, nameless_charge
+from duallgd_cli.spectra.types import PREDICTED, Feature, Hypothesis, Spectrum
+
+ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
+_ORBITRAP_PPM: Final = 5.0
+_OTHER_PPM: Final = 10.0
+MOST_PPM: Final = 100.0
+_CONTRADICTED: Final = (
+    -5.0
+)  # with errors of 10 % the right formula is below it in 0.3 % of patterns
+_MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
+ENOUGH: Final = 0.95  # of the probability of all that are listed: less likely ones are not tried
+
+Found: TypeAlias = list[tuple[Adduct, NDArray[np.int16]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaSettings:
+    """Which formulas are looked for where a spectrum has none.
+
+    Attributes:
+        precursor_ppm: Largest difference between theoretical and measured precursor m/z, ppm; None
+            for 5 with Orbitraps and 10 with other instruments.
+        elements: That a molecule may hold, each with its largest number if one follows, such as
+            CHNOPS or CHNOCl2.
+    """
+
+    precursor_ppm: float | None = None
+    elements: str = ALL_ELEMENTS
+
+    def __post_init__(self) -> None:
+        if self.precursor_ppm is not None and not 0 < self.precursor_ppm <= MOST_PPM:
+            raise ConfigError(
+                f"precursor_ppm must be above 0 and at most {MOST_PPM:g} to look for formulas, "
+                f"not {self.precursor_ppm}"
+            )
+        parse_elements(self.elements)
+
+    def tolerance_ppm(self, instrument: str) -> float:
+        """Largest difference for ``orbitrap``, ``qtof`` or an unknown instrument."""
+        if self.precursor_ppm is not None:
+            return self.precursor_ppm
+        return _ORBITRAP_PPM if instrument == "orbitrap" else _OTHER_PPM
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFormula:
+    """A formula with an adduct that a feature may have.
+
+    Attributes:
+        formula: Of the molecule, or of the permanent cation.
+        adduct: How it was ionised.
+        log_probability: Calibrated, natural logarithm.
+        ppm: Measured minus theoretical precursor m/z.
+        explained_intensity: Share of the intensity of the strongest 40 peaks, 0 to 1.
+        explained_peaks: How many of them have an explanation.
+        known_structures: With this formula, in the table that comes with duallgd; at most 765.
+        isotope_score: Log weight by the isotope pattern, 0 for one as predicted; None without one.
+    """
+
+    formula: Formula
+    adduct: Adduct
+    log_probability: float
+    ppm: float
+    explained_intensity: float
+    explained_peaks: int
+    known_structures: int
+    isotope_score: float | None = None
+
+    @property
+    def probability(self) -> float:
+        """That the molecule has this formula and this adduct."""
+        return float(np.exp(self.log_probability))
+
+
+def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFormula] | Failure:
+    """Every formula of a feature that is not out of the question, the most probable first.
+
+    An adduct that the file names is taken as it is; otherwise all that the polarity allows are
+    tried, each formula with each.
+
+    Args:
+        feature: Cleaned spectra; one without any peak is ranked by mass and prior alone.
+        settings: What is looked for.
+
+    Returns:
+        At most 200, or why there are none.
+    """
+    spectrum = feature.first
+    adducts = _possible_adducts(spectrum)
+    if isinstance(adducts, Failure):
+        return adducts
+    mz = spectrum.precursor_mz
+    if mz is None:
+        message = "no precursor m/z is given, so no formula can be looked for; add it to the file"
+        return Failure("no_precursor", message, "formula")
+    known, model = known_formulas(), formula_model()
+    found = possible_formulas(mz, spectrum.instrument, adducts, settings)
+    if not any(len(formulas) for _, formulas in found):
+        return _nothing_fits(mz, spectrum, adducts, settings)
+    best = candidates(found, mz, spectrum.instrument, known, model, feature.isotopes)
+    # Fragments of a multiply charged ion with fewer charges lie above it.
+    peaks = peaks_of(feature.spectra, mz * max(abs(adduct.charge) for adduct in adducts))
+    seen = evidence(best, peaks, model)
+    features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
+    covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
+    log_probability = log_probabilities(model.scorer(features), model, covered, best.isotopes)
+    share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
+    return [
+        RankedFormula(
+            _formula(best, row),
+            best.adducts[int(best.adduct[row])],
+            float(log_probability[row]),
+            float(best.ppm[row]),
+            float(share[row]),
+            int(seen.explained[row].sum()),
+            int(best.structures[row].sum()),
+            None if feature.isotopes is None else float(best.isotopes[row]),
+        )
+        for row in np.argsort(-log_probability, kind="stable")
+    ]
+
+
+def isotope_remark(ranked: Sequence[RankedFormula]) -> str:
+    """What to say where no formula has the measured pattern, else ""."""
+    scores = [one.isotope_score for one in ranked if one.isotope_score is not None]
+    if not scores or max(scores) > _CONTRADICTED:
+        return ""
+    return (
+        "the isotope pattern of MS1 fits none of the formulas: check precursor, adduct and "
+        "--elements, or another ion lies among the isotopes"
+    )
+
+
+def possible_formulas(
+    mz: float, instrument: str, adducts: Sequence[Adduct], settings: FormulaSettings
+) -> Found:
+    """Formulas of molecules that give an ion at this m/z, for each adduct.
+
+    Args:
+        mz: Of the precursor.
+        instrument: ``orbitrap``, ``qtof`` or "".
+        adducts: To try.
+        settings: Tolerance, elements and size.
+    """
+    space = _space(settings.elements)
+    ppm = settings.tolerance_ppm(instrument)
+    found: Found = []
+    for adduct in adducts:
+        mass = adduct.neutral_mass(mz)
+        tolerance_da = ppm * 1e-6 * mz * abs(adduct.charge) / adduct.molecules
+        if not 0 < mass <= HEAVIEST_DA - tolerance_da:
+            continue
+        formulas = space.find(mass, tolerance_da, int(adduct is PERMANENT_CATION))
+        heavy = formulas[:, :-1].sum(axis=1)
+        fits = (heavy >= MIN_HEAVY_ATOMS) & (heavy <= _MOST_HEAVY_ATOMS)
+        fits &= (formulas * adduct.molecules + np.array(adduct.change) >= 0).all(axis=1)
+        found.append((adduct, formulas[fits]))
+    return found
+
+
+@cache
+def _space(elements: str) -> FormulaSpace:
+    return FormulaSpace(known_formulas().rarer, parse_elements(elements))
+
+
+def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
+    if spectrum.adduct_text:
+        adduct = parse_adduct(spectrum.adduct_text)
+        return adduct if isinstance(adduct, Failure) else (adduct,)
+    if abs(spectrum.charge) > 1:
+        return nameless_charge(spectrum.charge)
+    return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
+
+
+def _formula(found: Candidates, row: int) -> Formula:
+    charge = int(found.adduct[row] == PERMANENT_CATION.index)
+    return Formula(tuple(found.formula[row].tolist()), charge)
+
+
+def _nothing_fits(
+    mz: float, spectrum: Spectrum, adducts: Sequence[Adduct], settings: FormulaSettings
+) -> Failure:
+    names = " ".join(adduct.name for adduct in adducts)
+    ppm = settings.tolerance_ppm(spectrum.instrument)
+    limits = f"{_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most"
+    message = (
+        f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "
+        f"({limits}); check precursor and adduct, raise --precursor-ppm or allow more --elements"
+    )
+    return Failure("no_formula", message, "formula")
+
+
+def predicted_formulas(
+    feature: Feature, settings: FormulaSettings, max_heavy_atoms: int, most: int
+) -> list[Hypothesis] | Failure:
+    """The most probable formulas of a feature, whatever its file says.
+
+    They hold 95 % of what all have, as far as they are not too many.
+
+    Args:
+        feature: Cleaned spectra.
+        settings: What is looked for.
+        max_heavy_atoms: Of the largest molecule.
+        most: Largest number of formulas.
+    """
+    ranked = rank_formulas(feature, settings)
+    if isinstance(ranked, Failure):
+        return ranked
+    # A narrow tolerance leaves probability to formulas beyond it, which no further one holds.
+    enough = ENOUGH * math.fsum(one.probability for one in ranked)
+    chosen: list[RankedFormula] = []
+    for one in ranked[:most]:
+        if sum(better.probability for better in chosen) < enough:
+            chosen.append(one)
+    fitting = [one for one in chosen if one.formula.n_heavy <= max_heavy_atoms]
+    if not fitting:
+        message = (
+            f"the likeliest formula {chosen[0].formula} has {chosen[0].formula.n_heavy} heavy "
+            f"atoms and the limit is {max_heavy_atoms}; raise max_heavy_atoms"
+        )
+        return Failure("too_large", message, "formula")
+    total, remark = math.fsum(one.probability for one in fitting), isotope_remark(ranked)
+    return [
+        Hypothesis(
+            feature,
+            one.formula,
+            one.adduct,
+            one.log_probability,
+            tuple(filter(None, [one.adduct.note, remark])),
+            source=PREDICTED,
+            share=one.probability / total,
+        )
+        for one in fitting
+    ]

@@ -42,7 +42,7 @@ from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.templates import Templates, in_templates, starts
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings

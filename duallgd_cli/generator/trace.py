@@ -25,7 +25,7 @@ from duallgd_cli.generator.network import (
     on_one_thread,
     sampling_task,
 )
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results

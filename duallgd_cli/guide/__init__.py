@@ -1,1 +1,238 @@
-"""What the user's own files know of the molecules: analogues, libraries, a table by feature."""
+"""All that is known of the molecules of a run, and of those of one feature.
+
+What was read of large files is kept under the SHA-256 of the file, in ``guide/`` of the folder that
+`runtime.cache_folder` names. Deleting it costs the time of reading again and nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.files import replaced, require_input, sha256
+from duallgd_cli.runtime import cache_folder
+from duallgd_cli.spectra.types import Feature
+
+if TYPE_CHECKING:  # the network is measured where no rdkit is
+    from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.guide.analogues import Analogues, GuideTable
+    from duallgd_cli.guide.library import Library, Match
+
+
+@dataclass(frozen=True, slots=True)
+class GuideFiles:
+    """Files that say what is known of the molecules.
+
+    Attributes:
+        analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
+        libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
+        tables: CSV or TSV, by feature: feature_id, core, require, forbid, analogue.
+    """
+
+    analogues: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """Names and contents by kind, for the header of a journal.
+
+        Raises:
+            MissingInputError: One does not exist.
+        """
+        return {kind: list(map(_identity, names)) for kind, names in asdict(self).items() if names}
+
+
+def _identity(name: str) -> dict[str, str]:
+    require_input(name)
+    return {"name": name, "sha256": sha256(Path(name))}
+
+
+logger = logging.getLogger(__name__)
+
+_FOLDER: Final = "guide"
+
+
+def kept(
+    path: Path, kind: str, make: Callable[[Path], Mapping[str, NDArray[Any]]]
+) -> Mapping[str, NDArray[Any]]:
+    """Arrays made of a file, from the cache where it holds them.
+
+    Args:
+        path: Of the file.
+        kind: What is made of it, with the version of its arrays.
+        make: Makes them.
+    """
+    place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
+    try:
+        with np.load(place) as stored:
+            return dict(stored)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, EOFError, BadZipFile):
+        logger.warning("%s cannot be read, and is made again", place)
+    made = make(path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(place) as partial, partial.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **made)
+    except OSError as error:
+        logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+    return made
+
+
+def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
+    """Texts as an array; line breaks in them become blanks."""
+    joined = "".join(f"{' '.join(line.split())}\n" for line in lines)
+    return np.frombuffer(joined.encode("utf-8", "replace"), np.uint8)
+
+
+def lines_of(text: NDArray[np.uint8]) -> list[str]:
+    """The texts of `text_of`."""
+    return bytes(text).decode().split("\n")[:-1]
+
+
+_MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known of the molecule of one feature.
+
+    Attributes:
+        guide: What it must be like, or None.
+        analogues: Known molecules, and which of them are like it.
+        matches: Spectra of libraries with the same precursor, best first.
+        is_short: Whether too few samples had the required parts: more start from molecules that
+            have them.
+    """
+
+    guide: "Guide | None"
+    analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
+    matches: "tuple[Match, ...]" = ()
+    is_short: bool = False
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything is known of the feature."""
+        return self.guide is not None or any(one.any() for _, one in self.analogues)
+
+    def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
+        """Analogues to start samples of a formula from; see `Analogues.towards`."""
+        return [
+            graph
+            for analogues, allowed in self.analogues
+            for graph in analogues.towards(probability, formula, allowed)
+        ]
+
+    def told(self, smiles: Mapping[str, str], formula: str) -> dict[str, Any]:
+        """What is said of the structures of a formula, as plain values.
+
+        ``analogues`` has the nearest of each, if any; ``library_match`` the best spectrum of a
+        library with the same precursor, and whether its structure is ``offered`` as a candidate.
+
+        Args:
+            smiles: Of the structures, by the first block of their InChIKey.
+            formula: Of them all.
+        """
+        nearest = {block: self._nearest(text) for block, text in smiles.items()}
+        analogues = {key: one for key, one in nearest.items() if one is not None}
+        match = self._match(formula)
+        return {
+            **({"analogues": analogues} if analogues else {}),
+            **({"library_match": match} if match else {}),
+        }
+
+    def _nearest(self, smiles: str) -> Mapping[str, Any] | None:
+        each = (analogues.nearest(smiles, allowed) for analogues, allowed in self.analogues)
+        return max(filter(None, each), key=lambda one: float(one["tanimoto"]), default=None)
+
+    def _match(self, formula: str) -> dict[str, Any] | None:
+        """The best match, of those of the formula if there are any."""
+        described = [(one, one.values()) for one in self.matches]
+        described.sort(key=lambda both: both[1]["formula"] != formula)
+        for one, values in described:
+            fits = one.is_found and values["formula"] == formula
+            return {**values, "offered": fits and not self._breaks(values["smiles"])}
+        return None
+
+    def _breaks(self, smiles: str) -> str:
+        from duallgd_cli.chem.identity import parse_smiles
+
+        return "" if self.guide is None else self.guide.fault(parse_smiles(smiles))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """What is known of the molecules of a run.
+
+    Attributes:
+        guide: What each of them must be like, or None.
+        analogues: Molecules that are like them.
+        libraries: Spectra that may be theirs.
+        tables: What single ones must be like.
+    """
+
+    guide: "Guide | None"
+    analogues: "tuple[Analogues, ...]" = ()
+    libraries: "tuple[Library, ...]" = ()
+    tables: "tuple[GuideTable, ...]" = ()
+
+    @classmethod
+    def read(cls, guide: "Guide | None", files: GuideFiles | None) -> "Knowledge | None":
+        """Read files, if there are any.
+
+        Args:
+            guide: What each molecule must be like, or None.
+            files: See `analogues.Analogues.read`, `library.Library.read` and
+                `analogues.GuideTable.read`.
+
+        Raises:
+            UsageError: Something cannot be read, or says nothing.
+            MissingInputError: A file does not exist.
+            UnreadableError: A file is of no known format.
+        """
+        if files is None:
+            return None
+        from duallgd_cli.guide.analogues import Analogues, GuideTable
+        from duallgd_cli.guide.library import Library
+
+        tables = tuple(GuideTable.read(Path(name)) for name in files.tables)
+        alike = [Analogues.read(Path(name)) for name in files.analogues]
+        return cls(
+            guide,
+            (*alike, *(one.analogues for one in tables if one.analogues is not None)),
+            tuple(Library.read(Path(name)) for name in files.libraries),
+            tables,
+        )
+
+    def of(self, feature: Feature) -> Known:
+        """What is known of one feature."""
+        names, guide = names_of(feature), self.guide
+        for table in self.tables:
+            guide = table.of_feature(names, guide)
+        analogues = [(one, one.of_feature(names)) for one in self.analogues]
+        if not self.libraries:
+            return Known(guide, tuple(analogues))
+        from duallgd_cli.guide.analogues import Analogues
+        from duallgd_cli.guide.library import analogues_among
+
+        matches = [one for library in self.libraries for one in library.search(feature.spectra)]
+        matches.sort(key=lambda one: -one.score)
+        if rows := analogues_among(matches):
+            alike = Analogues.of(rows)
+            analogues += [(alike, alike.of_feature(names))] if len(alike) else []
+        same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
+        return Known(guide, tuple(analogues), same)
+
+
+def names_of(feature: Feature) -> Sequence[str]:
+    """What a table may call a feature: its id, or that of its first spectrum."""
+    first = feature.first
+    return [name for name in (first.feature_id, first.spectrum_id) if name]

@@ -32,7 +32,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.knowledge import kept, lines_of, text_of
+from duallgd_cli.guide import kept, lines_of, text_of
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from duallgd_cli.errors import (
     counted,
 )
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.knowledge import kept, lines_of, text_of
+from duallgd_cli.guide import kept, lines_of, text_of
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum, Unreadable

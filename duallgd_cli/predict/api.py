@@ -23,7 +23,7 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
-from duallgd_cli.guide.knowledge import GuideFiles, Knowledge
+from duallgd_cli.guide import GuideFiles, Knowledge
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity

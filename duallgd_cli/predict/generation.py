@@ -16,7 +16,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, RefusedError, quote
 from duallgd_cli.generator.reranker import CandidateScorer
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 

@@ -21,8 +21,8 @@ from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
-from duallgd_cli.formulas.ranking import predicted_formulas
-from duallgd_cli.guide.knowledge import GuideFiles, Knowledge, Known
+from duallgd_cli.formulas import predicted_formulas
+from duallgd_cli.guide import GuideFiles, Knowledge, Known
 from duallgd_cli.predict.candidates import (
     AssemblyResult,
     Workers,

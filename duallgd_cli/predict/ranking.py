@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
-from duallgd_cli.guide.knowledge import GuideFiles
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
-from duallgd_cli.guide.knowledge import Knowledge
+from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import (

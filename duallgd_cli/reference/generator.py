@@ -26,7 +26,7 @@ from duallgd_cli.generator.network import (
     samples_at_once,
     sampling_task,
 )
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel

@@ -1,7 +1,7 @@
 """Formula sources: where the molecular formula of a feature comes from.
 
 A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Those here
-come from a person or another program; `formulas.ranking` predicts them from the spectrum.
+come from a person or another program; the room `formulas` predicts them from the spectrum.
 """
 
 import re

@@ -49,7 +49,7 @@ from duallgd_cli.evaluate.tables import (
     write_table,
 )
 from duallgd_cli.files import table_rows
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.ranking import RankingModel, recorded

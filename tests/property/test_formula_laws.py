@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError
+from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.composition import (
     LARGEST,
     RARER,
@@ -19,7 +20,6 @@ from duallgd_cli.formulas.composition import (
     decoded,
     parse_elements,
 )
-from duallgd_cli.formulas.ranking import FormulaSettings
 
 MASSES = np.array(MASSES_DA)
 # Any P S F Cl Br of at most three atoms together.

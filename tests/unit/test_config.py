@@ -7,7 +7,7 @@ import pytest
 from duallgd_cli import config
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import ConfigError
-from duallgd_cli.formulas.ranking import FormulaSettings
+from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings

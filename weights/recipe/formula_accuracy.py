@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.errors import Failure
 from duallgd_cli.evaluate.intervals import wilson
-from duallgd_cli.formulas import composition, scoring
+from duallgd_cli.formulas import FormulaSettings, composition, scoring
 from duallgd_cli.formulas.peaks import isotope_ratios
-from duallgd_cli.formulas.ranking import FormulaSettings
 from duallgd_cli.formulas.scoring import PRECURSOR_SD_PPM
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.formulas import composition, scoring
+from duallgd_cli.formulas import FormulaSettings, composition, possible_formulas, scoring
 from duallgd_cli.formulas.composition import (
     FormulaSpace,
     KnownFormulas,
@@ -37,7 +37,6 @@ from duallgd_cli.formulas.composition import (
     decoded,
 )
 from duallgd_cli.formulas.peaks import explain, explanation_features, peaks_of
-from duallgd_cli.formulas.ranking import FormulaSettings, possible_formulas
 from duallgd_cli.formulas.scoring import FormulaModel, Network, Table
 from duallgd_cli.spectra.types import Spectrum
 

@@ -9,8 +9,8 @@ from pyteomics import mass
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.elements import METALS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.formulas import FormulaSettings, isotope_remark, rank_formulas
 from duallgd_cli.formulas.peaks import ABUNDANCES, LOWEST, isotope_ratios, isotope_scores
-from duallgd_cli.formulas.ranking import FormulaSettings, isotope_remark, rank_formulas
 from duallgd_cli.spectra.types import ISOTOPES, Feature, IsotopePattern
 from tests.unit.formulas.test_ranking import ASPIRIN, ranked, spectrum_of
 

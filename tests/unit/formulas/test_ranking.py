@@ -10,8 +10,8 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
+from duallgd_cli.formulas import FormulaSettings, rank_formulas
 from duallgd_cli.formulas.peaks import explain, peaks_of
-from duallgd_cli.formulas.ranking import FormulaSettings, rank_formulas
 from duallgd_cli.spectra.annotation import SubformulaTable
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 

@@ -11,7 +11,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.templates import Templates, in_templates
-from duallgd_cli.guide.knowledge import Known
+from duallgd_cli.guide import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_training import cpu

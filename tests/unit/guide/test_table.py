@@ -5,9 +5,8 @@ import pytest
 
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.guide import analogues
+from duallgd_cli.guide import GuideFiles, Knowledge, analogues
 from duallgd_cli.guide.analogues import GuideTable
-from duallgd_cli.guide.knowledge import GuideFiles, Knowledge
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 HEAD = "feature_id,core,require,forbid,analogue\n"

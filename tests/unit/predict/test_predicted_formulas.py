@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from duallgd_cli import formulas as room
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure
-from duallgd_cli.formulas import ranking as room
-from duallgd_cli.formulas.ranking import FormulaSettings, RankedFormula, predicted_formulas
+from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formulas
 from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict

@@ -4,7 +4,7 @@ import pytest
 from duallgd_cli import config
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.guide.knowledge import GuideFiles
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.predict.ranking import (
     FEATURES,
