@@ -16,7 +16,6 @@ from duallgd_cli.cli import (
     evaluate,
     formulas,
     info,
-    merge,
     predict,
     report,
     train,
@@ -33,7 +32,7 @@ app = typer.Typer(
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
-app.command("merge", epilog=merge.EPILOG)(merge.merge)
+app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("trace", epilog=report.TRACE_EPILOG)(report.trace)
 app.command("train", epilog=train.EPILOG)(train.train)

@@ -2,15 +2,12 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading
-
-if TYPE_CHECKING:
-    from duallgd_cli.report.page import ReportSummary
 
 EPILOG = """
 **Examples**
@@ -65,7 +62,8 @@ def report(
     with loading():
         from duallgd_cli.report.page import write_report
     with running.interruptible("nothing was written; the same command starts again"):
-        say(write_report(runs, output or beside(runs[0]), top_k))
+        page = output or beside(runs[0])
+        say(page, *write_report(runs, page, top_k))
 
 
 def beside(run: Path) -> Path:
@@ -73,15 +71,13 @@ def beside(run: Path) -> Path:
     return run.with_name(f"{run.name.removesuffix('.journal.jsonl')}").with_suffix(".html")
 
 
-def say(written: "ReportSummary") -> None:
-    """Say in one line what was written and how to look at it."""
-    if written.missing_inputs:
-        names = ", ".join(written.missing_inputs)
+def say(page: Path, n_features: int, missing: list[str]) -> None:
+    """Say in one line what was written and how to look at it; see `report.page.write_report`."""
+    if missing:
+        names = ", ".join(missing)
         logger.warning("gone or changed since: %s; the report shows explained peaks alone", names)
-    mib = written.n_bytes / (1 << 20)
-    logger.info(
-        "%d features, %.1f MiB -> %s; open it in a browser", written.n_features, mib, written.path
-    )
+    mib = page.stat().st_size / (1 << 20)
+    logger.info("%d features, %.1f MiB -> %s; open it in a browser", n_features, mib, page)
 
 
 def trace(

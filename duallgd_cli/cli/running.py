@@ -96,7 +96,7 @@ def write_page(summary: "RunSummary", page: Path) -> None:
 
     if summary.journal is not None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
-            say(write_report([summary.journal], page))
+            say(page, *write_report([summary.journal], page))
 
 
 def show_first(summary: "RunSummary") -> None:

@@ -6,7 +6,6 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions, write_table
 from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.runtime import version_of
 
 RESULTS: Final = "results.json"
 INTERVAL: Final = (
@@ -155,7 +155,10 @@ def _provenance(
     return {
         "format": _FORMAT,
         "duallgd": __version__,
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {
+            "python": platform.python_version(),
+            **{library: version_of(library) or "absent" for library in _LIBRARIES},
+        },
         "title": suite.titled(fold),
         "track": inputs.track,
         "remarks": [*suite.remarks, *inputs.remarks],
@@ -213,16 +216,6 @@ def _numbers(
         "published": list(inputs.suite.published),
         "calibration": _calibration(scores, known),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for library in _LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            found[library] = "absent"
-    return found
 
 
 def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:

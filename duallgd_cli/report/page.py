@@ -9,8 +9,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,24 +21,7 @@ from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.writers.formats import check_writable
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSummary:
-    """What became of a report: where it is, how large, and what it lacks.
-
-    Attributes:
-        path: The file.
-        n_features: Features shown.
-        n_bytes: Its size.
-        missing_inputs: Inputs that are gone or changed: their unexplained peaks are not shown.
-    """
-
-    path: Path
-    n_features: int
-    n_bytes: int
-    missing_inputs: tuple[str, ...]
-
-
-def write_report(names: list[Path], output: Path, top_k: int = 10) -> ReportSummary:
+def write_report(names: list[Path], output: Path, top_k: int = 10) -> tuple[int, list[str]]:
     """Write the report of a finished run.
 
     Args:
@@ -47,20 +29,31 @@ def write_report(names: list[Path], output: Path, top_k: int = 10) -> ReportSumm
         output: HTML file to write, whole or not at all.
         top_k: Candidates shown of each feature.
 
+    Returns:
+        How many features it shows, and the inputs that are gone or changed: their unexplained peaks
+        are not shown.
+
     Raises:
         UsageError: There is no finished journal, or the file cannot be written.
     """
     check_writable(str(output))
     run = ReportedRun(names, top_k)
-    table = _Table()
+    rows: list[list[Any]] = []
+
+    def features() -> Iterator[str]:
+        """Each packed on its way into the page, where the table of all comes last."""
+        for feature in run.features():
+            rows.append(_row(feature))
+            yield packed(feature)
+
     values = {
         "about": run.about,
-        "packed": table.packed(run.features()),
-        "rows": lambda: table.rows,
+        "packed": features(),
+        "rows": lambda: rows,
         "missing_inputs": lambda: run.missing_inputs,
     }
     write_atomically(output, page("report", values))
-    return ReportSummary(output, len(table.rows), output.stat().st_size, tuple(run.missing_inputs))
+    return len(rows), run.missing_inputs
 
 
 def page(name: str, values: dict[str, Any]) -> Iterator[str]:
@@ -91,18 +84,6 @@ def packed(values: Any) -> str:  # noqa: ANN401 - anything that JSON knows
     """JSON, compressed, as text that HTML cannot mistake for anything; the same bytes each time."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode("ascii"), mtime=0)).decode()
-
-
-@dataclass(slots=True)
-class _Table:
-    """Collects a row for each feature that passes by on its way into the page."""
-
-    rows: list[list[Any]] = field(default_factory=list)
-
-    def packed(self, features: Iterable[dict[str, Any]]) -> Iterator[str]:
-        for feature in features:
-            self.rows.append(_row(feature))
-            yield packed(feature)
 
 
 def _row(feature: dict[str, Any]) -> list[Any]:

@@ -20,7 +20,7 @@ import typer
 from numpy.typing import NDArray
 from plain import PlainDenoiser
 
-from duallgd_cli.bench import growth, measure, network, plot, scaling
+from duallgd_cli.bench import growth, measure, plot, scaling
 from duallgd_cli.cli import bench, options
 from duallgd_cli.cli.display import measuring
 from duallgd_cli.errors import DuallgdError
@@ -62,8 +62,8 @@ class BothPaths:
 
 
 def network_of(study: measure.Study, kernel: str) -> BothPaths:
-    """What is measured; see `duallgd_cli.bench.network.network_of`."""
-    ours = network.network_of(study, kernel)
+    """What is measured; see `duallgd_cli.bench.measure.network_of`."""
+    ours = measure.network_of(replace(study, maker=""), kernel)
     return BothPaths(ours, replace(ours, rebuilt=PlainDenoiser))
 
 

@@ -30,8 +30,7 @@ import typer
 from rich.table import Table
 
 from duallgd_cli.bench import work
-from duallgd_cli.bench.measure import peak_memory
-from duallgd_cli.bench.network import made_formulas
+from duallgd_cli.bench.measure import made_formulas, peak_memory
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula

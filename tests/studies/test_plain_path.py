@@ -11,8 +11,7 @@ from plain import PlainDenoiser
 from plain_path import BothPaths, ParityError
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.measure import Cell, Study
-from duallgd_cli.bench.network import MeasuredNetwork
+from duallgd_cli.bench.measure import Cell, MeasuredNetwork, Study
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 

@@ -11,7 +11,7 @@ import throughput
 import torch
 from throughput import ThroughputRequest, measure_throughput
 
-from duallgd_cli.bench.network import made_formulas
+from duallgd_cli.bench.measure import made_formulas
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.settings import PredictSettings

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.growth import KERNELS, PARTS
-from duallgd_cli.bench.measure import Cell, Job, Reading, Study
-from duallgd_cli.bench.network import MeasuredNetwork
+from duallgd_cli.bench.measure import Cell, Job, MeasuredNetwork, Reading, Study
 from duallgd_cli.bench.scaling import parse_atoms
 from duallgd_cli.bench.work import Ceilings, Work
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
