@@ -22,7 +22,7 @@ BOUNDS = {
     "formulas": (1_470, 5),
     "predict": (3_980, 12),  # journals name the engine
     "chem": (3_297, 12),  # what is assembled is read back
-    "guide": (975, 3),
+    "guide": (973, 3),
     "reference": (2_088, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
     "data": (2_685, 10),

@@ -185,8 +185,8 @@ class Knowledge:
     tables: "tuple[GuideTable, ...]" = ()
 
     @classmethod
-    def read(cls, guide: "Guide | None", files: GuideFiles | None) -> "Knowledge | None":
-        """Read files, if there are any.
+    def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
+        """Read files.
 
         Args:
             guide: What each molecule must be like, or None.
@@ -198,8 +198,6 @@ class Knowledge:
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
-        if files is None:
-            return None
         from duallgd_cli.guide.analogues import Analogues, GuideTable
         from duallgd_cli.guide.library import Library
 

@@ -145,7 +145,7 @@ def predictions(
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
     others = {**preset_of(others.pop("preset", None)), **others}
     chosen = _changed(settings or PredictSettings(), others)
-    knowledge = Knowledge.read(chosen.guide, guide)
+    knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
     ranking = for_run(model.ranking, chosen, guide)
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)

@@ -170,7 +170,8 @@ def predict(
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     output_format = _checked(request)
-    knowledge = Knowledge.read(request.settings.guide, request.guide)
+    files, guide = request.guide, request.settings.guide
+    knowledge = None if files is None else Knowledge.read(guide, files)
     for_run(model.ranking, request.settings, request.guide)  # warns
     is_shard = request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
