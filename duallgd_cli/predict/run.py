@@ -303,8 +303,7 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
 def _require_spectra(run: FinishedRun) -> None:
     if run.totals["cases"] == 0:
         names = ", ".join(str(entry["name"]) for entry in run.header.inputs)
-        n_ms1 = run.totals["ms1"]
-        raise UnreadableError(f"no MS2 spectrum in {names} ({n_ms1} of MS1)")
+        raise UnreadableError(f"no MS2 spectrum in {names} ({run.totals['ms1']} of MS1)")
 
 
 def _write_record(
