@@ -18,7 +18,7 @@ def main() -> None:
     with loading():
         import typer
 
-        from duallgd_cli.cli.app import app
+        from duallgd_cli.cli import app
     try:
         app(prog_name="duallgd")
     except DuallgdError as error:

@@ -29,13 +29,13 @@ BOUNDS = {
     "train": (1_879, 10),  # an encoder that grows, spectra of known molecules
     "model": (1_761, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (466, 1),
-    "checkpoint": (576, 4),
+    "checkpoint": (575, 3),
     "bench": (1_370, 6),  # a run goes on, and counts operations to know its time
     "evaluate": (3_445, 14),
-    "report": (970, 5),
+    "report": (970, 4),
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading
-    "cli": (2_697, 15),
+    "cli": (2_696, 14),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

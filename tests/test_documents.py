@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(

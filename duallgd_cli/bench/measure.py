@@ -32,8 +32,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from duallgd_cli.bench.growth import KERNELS
 from duallgd_cli.bench.work import MIB, Work, count_work, timed, wait_for
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings

@@ -21,7 +21,7 @@ from typing import Any, Final
 from duallgd_cli.bench.growth import PARTS, Row, busy, conclusions, median_and_iqr, time_s
 from duallgd_cli.bench.measure import Cell, Reading, Study, count_ahead, expected_runs, read_cells
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
-from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, quote
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime

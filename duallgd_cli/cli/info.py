@@ -65,8 +65,8 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
+    from duallgd_cli.checkpoint import resolve_weights
     from duallgd_cli.checkpoint.format import is_reference
-    from duallgd_cli.checkpoint.resolve import resolve_weights
     from duallgd_cli.predict import api
 
     if preset is not None:

@@ -60,7 +60,7 @@ def report(
 
     display.configure_logging(quiet, json_log=False)
     with loading():
-        from duallgd_cli.report.page import write_report
+        from duallgd_cli.report import write_report
     with running.interruptible("nothing was written; the same command starts again"):
         page = output or beside(runs[0])
         say(page, *write_report(runs, page, top_k))
@@ -72,7 +72,7 @@ def beside(run: Path) -> Path:
 
 
 def say(page: Path, n_features: int, missing: list[str]) -> None:
-    """Say in one line what was written and how to look at it; see `report.page.write_report`."""
+    """Say in one line what was written and how to look at it; see `report.write_report`."""
     if missing:
         names = ", ".join(missing)
         logger.warning("gone or changed since: %s; the report shows explained peaks alone", names)

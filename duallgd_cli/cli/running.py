@@ -92,7 +92,7 @@ def refuse_page(page: Path | None, output: str | None, shard: str | None) -> Non
 def write_page(summary: "RunSummary", page: Path) -> None:
     """Write the report of a run that has just ended, and say how to look at it."""
     from duallgd_cli.cli.report import say
-    from duallgd_cli.report.page import write_report
+    from duallgd_cli.report import write_report
 
     if summary.journal is not None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage

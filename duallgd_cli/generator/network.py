@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
-from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse

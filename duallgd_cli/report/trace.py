@@ -21,8 +21,8 @@ from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import replaced, write_atomically
 from duallgd_cli.generator.trace import Trace
+from duallgd_cli.report import page
 from duallgd_cli.report.contents import readable
-from duallgd_cli.report.page import page
 from duallgd_cli.writers.formats import check_writable
 
 _SIDE: Final = 260

@@ -46,7 +46,7 @@ from rich.progress import track
 from rich.table import Table
 
 from duallgd_cli import __version__
-from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.chem.elements import BOND_NONE, HEAVY
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError

@@ -20,8 +20,8 @@ import typer
 from rich.table import Table
 from torch import Tensor
 
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.network import chunk_size, formula_condition, parts_of

@@ -7,9 +7,8 @@ import sys
 import pytest
 import typer
 
-from duallgd_cli import __main__, __version__
-from duallgd_cli.cli import app as commands
-from duallgd_cli.cli import display
+from duallgd_cli import __main__, __version__, cli
+from duallgd_cli.cli import app, display
 from duallgd_cli.errors import (
     InterruptedRunError,
     MissingInputError,
@@ -40,7 +39,7 @@ def test_help_loads_nothing_heavy():
     assert "predict" in done.stdout
 
 
-@pytest.mark.parametrize("name", [command.name for command in commands.app.registered_commands])
+@pytest.mark.parametrize("name", [command.name for command in app.registered_commands])
 def test_every_command_explains_itself_with_an_example(duallgd, name):
     done = duallgd(name, "--help")
 
@@ -63,7 +62,7 @@ def failing(monkeypatch):
 
         only = typer.Typer(pretty_exceptions_enable=False)
         only.command()(fail)
-        monkeypatch.setattr(commands, "app", only)
+        monkeypatch.setattr(cli, "app", only)
         monkeypatch.setattr(sys, "argv", ["duallgd"])
         __main__.main()
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
@@ -106,7 +106,7 @@ def test_bad_spectra_are_rows_that_say_what_is_wrong(tmp_path):
 
 def test_torch_is_not_loaded(spectra):
     program = (
-        "import sys; from duallgd_cli.cli.app import app\n"
+        "import sys; from duallgd_cli.cli import app\n"
         f"app(['formulas', {spectra!r}, '-q'], standalone_mode=False)\n"
         "assert not {'torch', 'scipy', 'matplotlib'} & set(sys.modules)"
     )

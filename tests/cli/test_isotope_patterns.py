@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings

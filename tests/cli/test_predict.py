@@ -13,8 +13,7 @@ import pytest
 import typer
 from rich.console import Console
 
-from duallgd_cli.cli import display
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app, display
 from duallgd_cli.cli.running import default_output
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import ASPIRIN, block, mgf
@@ -248,7 +247,7 @@ def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path
     ("command", "name"),
     [
         (("merge", "a.csv", "-o", "b.csv"), "duallgd_cli.predict.run.write_pieces"),
-        (("report", "a.csv", "-o", "b.html"), "duallgd_cli.report.page.write_atomically"),
+        (("report", "a.csv", "-o", "b.html"), "duallgd_cli.report.write_atomically"),
         (("selftest",), "duallgd_cli.predict.selftest.predict_spectra"),
     ],
 )
@@ -275,7 +274,7 @@ def test_ctrl_c_while_the_page_is_written_leaves_the_output_and_says_so(
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("duallgd_cli.report.page.write_atomically", stop)
+    monkeypatch.setattr("duallgd_cli.report.write_atomically", stop)
     done = duallgd("predict", spectra, "-o", "a.csv", "--report", "a.html", *FEW)
 
     assert done.code == 130

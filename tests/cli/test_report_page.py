@@ -7,8 +7,8 @@ import pytest
 
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.report import write_report
 from duallgd_cli.report.contents import ReportedRun
-from duallgd_cli.report.page import write_report
 from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.stub_model import stub_model
 

@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import load, save
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.reference.encoder import ReferenceEncoder
 from duallgd_cli.reference.settings import ReferenceEncoderSettings

@@ -10,7 +10,7 @@ from duallgd_cli import load as load_model
 from duallgd_cli import predict_spectra
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.ranking import FEATURES
 from duallgd_cli.predict.settings import PredictSettings

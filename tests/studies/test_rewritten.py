@@ -4,7 +4,7 @@ import pytest
 import torch
 from rewritten import compare
 
-from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli.checkpoint import resolve_weights
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.checkpoint.lineage import average, lineage, require_trained
-from duallgd_cli.cli.app import app
+from duallgd_cli.cli import app
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from tests.made_graphs import small_settings

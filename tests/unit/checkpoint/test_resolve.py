@@ -2,8 +2,8 @@
 
 import pytest
 
-from duallgd_cli.checkpoint import resolve
-from duallgd_cli.checkpoint.resolve import resolve_weights
+from duallgd_cli import checkpoint
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import WeightsError
 
 
@@ -14,7 +14,7 @@ def folders(tmp_path, monkeypatch):
     work = tmp_path / "work"
     for folder in (*shipped, work):
         folder.mkdir(parents=True)
-    monkeypatch.setattr(resolve, "_SHIPPED", shipped)
+    monkeypatch.setattr(checkpoint, "_SHIPPED", shipped)
     monkeypatch.delenv("DUALLGD_WEIGHTS", raising=False)
     monkeypatch.chdir(work)
     return work, *shipped
@@ -113,7 +113,7 @@ def test_a_path_that_cannot_be_looked_at_is_an_error_in_words(folders):
 
 def test_weights_that_nobody_may_read_are_not_called_broken(folders, monkeypatch):
     path = made(folders[0], "locked.safetensors")
-    monkeypatch.setattr(resolve.os, "access", lambda *_: False)
+    monkeypatch.setattr(checkpoint.os, "access", lambda *_: False)
 
     with pytest.raises(
         WeightsError, match=r"locked\.safetensors cannot be read: Permission denied"

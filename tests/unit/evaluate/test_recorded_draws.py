@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.checkpoint.resolve import resolve_weights
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import ScoredCase, cross_validate, judge
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics
