@@ -20,8 +20,8 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_530, 11),
     "formulas": (1_470, 5),
-    "predict": (3_980, 12),  # journals name the engine
-    "chem": (3_297, 12),  # what is assembled is read back
+    "predict": (3_981, 12),  # journals name the engine
+    "chem": (3_306, 12),  # what is assembled is read back; drafts from a template
     "guide": (973, 3),
     "reference": (2_088, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.

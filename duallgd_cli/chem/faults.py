@@ -53,18 +53,19 @@ def atom_table(is_cation: bool) -> list[tuple[float, float, float]]:
 
 
 @cache
-def change_table(is_cation: bool) -> NDArray[np.float64]:
-    """What a change of one bond changes at an atom.
+def change_table(is_cation: bool, rule_nats: float) -> NDArray[np.float64]:
+    """What a change of one bond changes at an atom, in nats.
 
     Args:
         is_cation: Whether the molecule has a net positive charge.
+        rule_nats: What a broken rule costs.
 
     Returns:
         Fault, half the least and half the negative of the greatest contribution, each for all new
         classes: rows as of `atom_table`, for each of these all old classes, shape (rows x C, 3 C).
     """
     shape = (N_HEAVY, _MAX_SUM, _MAX_AROMATIC, 3)
-    table = np.array(atom_table(is_cation)).reshape(shape) * (1, 0.5, -0.5)
+    table = np.array(atom_table(is_cation)).reshape(shape) * (1, 0.5, -0.5) * rule_nats
     orders = np.arange(_MAX_SUM)[:, None, None, None] + np.array(ORDER_CHANGE)
     aromatic = np.arange(_MAX_AROMATIC)[:, None, None] + np.array(AROMATIC_CHANGE)
     after = table[:, np.clip(orders, 0, _MAX_SUM - 1), np.clip(aromatic, 0, _MAX_AROMATIC - 1)]

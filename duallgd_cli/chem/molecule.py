@@ -6,6 +6,7 @@ the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -170,14 +171,20 @@ def _elements(formula: Formula, atom_class: NDArray[np.integer] | None) -> list[
 
 
 def _draft(skeleton: Skeleton) -> Chem.RWMol:
-    draft = Chem.RWMol()
-    for element in skeleton.element:
-        atom = Chem.Atom(ATOMIC_NUMBERS[element])
-        atom.SetNoImplicit(True)
-        draft.AddAtom(atom)
+    draft = Chem.RWMol(_unbonded(skeleton.element))
     for low, high, bond in skeleton.bonds:
         draft.AddBond(low, high, _DRAFT_BOND[bond])
     return draft
+
+
+@lru_cache(maxsize=16)  # one formula after the other
+def _unbonded(elements: tuple[int, ...]) -> Chem.RWMol:
+    atoms = Chem.RWMol()
+    for element in elements:
+        atom = Chem.Atom(ATOMIC_NUMBERS[element])
+        atom.SetNoImplicit(True)
+        atoms.AddAtom(atom)
+    return atoms
 
 
 def places(skeleton: Skeleton) -> NDArray[np.float64]:

@@ -147,7 +147,7 @@ def repair(
         return None
     # A class that the model excludes stays within reach, at a finite cost.
     nats = -np.maximum(bond_log_prob.astype(np.float64), _LEAST_LOG_PROB)
-    refused = set()
+    refused = {frozenset[tuple[int, int]]()}  # the sampled one
     for attempt in _ATTEMPTS:
         search = _EditSearch(formula, bond_class.astype(np.int64), nats, attempt)
         for edits in search.answers():
@@ -185,6 +185,8 @@ class _EditSearch:
         self._charge = max(0, formula.charge)
         self._wanted = formula.hydrogens - formula.charge
         self._attempt = attempt
+        # Quarters of rules: sums of them are exact, whatever their order.
+        self._table = change_table(self._is_cation, attempt.rule_nats)
         self._start = start
         self._open = _open_pairs(start, nats, attempt.pairs_per_atom * formula.n_heavy)
         self._pairs: list[int] = self._open.tolist()
@@ -328,18 +330,16 @@ class _EditSearch:
     def _children(self, state: _State) -> list[tuple[float, tuple[int, int]]]:
         """The most promising single changes, with a lower bound of their energies."""
         old = state.bond_class
-        table = change_table(self._is_cation)
-        change = table.take(state.kind[self._low] * N_BOND_CLASSES + old, axis=0)
-        change += table.take(state.kind[self._high] * N_BOND_CLASSES + old, axis=0)
+        change = self._table.take(state.kind[self._low] * N_BOND_CLASSES + old, axis=0)
+        change += self._table.take(state.kind[self._high] * N_BOND_CLASSES + old, axis=0)
+        faults, (_, least, most) = state.faults, state.of_atoms
+        gaps = (least - self._wanted) / 2 + faults, (self._wanted - most) / 2 + faults
+        change[:, N_BOND_CLASSES:] += np.repeat(gaps, N_BOND_CLASSES) * self._attempt.rule_nats
         fault, gap, lack = (change[:, at : at + N_BOND_CLASSES] for at in _COLUMNS)  # (P, C) each
-        _, least, most = state.of_atoms
-        gap += (least - self._wanted) / 2
-        lack += (self._wanted - most) / 2
-        broken = np.maximum(np.maximum(gap, lack), 0.0)
-        broken += fault
-        broken += state.faults
-        self._credit(broken, state)
-        energy = self._attempt.rule_nats * broken
+        energy = np.maximum(gap, lack)
+        np.maximum(energy, self._attempt.rule_nats * faults, out=energy)
+        energy += fault
+        self._credit(energy, state)
         energy += self._nats
         flat, unchanged = energy.ravel(), self._row + old
         energy += (state.nats - self._nats.ravel()[unchanged])[:, None]
@@ -350,15 +350,16 @@ class _EditSearch:
             for energy, place in zip(flat[best].tolist(), best.tolist(), strict=True)
         ]
 
-    def _credit(self, broken: NDArray[np.float64], state: _State) -> None:
+    def _credit(self, energy: NDArray[np.float64], state: _State) -> None:
         """Take off the graph's faults that a change mends, or might mend, in place."""
         if len(state.fragments) > 1:
             fragment = self._labels(state.fragments)
             joins = (state.bond_class == BOND_NONE) & (fragment[self._low] != fragment[self._high])
-            broken[:, 1:] -= joins[:, None]
+            energy[:, 1:] -= self._attempt.rule_nats * joins[:, None]
         if state.unpaired:
             inside = self._labels(state.unpaired) > 0
-            broken -= (inside[self._low] | inside[self._high])[:, None]
+            mended = inside[self._low] | inside[self._high]
+            energy -= self._attempt.rule_nats * mended[:, None]
 
     def _labels(self, groups: list[int]) -> NDArray[np.int64]:
         """Number of the group that each atom is in, from 1; 0 for none; shape (N,)."""
@@ -410,7 +411,7 @@ def _open_pairs(
     cost = nats - nats[every, start][:, None]
     cost[every, start] = np.inf
     cheapest = np.where(start == BOND_NONE, cost.min(axis=1), -np.inf)
-    return np.sort(np.argsort(cheapest, kind="stable")[:count])
+    return np.sort(_smallest(cheapest, min(count, start.size)))
 
 
 def _smallest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
