@@ -16,6 +16,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,17 +134,27 @@ def _problem_of_library(runtime: Runtime) -> str | None:
         from openvino import Core
     except (ImportError, OSError) as error:
         return f"{version} cannot be loaded ({error}); install it again"
-    able = Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    able = _only(Core).get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if runtime.autocast_dtype is not None and "BF16" not in able:
         return "has no bfloat16 on this processor; leave out --precision bfloat16"
     return None
+
+
+@cache
+def _only(core: type) -> Any:  # noqa: ANN401
+    """The only core of this process, kept to its end.
+
+    Each gives its thread a stack to handle signals on, and the one before back at its end: where
+    two do not end in reverse order, the next signal ends the process.
+    """
+    return core()
 
 
 def _compiled(layers: Rewritten, runtime: Runtime, digest: str) -> Any:  # noqa: ANN401
     """The layers compiled for this processor, from the cache where it holds them."""
     from openvino import Core
 
-    core, precision = Core(), "f32" if runtime.autocast_dtype is None else "bf16"
+    core, precision = _only(Core), "f32" if runtime.autocast_dtype is None else "bf16"
     options = {
         "INFERENCE_PRECISION_HINT": precision,
         "INFERENCE_NUM_THREADS": runtime.threads,

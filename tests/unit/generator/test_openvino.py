@@ -1,7 +1,10 @@
 """The denoiser as OpenVINO evaluates it is the rewritten one; what stands against that is said."""
 
+import ctypes
+import gc
 import hashlib
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -164,6 +167,25 @@ class Incapable:
 
     def get_property(self, device, name):
         return ["FP32"]
+
+
+class SignalStack(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_stack_that_signals_are_handled_on_outlives_the_networks(library, cache):
+    networks = [converted_for(stirred(small_settings()), asked(), name) for name in "ab"]
+    while networks:
+        networks.pop(0)
+        gc.collect()
+
+    found = SignalStack()
+    ctypes.CDLL(None).sigaltstack(None, ctypes.byref(found))
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    mapped = [[int(end, 16) for end in line.split()[0].split("-")] for line in maps]
+    assert found.start
+    assert any(start <= found.start < end for start, end in mapped)
 
 
 def refused(model, runtime):
