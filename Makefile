@@ -70,7 +70,7 @@ docs: env  ## the documents as a site, build/site, with the help of every comman
 	sed -e 's|](docs/|](|g' -e 's|src="docs/|src="|g' README.md > build/docs/index.md
 	cp -r CHANGELOG.md CONTRIBUTING.md CITATION.cff LICENSE build/docs
 	mkdir build/docs/weights && cp weights/README.md build/docs/weights
-	$(BIN)/typer duallgd_cli.cli.app utils docs --name duallgd --output build/docs/commands.md
+	$(BIN)/typer duallgd_cli.cli utils docs --name duallgd --output build/docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 dist: env  ## wheel, installed into a fresh environment and tried there
