@@ -4,6 +4,7 @@ import zlib
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from duallgd_cli.model.line_graph import line_graph, to_square
@@ -11,8 +12,11 @@ from duallgd_cli.reference.convert import denoiser_settings, variant_of
 from duallgd_cli.reference.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
 
 
-def recipe(names_and_shapes, seed):
-    """Weights of the full configuration, by the recipe of the parity folder's README."""
+def recipe(names_and_shapes, seed, sums, given=None):
+    """Weights of the full configuration, by the recipe of the parity folder's README.
+
+    Each is checked against its stored sums, those that are `given` too.
+    """
     weights = {}
     for name, shape in names_and_shapes.items():
         generator = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode()) + seed))
@@ -24,6 +28,10 @@ def recipe(names_and_shapes, seed):
         else:
             z = 0.05 * z
         weights[name] = torch.from_numpy(z.astype(np.float32))
+    weights |= given or {}
+    assert weights.keys() == sums.keys()
+    for name, tensor in weights.items():
+        assert checksums(tensor) == pytest.approx(sums[name], rel=1e-6, abs=1e-4), name
     return weights
 
 

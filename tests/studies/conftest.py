@@ -1,22 +1,14 @@
 """The studies are scripts beside the package; they import each other by name."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Done
+
 STUDIES = Path(__file__).resolve().parents[2] / "examples" / "studies"
 sys.path.insert(0, str(STUDIES))
-
-
-@dataclass
-class Done:
-    """What a study left behind."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture

@@ -12,13 +12,6 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.runtime import Runtime
 
 
-@pytest.fixture(autouse=True)
-def keep_torch_threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def no_cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

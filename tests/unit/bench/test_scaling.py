@@ -240,17 +240,6 @@ def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
     assert len(measure.measure_cell(replace(cell, study=many)).wall_s) == 3
 
 
-def test_a_busy_machine_is_named_before_an_hour_is_spent(tmp_path, monkeypatch):
-    monkeypatch.setattr("duallgd_cli.bench.work.os.getloadavg", lambda: (99.0, 0.0, 0.0))
-    said = []
-
-    found = scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), invent)
-
-    assert said[0][0] == 0
-    assert "other programs were running (load 99.0" in said[0][2]
-    assert found["favor_faster_from_atoms"] == {}
-
-
 def test_a_process_that_is_killed_is_one_sentence(monkeypatch):
     answers = Mock(recv=Mock(side_effect=EOFError))
     context = Mock(Pipe=lambda duplex: (answers, Mock()))
