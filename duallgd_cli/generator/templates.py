@@ -118,8 +118,7 @@ class Templates:
         Raises:
             WeightsError: They are not of these molecules.
         """
-        bits = torch.from_numpy(self.molecules.bits.astype(np.int64))
-        return FragmentKernel.of(tensors, torch.from_numpy(self.molecules.bit_offset), bits)
+        return FragmentKernel.of(tensors, self.molecules.bit_offset, self.molecules.bits)
 
     @property
     def names(self) -> tuple[str, ...]:

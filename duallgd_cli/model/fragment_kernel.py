@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
@@ -107,15 +109,18 @@ class FragmentKernel:
 
     @classmethod
     def of(
-        cls, tensors: Mapping[str, Tensor], bit_offset: Tensor, bits: Tensor
+        cls,
+        tensors: Mapping[str, Tensor],
+        bit_offset: NDArray[np.int64],
+        molecule_bits: NDArray[np.uint16],
     ) -> "FragmentKernel":
         """From the arrays of a weights file.
 
         Args:
             tensors: ``n_places`` (G,), how many fragments and losses each molecule has; ``place``
                 (E,), each once a molecule; ``weight`` (E,); ``mixing`` (3,).
-            bit_offset: Where the bits of each molecule begin, int64 (G + 1,).
-            bits: Of one molecule after the other, int64.
+            bit_offset: Where the bits of each molecule begin, (G + 1,).
+            molecule_bits: Of one molecule after the other.
 
         Raises:
             WeightsError: The arrays fit neither each other nor the molecules.
@@ -131,7 +136,8 @@ class FragmentKernel:
         value = value / length.clamp_min(_SHORTEST)[row]
         used = often.nonzero()[:, 0]
         column = torch.searchsorted(used, place)
-        owner = molecule.repeat_interleave(bit_offset.diff())
+        bits = torch.from_numpy(molecule_bits.astype(np.int64))
+        owner = molecule.repeat_interleave(torch.from_numpy(np.diff(bit_offset)))
         return cls(
             mixing=tensors["mixing"].float(),
             rarity=rarity,

@@ -28,6 +28,7 @@ from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.duallgd import KNOWN, Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.encoder import (
@@ -281,6 +282,8 @@ class JointStage:
         settings: Settings of the run.
         rank: This process.
         world_size: Number of processes.
+        kernel: What the weights will say beside the encoder, on the model's device; None while the
+            encoder trains, on spectra that it knows.
 
     Raises:
         UsageError: The encoder is frozen and there are no simulated spectra.
@@ -294,8 +297,10 @@ class JointStage:
         settings: TrainingSettings,
         rank: int = 0,
         world_size: int = 1,
+        kernel: FragmentKernel | None = None,
     ) -> None:
         ranks = (rank, world_size)
+        self.kernel = kernel
         self.frozen = settings.freeze_encoder
         if self.frozen and simulated is None:
             raise UsageError(
@@ -339,7 +344,7 @@ class JointStage:
             model.encoder.eval()  # it says what it will say in use
         if batch.spectra is None:
             return graph_loss(model, batch)
-        condition, logits = _predicted(model, batch.spectra.peaks, batch.condition)
+        condition, logits = self._predicted(model, batch.spectra.peaks, batch.condition)
         summed, pairs = graph_loss(model, replace(batch, condition=condition))
         if self.frozen:
             return summed, pairs
@@ -353,16 +358,19 @@ class JointStage:
         def told(indices: NDArray[np.int64], known: Condition) -> Condition:
             chosen = [from_prepared(self.spectra, [int(s)]) for s in self.chosen[indices]]
             peaks = peak_batch(chosen).to(known.atom_class.device)
-            return _predicted(model, peaks, known)[0]
+            return self._predicted(model, peaks, known)[0]
 
         figures = self.encoder.validate(model)
         molecules = self.spectra.molecules, self.held_out
         figures |= held_out_nll(model, *molecules, self.plan_of, "predicted_nll", told)
         return figures | self.decoders[0].validate(model) if self.decoders else figures
 
-
-def _predicted(model: DualLGD, peaks: PeakBatch, known: Condition) -> tuple[Condition, Tensor]:
-    """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
-    logits = model.encoder(peaks).float()
-    bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
-    return replace(known, bit=bit, bit_log_prob=log_prob), logits
+    def _predicted(
+        self, model: DualLGD, peaks: PeakBatch, known: Condition
+    ) -> tuple[Condition, Tensor]:
+        """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
+        logits = model.encoder(peaks).float()
+        if self.kernel is not None:
+            logits = self.kernel.mixed(logits, peaks)
+        bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
+        return replace(known, bit=bit, bit_log_prob=log_prob), logits

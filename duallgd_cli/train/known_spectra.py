@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
-from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.data.prepared import Molecules, PreparedSpectra, take
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.fragment_kernel import (
     N_PLACES,
@@ -58,16 +58,15 @@ def fit_kernel(
     """Arrays of a weights file for `FragmentKernel`, mixed with an encoder as suits fold val.
 
     Args:
-        encoder: In evaluation mode.
+        encoder: In evaluation mode, on the CPU.
         spectra: Prepared spectra; none is read but of fold train and val.
         known: Molecules of fold train.
     """
     tensors = known_spectra(spectra, known) | {"mixing": UNMIXED}
-    bits = torch.from_numpy(known.bits.astype(np.int64))
-    kernel = FragmentKernel.of(tensors, torch.from_numpy(known.bit_offset), bits)
     chosen = validation_spectra(spectra)
     if not len(chosen):
         return tensors
+    kernel = FragmentKernel.of(tensors, known.bit_offset, known.bits)
     logits, chance = [], []
     with torch.no_grad():
         for _, peaks in _batches(spectra, chosen):
@@ -76,6 +75,18 @@ def fit_kernel(
     molecules = spectra.molecule[chosen].tolist()
     truth = dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
     return tensors | {"mixing": fitted_mixing(torch.cat(logits), torch.cat(chance), truth)}
+
+
+def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> FragmentKernel:
+    """What weights will say beside an encoder once 'duallgd weights analogues' has added it.
+
+    Args:
+        encoder: In evaluation mode, on the CPU.
+        spectra: Prepared spectra, all of fold train known.
+    """
+    rows = np.flatnonzero(spectra.molecules.in_folds("train"))
+    known = Molecules(**take(spectra.molecules.arrays(), rows))
+    return FragmentKernel.of(fit_kernel(encoder, spectra, known), known.bit_offset, known.bits)
 
 
 def _batches(

@@ -22,6 +22,7 @@ from duallgd_cli.runtime import Runtime, available_cores, device_name
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.growth import grow
+from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage, default_workers
 from duallgd_cli.train.settings import RunSettings
@@ -86,14 +87,14 @@ def run_training(
     settings = request.settings.training
     torch.manual_seed(settings.seed)
     model, origin = _network(request)
-    model.to(runtime.device)
     # Parts that a stage does not train keep their weights and get no moments.
     model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
     model.denoiser.requires_grad_(settings.stage != "encoder")
+    stage = _stage(request, model, runtime)
+    model.to(runtime.device)
     if runtime.compile:
         compile_layers(model)
     with process_group(runtime):
-        stage = _stage(request, (runtime.rank, runtime.world_size))
         workers = default_workers(runtime.device, available_cores() // runtime.world_size)
         record = _record(request, runtime, origin)
         hooks = Hooks(on_step, record, workers, request.stop_after, request.minutes)
@@ -148,8 +149,9 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
 
 
-def _stage(request: TrainingRequest, ranks: tuple[int, int]) -> Stage:
-    settings = request.settings.training
+def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime) -> Stage:
+    """What is trained on; the model is still on the CPU."""
+    settings, ranks = request.settings.training, (runtime.rank, runtime.world_size)
     _refuse_unused(request)
     if settings.stage == "decoder":
         return DecoderStage(request.read(request.data), settings, *ranks)
@@ -158,7 +160,10 @@ def _stage(request: TrainingRequest, ranks: tuple[int, int]) -> Stage:
     if settings.stage == "encoder":
         return EncoderStage(spectra, simulated, settings, *ranks)
     structures = [load_molecules(folder) for folder in request.structures]
-    return JointStage(spectra, structures, simulated, settings, *ranks)
+    kernel = None
+    if settings.freeze_encoder:
+        kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
+    return JointStage(spectra, structures, simulated, settings, *ranks, kernel)
 
 
 def _refuse_unused(request: TrainingRequest) -> None:

@@ -10,6 +10,7 @@ import torch
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.train.decoder import JointStage
+from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 
@@ -106,6 +107,20 @@ def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
 
     assert [figures[name] for name in names] == [again[name] for name in names]
     assert all(0 < figures[name] != told_otherwise[name] for name in names)
+
+
+def test_beside_a_frozen_encoder_known_spectra_have_their_say(spectra, simulated):
+    model = stirred(small_settings(layers=1)).eval()
+    frozen = replace(SETTINGS, stage="joint", freeze_encoder=True)
+    alone = JointStage(spectra, [], simulated, frozen)
+    beside = JointStage(
+        spectra, [], simulated, frozen, kernel=kernel_beside(model.encoder, spectra)
+    )
+
+    batch = alone.collate(next(alone.plan(0)), 0)
+
+    assert not torch.equal(alone.loss(model, batch)[0], beside.loss(model, batch)[0])
+    assert alone.validate(model) != beside.validate(model)
 
 
 def test_held_out_spectra_of_large_molecules_are_not_judged(spectra):
