@@ -21,6 +21,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import PreparedSpectra, load_spectra
 from duallgd_cli.errors import DuallgdError, UnreadableError
+from duallgd_cli.generator.network import parts_of
 from duallgd_cli.train.encoder import EncoderStage, dense_bits, fingerprint_figures
 from duallgd_cli.train.settings import TrainingSettings
 
@@ -30,11 +31,15 @@ _AT_ONCE: Final = 100
 
 @torch.inference_mode()
 def logits_of(weights: Path, spectra: PreparedSpectra, rows: list[int]) -> Tensor:
-    """What the encoder of a weights file says of spectra, (S, F)."""
-    encoder = load(weights).build().encoder
+    """What the encoder of a weights file and its known spectra say of spectra, (S, F)."""
+    model, _, _, kernel, _ = parts_of(load(weights), weights)
     peaks = [from_prepared(spectra, [row]) for row in rows]
     parts = [peaks[start : start + _AT_ONCE] for start in range(0, len(peaks), _AT_ONCE)]
-    return torch.cat([encoder(peak_batch(part)) for part in parts])
+    batches = [peak_batch(part) for part in parts]
+    logits = [model.encoder(batch) for batch in batches]
+    if kernel is not None:
+        logits = [kernel.mixed(z, batch) for z, batch in zip(logits, batches, strict=True)]
+    return torch.cat(logits)
 
 
 def entropy(logits: Tensor, truth: Tensor) -> Tensor:
