@@ -31,7 +31,7 @@ BOUNDS = {
     "diffusion": (466, 1),
     "checkpoint": (575, 3),
     "bench": (1_370, 6),  # a run goes on, and counts operations to know its time
-    "evaluate": (3_445, 14),
+    "evaluate": (3_439, 14),
     "report": (970, 4),
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading

@@ -40,6 +40,7 @@ _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _MOST_EVALUATIONS: Final = 500
 _LEAST: Final = 1e-12
 _RIDGE: Final = 1.0
+_FOLDS: Final = 5
 # Chosen by cross-validation on fold val, where the right molecule first and likeness pull apart.
 _TEMPERATURE: Final = 0.05
 _WITHOUT_TRUTH: Final = 0.05
@@ -172,9 +173,7 @@ def _part_of_result(
     return replace(result, structures=tuple(parts), sampled=samples)
 
 
-def fit_ranking(
-    cases: Sequence[ScoredCase], start: RankingModel | None = None, folds: int = 5
-) -> RankingModel:
+def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) -> RankingModel:
     """Fit the weights of the score; calibration is left as it is in `start`.
 
     Spectra of which no candidate is right, nor known to be like the truth, say nothing. Without any
@@ -183,14 +182,13 @@ def fit_ranking(
     Args:
         cases: Spectra with the truth.
         start: What weights are shrunk towards; None for the neutral defaults.
-        folds: Of the cross-validation that chooses how far.
     """
     model = start or RankingModel()
     cases = [case for case in cases if case.whole]
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
-    held_out, ones = _split(useful, folds), np.ones(len(FEATURES))
+    held_out, ones = _split(useful), np.ones(len(FEATURES))
     losses = [
         sum(
             float(_loss(fold, ones)(torch.from_numpy(_fit_weights(rest, model.weights, amount))))
@@ -258,7 +256,6 @@ def fit(
 def cross_validate(
     cases: Sequence[ScoredCase],
     start: RankingModel | None = None,
-    folds: int = 5,
     *,
     keep_ranking: bool = False,
 ) -> Validation:
@@ -268,7 +265,7 @@ def cross_validate(
         ValueError: No spectra.
     """
     models, held_out = [], []
-    for rest, fold in _split(cases, folds):
+    for rest, fold in _split(cases):
         held_out += fold
         models += [fit(rest, start, keep_ranking=keep_ranking)] * len(fold)
     return judge(held_out, models)
@@ -375,21 +372,18 @@ def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArra
 
 
 def _split(
-    cases: Sequence[ScoredCase], folds: int
+    cases: Sequence[ScoredCase],
 ) -> list[tuple[list[ScoredCase], list[ScoredCase]]]:
     """Pairs of the rest and a fold; a molecule's fold is a hash of its key, so order is nothing."""
-    number = [_fold(case.molecule, folds) for case in cases]
+    digests = (hashlib.blake2b(case.molecule.encode(), digest_size=8).digest() for case in cases)
+    number = [int.from_bytes(digest) % _FOLDS for digest in digests]
     return [
         (
             [case for case, at in zip(cases, number, strict=True) if at != fold],
             [case for case, at in zip(cases, number, strict=True) if at == fold],
         )
-        for fold in range(folds)
+        for fold in range(_FOLDS)
     ]
-
-
-def _fold(molecule: str, folds: int) -> int:
-    return int.from_bytes(hashlib.blake2b(molecule.encode(), digest_size=8).digest()) % folds
 
 
 def _loss(cases: Sequence[ScoredCase], unit: Array) -> Callable[[Tensor], Tensor]:
