@@ -33,6 +33,7 @@ BOUNDS = {
     "bench": (1_370, 6),  # a run goes on, and counts operations to know its time
     "evaluate": (3_439, 14),
     "report": (970, 4),
+    "generator": (2_087, 8),
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading
     "cli": (2_696, 14),
