@@ -108,10 +108,10 @@ def test_no_extra_is_needed_to_predict(tmp_path):
     assert all(f"ms_run[{run}]:index=" in text for run in (1, 2))
 
 
-def test_tests_have_every_extra_but_openvino():
+def test_tests_have_every_extra():
     (own,) = (need for need in PROJECT["optional-dependencies"]["dev"] if "duallgd[" in need)
 
-    others = {"dev", "plots", "openvino"}
+    others = {"dev", "plots"}
     assert set(own[8:-1].split(",")) | others == set(PROJECT["optional-dependencies"])
 
 
