@@ -29,7 +29,7 @@
 #   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (300000, 16)
 #   PAIRS, SPECTRA, COMPILE   batch size in atom pairs, in spectra, and on or off  (as bench found best, 1024)
 #   TRIED   batches that bench tries, compiled or not : atom pairs   (off:100000 off:200000 off:400000 on:200000)
-#   PREDICT, SCALING   options of examples/studies/throughput.py and of duallgd bench   (as below)
+#   PREDICT, SCALING   options of duallgd bench predict and of duallgd bench   (as below)
 #   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
 #   GROWN   sizes of the encoder, as such options                            (width 256, 6 layers, summary 320)
 set -uo pipefail
@@ -126,7 +126,7 @@ bench)
       head -n 1 | sed 's/\(.*\):\(.*\)/compile=\1\npairs=\2/' > "$runs/choice"
   fi
   # shellcheck disable=SC2086
-  within 150 bench-predict python3 examples/studies/throughput.py ${PREDICT:---atoms 30 --made 20 --steps 10 --samples 100} \
+  within 150 bench-predict python3 -m duallgd_cli bench predict ${PREDICT:---atoms 30 --made 20 --steps 10 --samples 100} \
     --device "$device" -o "$out/predict" --profile
   # shellcheck disable=SC2086
   within 150 bench python3 -m duallgd_cli bench ${SCALING:---atoms 10..100:30 --steps 500 --repeats 3 --limit 5} \

@@ -1,1 +1,1 @@
-"""How time and memory of the network grow with the number of atoms."""
+"""How fast it is: growth of time and memory with the number of atoms, and throughput of predict."""

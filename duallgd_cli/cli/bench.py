@@ -1,4 +1,4 @@
-"""`duallgd bench`: how time and memory of the network grow with the number of atoms."""
+"""`duallgd bench`: how time and memory of the network grow, and the throughput of predict."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,9 +24,18 @@ EPILOG: Final = """
 
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
 the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time that
-nothing can beat on this machine, measured in the same run. In a clone, a plain path to compare
-with is `python examples/studies/plain_path.py`, and the whole of predict is timed by
-`python examples/studies/throughput.py`.
+nothing can beat on this machine, measured in the same run. A plain path to compare with:
+`python examples/studies/plain_path.py`.
+"""
+PREDICT_EPILOG: Final = """
+**Examples**
+
+- `duallgd bench predict spectra.mgf --steps 10 --samples 100`
+
+- `duallgd bench predict --atoms 30 --device cuda -o throughput/ --profile`
+
+Without a file, spectra are made from chemistry. Without rdkit the network alone is measured. All
+samples start from pure noise: predict is faster where known molecules are near the formula.
 """
 _WHAT, _OUTPUT = "What is measured", "Output"
 _what = partial(typer.Option, rich_help_panel=_WHAT)
@@ -43,7 +52,12 @@ _COLUMNS: Final = (
     ("difference", "difference", 1, ".1e"),
 )  # fmt: skip
 
+app = typer.Typer(
+    invoke_without_command=True, help="Measure speed and memory of the network and of predict."
+)
 
+
+@app.callback(epilog=EPILOG)
 def bench(
     context: typer.Context,
     atoms: Annotated[
@@ -77,7 +91,9 @@ def bench(
         bool, _output("--force", help="Replace the measurements that the folder holds.")
     ] = False,
 ) -> None:
-    """Measure time and memory of the network against the number of atoms."""
+    """Measure speed and memory of the network and of predict."""
+    if context.invoked_subcommand is not None:
+        return
     if atoms is None:
         typer.echo(context.get_help())
         return
@@ -182,3 +198,110 @@ def _growth(exponents: Sequence[Mapping[str, Any]]) -> "Table":
         lines.setdefault(tuple(fitted[name] for name in names), {})[fitted["of"]] = text
     rows = ([*key, t.get("time", ""), t.get("memory", "")] for key, t in lines.items())
     return table("Growth: exponent b of cost = a x^b", [*names, "time", "memory"], rows)
+
+
+@app.command("predict", epilog=PREDICT_EPILOG)
+def predict(
+    context: typer.Context,
+    spectra: Annotated[
+        list[str] | None,
+        typer.Argument(help="Spectrum files, as predict takes them.", show_default=False),
+    ] = None,
+    atoms: Annotated[int, _what(min=2, max=100, help="Heavy atoms of made spectra.")] = 30,
+    made: Annotated[int, _what(min=1, help="Spectra to make without a file.")] = 10,
+    samples: options.Samples = None,
+    steps: options.Steps = None,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    workers: options.Workers = None,
+    max_memory: options.MaxMemory = None,
+    output: Annotated[
+        Path | None, _output("-o", "--output", help="Folder for results.json and tables.")
+    ] = None,
+    profile: Annotated[
+        bool,
+        _output(
+            "--profile",
+            help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
+        ),
+    ] = False,
+) -> None:
+    """Run the whole of predict and report spectra per second and the time of each stage.
+
+    Loading and the first spectrum of the process stand apart. Beside the figures stand network,
+    accuracy of the weights and the share of what the machine reaches in matrix products.
+    """
+    from duallgd_cli.bench import throughput
+    from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.runtime import Runtime
+
+    # Which samples start late depends on the formula; without any, each takes all the steps.
+    given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
+    settings = options.settings_of(PredictSettings, None, given, [])
+    runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
+    request = throughput.ThroughputRequest(
+        inputs=tuple(spectra or ()),
+        atoms=atoms,
+        spectra=made,
+        settings=settings,
+        workers=runtime.default_workers if workers is None else workers,
+    )
+    found, model = throughput.measure_throughput(weights, runtime, request)
+    show_throughput(found)
+    if output is not None:
+        throughput.write_throughput(found, output)
+    if profile:
+        text = throughput.profile(model, request)
+        if output is None:
+            typer.echo(text)
+        else:
+            (output / throughput.PROFILE).write_text(text, encoding="utf-8")
+    if output is not None:
+        typer.echo(f"-> {output}", err=True)
+
+
+def show_throughput(found: Mapping[str, Any]) -> None:
+    """Print figures and the time of each stage on standard output."""
+    from duallgd_cli.cli.display import results_console, table
+
+    console = results_console(_WIDTH_WITHOUT_TERMINAL)
+    for sentence in _sentences(found):
+        console.print(sentence, soft_wrap=True)
+    rows = (
+        [
+            name,
+            f"{seconds:.3f}",
+            f"{100 * seconds / found['seconds']:.1f} %",
+            f"{1000 * seconds / max(1, found['spectra']):.1f}",
+        ]
+        for name, seconds in found["stages_s"].items()
+    )
+    shown = table("Time by stage", ["stage", "seconds", "share", "ms a spectrum"], rows)
+    shown.add_section()
+    shown.add_row("whole run", f"{found['seconds']:.3f}")
+    console.print(shown)
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    machine, top1, gflop = found["machine"], found["val_top1"], found["gflop"]
+    share, steady = found["share_of_ceiling"], found["steady_s"]
+    sizes = ", ".join(f"{count} of {n}" for n, count in found["atoms"].items())
+    return [
+        f"{machine['accelerator'] or machine['cpu']}, load {machine['load']}; {found['runtime']}; "
+        f"engine {found['engine']}, {found['workers']} workers",
+        f"Weights {found['weights']}: {found['parameters']:,} parameters, top-1 on validation "
+        f"spectra {'not known' if top1 is None else f'{100 * top1:.1f} %'}; "
+        + ("" if gflop is None else f"{gflop:.3f} GFLOP per candidate-step"),
+        f"{found['spectra']} spectra (heavy atoms: {sizes}), {found['samples']} samples, "
+        f"{found['steps']} steps"
+        + ("" if found["assembled"] else "; network alone: rdkit is absent"),
+        f"{found['spectra_per_s']:.3g} spectra/s, {found['candidates_per_s']:.4g} candidates/s"
+        + ("" if steady is None else f"; once under way {steady:.3g} s a spectrum"),
+        f"Loading {found['load_s']:.2f} s, warm-up {found['warm_up_s']:.2f} s; "
+        f"peak memory {found['memory_mib']:.0f} MiB ({found['memory_how']})",
+        f"Machine reaches {found['ceiling_gflop_s']:.0f} GFLOP/s"
+        + ("" if share is None else f"; sampling uses {100 * share:.0f} % of it"),
+    ]

@@ -1,6 +1,7 @@
 """`duallgd bench` from outside: what it needs, what it writes, how it refuses."""
 
 import csv
+import json
 import subprocess
 import sys
 
@@ -32,6 +33,22 @@ def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
     assert "1 of 1: favor, 6 atoms done" in done.stderr
     assert "exponentials/s" in done.stdout
     assert "weights duallgd.safetensors" in done.stdout
+
+
+@pytest.mark.slow
+def test_predict_measures_the_network_alone_where_nothing_makes_molecules(tmp_path):
+    made = ["bench", "predict", "--atoms", "6", "--made", "2", "--samples", "2", "--steps", "1"]
+    made += ["--device", "cpu", "--threads", "1"]
+
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *made, "-o", str(tmp_path / "out")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "network alone: rdkit is absent" in done.stdout
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (found["assembled"], found["spectra"], found["samples"]) == (False, 2, 2)
 
 
 def test_measurements_are_neither_lost_nor_mixed_without_being_asked(duallgd, tmp_path):

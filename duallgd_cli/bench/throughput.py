@@ -1,12 +1,8 @@
 """End-to-end throughput of prediction: spectra per second, and where the time goes.
 
-    python examples/studies/throughput.py spectra.mgf --steps 10 --samples 100
-    python examples/studies/throughput.py --atoms 30 --device cuda -o throughput --profile
-
 Without a file, spectra are made from chemistry: formulas of one size, fragments at their m/z.
 Nothing was measured and no structure stands behind them; only sizes and numbers of peaks are those
-of real spectra. Without rdkit the network alone is measured. All samples start from pure noise:
-predict is faster where known molecules are near the formula.
+of real spectra.
 Letters: S samples of a spectrum, J steps, N heavy atoms, M pairs.
 """
 
@@ -21,20 +17,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import command
 import numpy as np
 import torch
-import typer
-from rich.table import Table
 
 from duallgd_cli.bench import work
 from duallgd_cli.bench.measure import made_formulas, peak_memory
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.cli import options
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
@@ -278,92 +270,3 @@ def made_mgf(made: Sequence[Formula], seed: int) -> str:
         text += f"ADDUCT={_ADDUCT.name}\nFORMULA={formula}\nMSLEVEL=2\n"
         text += "".join(f"{mz:.5f} {intensity:.3f}\n" for mz, intensity in peaks) + "END IONS\n\n"
     return text
-
-
-def main(
-    context: typer.Context,
-    spectra: Annotated[
-        list[str] | None,
-        typer.Argument(help="Spectrum files, as predict takes them.", show_default=False),
-    ] = None,
-    atoms: Annotated[int, typer.Option(min=2, max=100, help="Heavy atoms of made spectra.")] = 30,
-    made: Annotated[int, typer.Option(min=1, help="Spectra to make without a file.")] = 10,
-    samples: options.Samples = None,
-    steps: options.Steps = None,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    engine: options.Engine = "auto",
-    threads: options.Threads = None,
-    workers: options.Workers = None,
-    max_memory: options.MaxMemory = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for results.json and tables.")
-    ] = None,
-    profiled: Annotated[
-        bool,
-        typer.Option(
-            "--profile",
-            help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
-        ),
-    ] = False,
-) -> None:
-    """Run the whole of predict and report spectra per second and the time of each stage."""
-    # Which samples start late depends on the formula; without any, each takes all the steps.
-    given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
-    runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
-    request = ThroughputRequest(
-        inputs=tuple(spectra or ()),
-        atoms=atoms,
-        spectra=made,
-        settings=options.settings_of(PredictSettings, None, given, []),
-        workers=runtime.default_workers if workers is None else workers,
-    )
-    found, model = measure_throughput(weights, runtime, request)
-    command.show(stages(found), *sentences(found))
-    text = profile(model, request) if profiled else ""
-    if output is None:
-        typer.echo(text, nl=bool(text))
-        return
-    write_throughput(found, output)
-    if profiled:
-        (output / PROFILE).write_text(text, encoding="utf-8")
-    command.say(f"-> {output}")
-
-
-def stages(found: Mapping[str, Any]) -> Table:
-    """The time of each stage."""
-    table = Table("stage", "seconds", "share", "ms a spectrum", title="Time by stage")
-    for name, seconds in found["stages_s"].items():
-        share, each = seconds / found["seconds"], 1000 * seconds / max(1, found["spectra"])
-        table.add_row(name, f"{seconds:.3f}", f"{share:.1%}", f"{each:.1f}")
-    table.add_section()
-    table.add_row("whole run", f"{found['seconds']:.3f}")
-    return table
-
-
-def sentences(found: Mapping[str, Any]) -> list[str]:
-    """The figures in words."""
-    machine, top1, gflop = found["machine"], found["val_top1"], found["gflop"]
-    share, steady = found["share_of_ceiling"], found["steady_s"]
-    sizes = ", ".join(f"{count} of {n}" for n, count in found["atoms"].items())
-    return [
-        f"{machine['accelerator'] or machine['cpu']}, load {machine['load']}; {found['runtime']}; "
-        f"engine {found['engine']}, {found['workers']} workers",
-        f"Weights {found['weights']}: {found['parameters']:,} parameters, top-1 on validation "
-        f"spectra {'not known' if top1 is None else f'{100 * top1:.1f} %'}; "
-        + ("" if gflop is None else f"{gflop:.3f} GFLOP per candidate-step"),
-        f"{found['spectra']} spectra (heavy atoms: {sizes}), {found['samples']} samples, "
-        f"{found['steps']} steps"
-        + ("" if found["assembled"] else "; network alone: rdkit is absent"),
-        f"{found['spectra_per_s']:.3g} spectra/s, {found['candidates_per_s']:.4g} candidates/s"
-        + ("" if steady is None else f"; once under way {steady:.3g} s a spectrum"),
-        f"Loading {found['load_s']:.2f} s, warm-up {found['warm_up_s']:.2f} s; "
-        f"peak memory {found['memory_mib']:.0f} MiB ({found['memory_how']})",
-        f"Machine reaches {found['ceiling_gflop_s']:.0f} GFLOP/s"
-        + ("" if share is None else f"; sampling uses {100 * share:.0f} % of it"),
-    ]
-
-
-if __name__ == "__main__":
-    command.run(main)
