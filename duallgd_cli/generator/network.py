@@ -414,6 +414,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     digest = sha256(path)
     rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
     model = for_inference(network, runtime)
+    kernel = None if kernel is None else kernel.to(runtime.device)
     return LoadedModel(
         generator=ModelGenerator(model, runtime, reranker, templates, rewritten, kernel),
         ranking=ranking,

@@ -48,21 +48,20 @@ _BROKEN: Final = (
 )
 
 
-def places(peaks: PeakBatch) -> tuple[Tensor, Tensor, Tensor]:
+def places(peaks: PeakBatch) -> tuple[Tensor, Tensor]:
     """Fragments and neutral losses of spectra.
 
     Returns:
-        For each of them its spectrum and its place below `N_PLACES`, int64, and its weight, float.
+        The place of each below `N_PLACES`, int64 (B, 2 K), and its weight, 0 for padding, float32.
     """
-    spectrum, row = peaks.mask.nonzero(as_tuple=True)
-    fragment = peaks.subformula[spectrum, row].long()
-    loss = peaks.parent[spectrum].long() - fragment
+    fragment = peaks.subformula.long()
+    loss = peaks.parent.unsqueeze(1).long() - fragment
     place = [
         (counts * torch.tensor(factors, device=counts.device)).sum(-1) % N_PLACES
         for counts, factors in zip((fragment, loss), _FACTORS, strict=True)
     ]
-    weight = peaks.intensity[spectrum, row].clamp_min(0) ** _POWER * peaks.share[spectrum, row]
-    return spectrum.repeat(2), torch.cat(place), weight.repeat(2)
+    weight = peaks.intensity.float().clamp_min(0) ** _POWER * peaks.share * peaks.mask
+    return torch.cat(place, 1), weight.repeat(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +153,9 @@ class FragmentKernel:
 
     def chance(self, peaks: PeakBatch) -> Tensor:
         """Chance of each bit, float32 (B, F)."""
-        n_spectra = len(peaks.parent)
-        spectrum, place, weight = places(peaks)
-        query = torch.zeros(N_PLACES, n_spectra, device=weight.device)
-        query.index_put_((place, spectrum), weight.float() * self.rarity[place], accumulate=True)
+        place, weight = places(peaks)
+        query = torch.zeros(len(place), N_PLACES, device=weight.device)
+        query = query.scatter_add(1, place, weight * self.rarity[place]).T
         query = query / query.norm(dim=0).clamp_min(_SHORTEST)
         alike = self.known(query[self.used])  # (G, B)
         share = self._solved(alike)

@@ -42,9 +42,11 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
     kept: list[Tensor] = []
     weights: list[Tensor] = []
     for part, peaks in _batches(spectra, chosen):
-        spectrum, place, weight = places(peaks)
-        key, inverse = (spectrum * N_PLACES + place).unique(return_inverse=True)
-        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight))
+        place, weight = places(peaks)
+        spectrum, column = weight.nonzero(as_tuple=True)
+        key = spectrum * N_PLACES + place[spectrum, column]
+        key, inverse = key.unique(return_inverse=True)
+        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[spectrum, column]))
         molecule = torch.from_numpy(owner[part])[key // N_PLACES]
         kept.append(molecule * N_PLACES + key % N_PLACES)
     key, inverse = torch.cat(kept).unique(return_inverse=True)

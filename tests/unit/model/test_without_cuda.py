@@ -9,7 +9,7 @@ import torch
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.data.peaks import PeakRows, from_prepared, peak_batch
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, sampling_task
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.line_graph import line_graph
@@ -17,6 +17,7 @@ from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
+from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.fake_cuda import CUDA, Operations, fake_cuda
@@ -98,6 +99,20 @@ def test_the_encoder_runs_where_its_peaks_lie(monkeypatch, runtime):
 
     assert (logits.device, logits.shape[0]) == (CUDA, 2)
     assert len(operations.moved) <= 1  # a table of thresholds, once
+
+
+def test_known_spectra_are_compared_where_the_peaks_lie(monkeypatch, tmp_path):
+    spectra = made_spectra(tmp_path / "spectra")
+    kernel = kernel_beside(stirred(small_settings()).encoder, spectra)
+    peaks = peak_batch([from_prepared(spectra, [row]) for row in range(3)])
+
+    with fake_cuda(monkeypatch) as operations:
+        kernel, peaks, logits = kernel.to(CUDA), peaks.to(CUDA), torch.zeros(3, 4096).to(CUDA)
+        operations.moved.clear()
+        mixed = kernel.mixed(logits, peaks)
+
+    assert (mixed.device, mixed.shape) == (CUDA, (3, 4096))
+    assert len(operations.moved) <= 2  # what tells fragments and losses apart
 
 
 @pytest.fixture(scope="module")
