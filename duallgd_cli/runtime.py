@@ -65,7 +65,7 @@ _QUIET_THREADS: Final = {
 
 # Kernels that oneDNN and PyTorch's layer over it keep, by shape: by default 1,024 each, and so some
 # 25 to 45 MiB for each number of atoms that a run meets. With fewer a spectrum makes its own anew.
-_FEW_KERNELS: Final = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "128"}
+_FEW_KERNELS: Final = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "96", "LRU_CACHE_CAPACITY": "96"}
 
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))

@@ -101,7 +101,7 @@ def test_threads_sleep_and_few_kernels_are_kept_unless_the_user_decides(monkeypa
 
     assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert environment["GOMP_SPINCOUNT"] == "99"
-    assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "128"
+    assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "96"
     assert environment["LRU_CACHE_CAPACITY"] == "7"
 
 
