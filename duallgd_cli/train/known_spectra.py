@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
-from duallgd_cli.data.prepared import Molecules, PreparedSpectra, take
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra, take
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.fragment_kernel import (
     N_PLACES,
@@ -38,7 +38,7 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
     row_of = {key: row for row, key in enumerate(known.inchikey.tolist())}
     owner = np.array([row_of.get(key, -1) for key in spectra.molecules.inchikey.tolist()])
     owner = owner[spectra.molecule]
-    chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == 0))
+    chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == FOLDS.index("train")))
     kept: list[Tensor] = []
     weights: list[Tensor] = []
     for part, peaks in _batches(spectra, chosen):
