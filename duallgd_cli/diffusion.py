@@ -285,6 +285,8 @@ class SamplingTask:
             noise.
         held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
             are. The network is given them at every step, as known.
+        is_given: Whether the samples end as the graphs that they begin from, whatever the network
+            says; it only tells how probable they are.
     """
 
     plan: tuple[int, ...]
@@ -298,6 +300,7 @@ class SamplingTask:
     last_jump: LastJump = "argmax"
     start: Tensor | None = None
     held: Tensor | None = None
+    is_given: bool = False
 
     def offset_step(self, t: int) -> int:
         """The step that the network is given at step t."""
@@ -338,6 +341,7 @@ def sample(
         The chunk's samples.
     """
     held = None if task.held is None else task.held[rows]
+    given = task.start[rows] if task.is_given and task.start is not None else None
     bond = _with_held(_first_classes(task, rows), held)
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(pairwise(task.plan), 1):
@@ -348,10 +352,11 @@ def sample(
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
             a_s, a_t = task.alpha_bar[s], task.alpha_bar[t]
-            posterior = skipped_posterior(log_prob.exp(), bond, a_s, a_t, task.marginal)
+            clean = log_prob.exp() if given is None else one_hot(given, len(task.marginal)).float()
+            posterior = skipped_posterior(clean, bond, a_s, a_t, task.marginal)
             bond = draw_classes(posterior, task.uniform(number, rows))
         else:
-            bond = log_prob.argmax(-1)
+            bond = log_prob.argmax(-1) if given is None else given
         bond = _with_held(bond, held)
     drawn = 1 if held is None else held < 0
     chosen = [(p.gather(-1, bond[..., None])[..., 0] * drawn).sum(1) for p in recent]

@@ -5,14 +5,11 @@ Drawing keeps to a time and to a share of memory, whichever network denoises.
 S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -25,136 +22,52 @@ from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion import (
     Denoise,
-    LastJump,
     Samples,
     SamplingTask,
-    alpha_bar,
     draw_in_chunks,
     parse_schedule,
+    quadratic,
 )
 from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.files import sha256
+from duallgd_cli.generator.edits import edited_starts
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.openvino import Converted, converted_for
-from duallgd_cli.generator.reranker import CandidateScorer, Reranker
+from duallgd_cli.generator.reranker import CandidateScorer, Kin, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
+from duallgd_cli.generator.sampling import (
+    deadline,
+    on_one_thread,
+    samples_at_once,
+    sampling_task,
+)
 from duallgd_cli.generator.templates import Templates, in_templates, starts
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
 from duallgd_cli.model.fragment_kernel import FragmentKernel
-from duallgd_cli.model.settings import DiffusionSettings
-from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
+from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.runtime import Runtime, stage
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
-if TYPE_CHECKING:
-    from duallgd_cli.reference.settings import ReferenceSettings
-
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
-# Added to the seed of the noise: for samples that hold a core, start from molecules of the user, or
-# hold required parts.
-_OF_HELD, _OF_ANALOGUES, _OF_PARTS = 16, 32, 48
+# Added to the seed of the noise: for samples that are edited known molecules, hold a core, start
+# from molecules of the user, or hold required parts.
+_OF_EDITED, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
-
-
-def deadline(
-    seconds: float | None, finish: Callable[[], None] = lambda: None
-) -> Callable[[], None]:
-    """A function that raises OutOfTimeError once these seconds, from now on, are over.
-
-    Args:
-        seconds: None are never over.
-        finish: Waits for what the device was asked to do; without it a GPU's steps would all be
-            begun before the clock has moved. Called before each look at the clock, if there is one.
-    """
-    if seconds is None:
-        return lambda: None
-    at = time.monotonic() + seconds
-
-    def check() -> None:
-        finish()
-        if time.monotonic() > at:
-            raise OutOfTimeError
-
-    return check
-
-
-@contextmanager
-def on_one_thread() -> Iterator[None]:
-    """Products inside are summed in one order, whatever the number of threads: the same digits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def sampling_task(
-    process: "DiffusionSettings | ReferenceSettings",
-    settings: SamplingSettings,
-    seed: int,
-    n_pairs: int,
-    device: torch.device,
-    last_jump: LastJump = "argmax",
-) -> SamplingTask:
-    """All samples of one hypothesis as settings ask for them.
-
-    Args:
-        process: Of the network that denoises.
-        settings: Schedule, steps, samples, temperature and timestep offset.
-        seed: Of the noise.
-        n_pairs: M.
-        device: Where they are drawn.
-        last_jump: How sampling ends.
-    """
-    schedule = process.schedule if settings.schedule is None else settings.schedule
-    return SamplingTask(
-        plan=parse_schedule(schedule, process.n_steps, settings.steps),
-        marginal=torch.tensor(process.marginal, device=device),
-        alpha_bar=alpha_bar(process.n_steps).to(device),
-        seed=seed,
-        samples=settings.samples,
-        n_pairs=n_pairs,
-        temperature=settings.temperature,
-        timestep_offset=process.time_shift if settings.time_shift is None else settings.time_shift,
-        last_jump=last_jump,
-    )
-
-
-def samples_at_once(
-    n_pairs: int,
-    settings: SamplingSettings,
-    device: torch.device,
-    pair_bytes: int,
-    most_pairs_on_cpu: int = 8_192,
-) -> int:
-    """Samples drawn together: by the number of pairs, the settings and the kind of device alone.
-
-    Args:
-        n_pairs: M.
-        settings: Samples and memory.
-        device: Where they are drawn.
-        pair_bytes: Working memory of one pair in a forward pass, all layers' live tensors together.
-        most_pairs_on_cpu: Beyond these a CPU's caches are too small and candidates get slower.
-    """
-    pairs = settings.max_memory_mib * (1 << 20) // pair_bytes
-    if device.type == "cpu":
-        pairs = min(pairs, most_pairs_on_cpu)
-    most = max(1, min(settings.samples, pairs // n_pairs))
-    chunks = math.ceil(settings.samples / most)
-    if device.type == "cpu" and chunks > 1:
-        chunks += chunks % 2  # so that neither of two threads waits for the other's last one
-    return math.ceil(settings.samples / chunks)  # chunks of like size take a like time
+# Of the samples that begin from known molecules, those that are one change away from one; the
+# others begin from a known molecule as it is. And evaluations that say how probable each is.
+_EDITED_SHARE: Final = 0.8
+_JUDGED: Final = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,14 +107,14 @@ class ModelGenerator:
         formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
             with stage("encode"):
-                fingerprint = self.fingerprint(annotated)
+                fingerprint, kin = self.fingerprint(annotated), self._kin(annotated)
             drawn, notes = self.draw(formula, fingerprint, settings, seed, check, known)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
-            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated),
+            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated, kin),
             notes=notes,
         )
 
@@ -214,6 +127,16 @@ class ModelGenerator:
         if self.kernel is not None:
             logits = self.kernel.mixed(logits, peaks)
         return torch.sigmoid(logits.float())[0].cpu()
+
+    @torch.inference_mode()
+    def _kin(self, annotated: AnnotatedSpectrum) -> Kin | None:
+        """Known molecules whose spectra are like this one; None without such spectra."""
+        if self.kernel is None or self.templates is None:
+            return None
+        peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+        alike = self.kernel.alike(peaks)[:, 0].cpu().numpy()
+        known = self.templates.molecules
+        return Kin.of(alike, known.bit_offset, known.bits)
 
     @torch.inference_mode()
     def draw(
@@ -290,17 +213,44 @@ class ModelGenerator:
                 return [*self._tasks(formula, fingerprint, others, seed), *tasks]
         graphs = known.graphs(fingerprint.numpy(), formula) if known is not None and begun else []
         if graphs:
-            own = torch.from_numpy(starts(graphs, formula, begun, seed))
-            if tasks := self._begun_tasks(whole, own, _OF_ANALOGUES):
-                others = replace(settings, samples=settings.samples - begun)
-                return [*self._tasks(formula, fingerprint, others, seed), *tasks]
+            edited = self._edited_tasks(whole, graphs, formula, fingerprint, begun, _OF_ANALOGUES)
+            n_left = begun - sum(task.samples for task in edited)
+            own = torch.from_numpy(starts(graphs, formula, n_left, seed))
+            tasks = [*edited, *self._begun_tasks(whole, own, _OF_ANALOGUES)]
+            others = replace(settings, samples=whole.samples - sum(t.samples for t in tasks))
+            return [*self._tasks(formula, fingerprint, others, seed), *tasks]
         if self.templates is None or not begun:
             return [whole]
-        start = self.templates.starts(fingerprint, formula, begun, seed)
-        tasks = [] if start is None else self._begun_tasks(whole, start)
-        if not tasks:
-            return [whole]
-        return [replace(whole, samples=settings.samples - begun), *tasks]
+        near = self.templates.near(fingerprint.numpy(), formula)
+        tasks = self._edited_tasks(whole, near, formula, fingerprint, begun)
+        n_left = begun - sum(task.samples for task in tasks)
+        start = self.templates.starts(fingerprint, formula, n_left, seed)
+        tasks += [] if start is None else self._begun_tasks(whole, start)
+        return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
+
+    def _edited_tasks(
+        self,
+        whole: SamplingTask,
+        known: Iterable[MolecularGraph],
+        formula: Formula,
+        fingerprint: Tensor,
+        begun: int,
+        shift: int = 0,
+    ) -> list[SamplingTask]:
+        """Molecules one change away from known ones; the network only says how probable they are.
+
+        They take most of the samples that begin from known molecules, as far as there are so many.
+        """
+        if self.templates is None:
+            return []
+        samples, groups = int(_EDITED_SHARE * begun), self.templates.groups
+        start = edited_starts(known, formula, fingerprint.numpy(), groups, samples)
+        if start is None:
+            return []
+        most = max(1, round(_NOISED[0] * self.model.settings.diffusion.n_steps))
+        plan, seed = quadratic(most, min(_JUDGED, most)), whole.seed + shift + _OF_EDITED
+        task = replace(whole, plan=plan, seed=seed, samples=len(start), is_given=True)
+        return [replace(task, start=start.to(self.runtime.device))]
 
     def _begun_tasks(
         self,

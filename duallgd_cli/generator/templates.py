@@ -9,8 +9,9 @@ first; atoms that it lacks begin without bonds.
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from torch import Tensor
 from duallgd_cli.chem.elements import (
     BOND_AROMATIC,
     FINGERPRINT_BITS,
+    HYDROGEN,
     N_BOND_CLASSES,
     N_ELEMENTS,
     N_HEAVY,
@@ -35,10 +37,14 @@ from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 
 if TYPE_CHECKING:
+    from duallgd_cli.chem.edits import Groups
     from duallgd_cli.chem.guide import Core, Guide
+    from duallgd_cli.chem.molecule import Mol
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 _ASKED: Final = 6
+# Molecules of which all are listed that are one change away.
+_EDITED: Final = 16
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
 # The same for a molecule that is known to share a core with the unknown, and how many are looked at
@@ -53,6 +59,7 @@ _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
 _DTYPES: Final[Mapping[str, type]] = {
     "atom_counts": np.uint8, "n_bonds": np.uint8, "bond_pair": np.uint8, "bond_type": np.uint8,
     "n_bits": np.int16, "bits": np.int16, "inchikey": np.uint8,
+    "group_counts": np.uint8, "group_smiles": np.uint8,
 }  # fmt: skip
 
 
@@ -62,9 +69,15 @@ class Templates:
 
     Attributes:
         molecules: As they were prepared; their charges and folds are not known here.
+        group_counts: Atoms of their groups, see `chem.edits.Groups`.
+        group_smiles: SMILES of these, a line each, as bytes.
     """
 
     molecules: Molecules
+    group_counts: NDArray[np.uint8] = field(
+        default_factory=lambda: np.zeros((0, N_ELEMENTS), np.uint8)
+    )
+    group_smiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Templates":
@@ -96,7 +109,7 @@ class Templates:
             raise WeightsError(
                 f"the weights hold no {error} of templates; run 'duallgd weights analogues'"
             ) from None
-        return cls(molecules)
+        return cls(molecules, kept["group_counts"], kept["group_smiles"])
 
     def tensors(self) -> dict[str, Tensor]:
         """What a weights file keeps; integers all of them."""
@@ -109,6 +122,8 @@ class Templates:
             "n_bits": np.diff(known.bit_offset).astype(np.int16),
             "bits": known.bits.view(np.int16),  # what every version of the file format knows
             "inchikey": known.inchikey.astype("S14")[:, None].view(np.uint8),
+            "group_counts": self.group_counts,
+            "group_smiles": self.group_smiles,
         }
         return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
 
@@ -125,6 +140,13 @@ class Templates:
         """First blocks of their InChIKeys."""
         return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
 
+    @cached_property
+    def groups(self) -> "Groups":
+        """What they have at the ends of single bonds."""
+        from duallgd_cli.chem.edits import Groups  # rdkit loads only here
+
+        return Groups(tuple(self.group_smiles.tobytes().decode().splitlines()), self.group_counts)
+
     def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
@@ -136,6 +158,11 @@ class Templates:
             formula: Of the spectrum.
         """
         return self._sorted(probability, formula, _MOST_DIFFERENT)[:_ASKED]
+
+    def near(self, probability: NDArray[np.float32], formula: Formula) -> Iterator[MolecularGraph]:
+        """Known molecules to look for changes of; see `nearest`, but more of them."""
+        rows = self._sorted(probability, formula, _MOST_DIFFERENT)[:_EDITED]
+        return (graph_of(self.molecules, int(row)) for row in rows)
 
     def _sorted(
         self, probability: NDArray[np.float32], formula: Formula, most_different: float
@@ -176,16 +203,11 @@ class Templates:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum, which has room for the parts.
         """
-        from duallgd_cli.chem.hydrogens import Rejection
-        from duallgd_cli.chem.molecule import assemble  # rdkit loads only here
-
         wanted, found = np.array(formula.counts[:N_HEAVY]), []
         for row in self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)[:_LOOKED_AT]:
             graph = graph_of(self.molecules, int(row))
-            own = Formula(tuple(self.molecules.atom_counts[row].tolist()))
-            n = len(graph.element)
-            made = assemble(own, bonds_between(graph, np.arange(n), n).astype(np.int8))
-            atoms = None if isinstance(made, Rejection) else guide.required_in(made[0])
+            mol = molecule_of(graph)
+            atoms = None if mol is None else guide.required_in(mol)
             if atoms is None:
                 continue
             if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():
@@ -206,10 +228,10 @@ class Templates:
             seed: Of what is cut off, and of which of the formula's atoms the others become.
 
         Returns:
-            Bond classes, int64 (S, M), or None where no known molecule is near the formula.
+            Bond classes, int64 (S, M), or None without samples or molecules near the formula.
         """
         nearest = self.nearest(probability.numpy(), formula)
-        if not len(nearest):
+        if not len(nearest) or not samples:
             return None
         generator = np.random.default_rng(seed)
         graphs = [graph_of(self.molecules, int(row)) for row in nearest]
@@ -218,6 +240,21 @@ class Templates:
             for sample in range(samples)
         ]
         return torch.from_numpy(np.stack(begun))
+
+
+def molecule_of(graph: MolecularGraph) -> "Mol | None":
+    """A known molecule with its hydrogens, an odd electron being that of a cation; None if none."""
+    from duallgd_cli.chem.hydrogens import Rejection  # rdkit loads only here
+    from duallgd_cli.chem.molecule import assemble
+
+    n = len(graph.element)
+    counts = np.bincount(graph.element, minlength=N_ELEMENTS)
+    counts[HYDROGEN] = graph.hydrogens
+    formula = Formula(tuple(counts.tolist()))
+    if not formula.has_even_electrons:
+        formula = replace(formula, charge=1)
+    made = assemble(formula, bonds_between(graph, np.arange(n), n).astype(np.int8))
+    return None if isinstance(made, Rejection) else made[0]
 
 
 def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
@@ -234,11 +271,14 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
         "bond_pair": (len(pair), 2),
         "bond_type": (len(pair),),
         "bits": (len(bits),),
+        "group_counts": (len(kept["group_counts"]), N_ELEMENTS),
+        "group_smiles": (len(kept["group_smiles"]),),
     }
     if any(array.shape != shapes[name] for name, array in kept.items()):
         return False
     of_bonds, of_bits = (kept[name].astype(np.int64) for name in ("n_bonds", "n_bits"))
     heavy = counts[:, :N_HEAVY].sum(1, dtype=np.int64)
+    n_groups = len(kept["group_smiles"].tobytes().split())
     ends = np.repeat(heavy, of_bonds)
     return bool(
         rows
@@ -250,6 +290,7 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
         and ((bond_type > 0) & (bond_type < N_BOND_CLASSES)).all()
         and (bits.view(np.uint16) < FINGERPRINT_BITS).all()
         and (key < 128).all()
+        and n_groups == len(kept["group_counts"])
     )
 
 
@@ -259,13 +300,19 @@ def known_molecules(molecules: Molecules, max_atoms: int) -> Templates:
     Raises:
         UsageError: There are none.
     """
+    from duallgd_cli.chem.edits import Groups  # rdkit loads only here
+
     rows = np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
     if not len(rows):
         raise UsageError(
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
-    return Templates(Molecules(**take(molecules.arrays(), rows)))
+    kept = Molecules(**take(molecules.arrays(), rows))
+    mols = (molecule_of(graph_of(kept, row)) for row in range(len(rows)))
+    groups = Groups.of(mol for mol in mols if mol is not None)
+    smiles = np.frombuffer("\n".join(groups.smiles).encode(), np.uint8)
+    return Templates(kept, groups.counts, smiles)
 
 
 def starts(

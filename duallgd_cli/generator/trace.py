@@ -18,13 +18,8 @@ from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import sample
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.generator.network import (
-    ModelGenerator,
-    deadline,
-    formula_condition,
-    on_one_thread,
-    sampling_task,
-)
+from duallgd_cli.generator.network import ModelGenerator, formula_condition
+from duallgd_cli.generator.sampling import deadline, on_one_thread, sampling_task
 from duallgd_cli.guide import Known
 from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel

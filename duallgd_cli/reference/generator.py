@@ -20,7 +20,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
 from duallgd_cli.files import sha256
-from duallgd_cli.generator.network import (
+from duallgd_cli.generator.sampling import (
     deadline,
     on_one_thread,
     samples_at_once,

@@ -10,7 +10,7 @@ from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.generator.templates import Templates, in_templates
+from duallgd_cli.generator.templates import in_templates, known_molecules
 from duallgd_cli.guide import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
@@ -22,7 +22,7 @@ NOTHING = np.full(4096, 0.01, np.float32)
 
 
 def templates():
-    return Templates(molecules_of(*KNOWN))
+    return known_molecules(molecules_of(*KNOWN), max_atoms=99)
 
 
 def graph_of(formula, bond_class):

@@ -16,10 +16,10 @@ from duallgd_cli.generator.network import (
     BYTES_PER_PAIR,
     ModelGenerator,
     chunk_size,
-    deadline,
     formula_condition,
     load_model,
 )
+from duallgd_cli.generator.sampling import deadline
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.runtime import Runtime
@@ -195,7 +195,7 @@ def test_without_a_limit_time_never_runs_out():
 
 def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("duallgd_cli.generator.network.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("duallgd_cli.generator.sampling.time.monotonic", lambda: now[0])
 
     def finish():
         now[0] += 2.0  # what was begun takes the device two seconds

@@ -10,8 +10,9 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, from_prepared, peak_batch
-from duallgd_cli.generator.network import ModelGenerator, formula_condition, sampling_task
+from duallgd_cli.generator.network import ModelGenerator, formula_condition
 from duallgd_cli.generator.rewritten import for_inference
+from duallgd_cli.generator.sampling import sampling_task
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime

@@ -1,0 +1,354 @@
+"""Molecules of a formula that are one change away from a known one.
+
+Most unknowns differ from a molecule that somebody has measured by a group more, less or elsewhere.
+Given the formula, the changes that lead to it can be listed: another group at a bond or in place of
+a hydrogen, a group moved, an atom of another element, an atom put into a bond or taken out of a
+chain, a double bond more, less or moved, a ring closed or opened.
+
+N heavy atoms.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain, combinations, product
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdMolDescriptors
+
+from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_ELEMENTS, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.formula import Formula
+
+_Counts: TypeAlias = tuple[int, ...]
+_Changed: TypeAlias = Iterator[Chem.RWMol]
+
+# Heavy atoms of a group at most, and how many groups of one formula are tried, frequent ones first.
+_LARGEST_GROUP: Final = 12
+_TRIED: Final = 30
+# What stays of a molecule is at least this share of it.
+_LEAST_KEPT: Final = 0.5
+# Bonds between two atoms that a new bond joins to a ring; smaller rings are rare, and an epoxide is
+# an oxygen put in.
+_RING_PATHS: Final = (4, 5)
+_SAME_MASS_DA: Final = 1e-3
+_ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
+_SINGLE, _DOUBLE, _TRIPLE = Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE
+_FEWER: Final = {_DOUBLE: _SINGLE, _TRIPLE: _DOUBLE}
+_MORE: Final = {_SINGLE: _DOUBLE, _DOUBLE: _TRIPLE}
+
+
+def _counts(**atoms: int) -> _Counts:
+    return tuple(atoms.get(symbol, 0) for symbol in SYMBOLS)
+
+
+_NOTHING: Final = _counts()
+_HYDROGEN: Final = _counts(H=1)
+_TWO_HYDROGENS: Final = _counts(H=2)
+_OXYGEN: Final = _counts(O=1)
+# What can be put into a bond or taken out of a chain: one atom with its hydrogens.
+_LINKERS: Final = {_counts(C=1, H=2): 6, _counts(N=1, H=1): 7, _OXYGEN: 8, _counts(S=1): 16}
+
+
+class _Group(NamedTuple):
+    """Atoms at the end of a single bond, and which of them has the bond."""
+
+    mol: Chem.Mol
+    place: int
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups that known molecules have at the ends of single bonds, the most frequent first.
+
+    Attributes:
+        smiles: With ``*`` for the rest of the molecule, G of them.
+        counts: Their atoms, (G, N_ELEMENTS).
+    """
+
+    smiles: tuple[str, ...]
+    counts: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, mols: Iterable[Chem.Mol]) -> "Groups":
+        """All that molecules have of up to `_LARGEST_GROUP` heavy atoms."""
+        found: Counter[str] = Counter()
+        for mol in mols:
+            found.update(set(_groups_of(mol)))
+        smiles = sorted(found, key=lambda text: (-found[text], text))
+        counts = [_atoms(_read(text).mol).sum(0) - _GIVEN_UP for text in smiles]
+        return cls(tuple(smiles), np.array(counts, np.uint8).reshape(-1, N_ELEMENTS))
+
+    @cached_property
+    def _by_counts(self) -> Mapping[_Counts, list[str]]:
+        groups: dict[_Counts, list[str]] = defaultdict(list)
+        for text, counts in zip(self.smiles, self.counts.tolist(), strict=True):
+            groups[tuple(counts)].append(text)
+        return groups
+
+    def with_atoms(self, counts: _Counts) -> Iterator[_Group]:
+        """Those that have exactly these atoms."""
+        return map(_read, self._by_counts.get(counts, ())[:_TRIED])
+
+
+# A group that is read alone has a hydrogen in place of its bond.
+_GIVEN_UP: Final = np.array(_HYDROGEN)
+
+
+def _groups_of(mol: Chem.Mol) -> Iterator[str]:
+    for bond in mol.GetBonds():
+        if bond.GetBondType() != _SINGLE or bond.IsInRing():
+            continue
+        cut = Chem.FragmentOnBonds(mol, [bond.GetIdx()], dummyLabels=[(0, 0)])
+        for part in Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False):
+            if part.GetNumAtoms() - 1 <= _LARGEST_GROUP:
+                yield Chem.MolToSmiles(part)
+
+
+@lru_cache(maxsize=2_000)
+def _read(smiles: str) -> _Group:
+    whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
+    star = next(atom for atom in whole.GetAtoms() if not atom.GetAtomicNum())
+    place = star.GetNeighbors()[0].GetIdx()
+    place -= place > star.GetIdx()
+    _drop_aromaticity(whole)
+    whole.RemoveAtom(star.GetIdx())
+    whole.UpdatePropertyCache(strict=False)
+    return _Group(whole.GetMol(), place)
+
+
+def edited(known: Chem.Mol, formula: Formula, groups: Groups) -> Iterator[Chem.Mol]:
+    """Molecules of a formula that one change makes of a known one; some come more than once.
+
+    Args:
+        known: A sanitised molecule without stereochemistry.
+        formula: Of the unknown.
+        groups: What may be put in place of a group or a hydrogen.
+
+    Yields:
+        Sanitised molecules, all of this formula.
+    """
+    draft = _Draft(known)
+    delta = formula.array - draft.atoms.sum(0)
+    with rdBase.BlockLogs():
+        for made in chain(_exchanged(draft, delta, groups), _changed(draft, delta)):
+            if Chem.SanitizeMol(made, catchErrors=True):
+                continue
+            # The heavy atoms are the formula's; by the mass, so are the hydrogens.
+            wrong = rdMolDescriptors.CalcExactMolWt(made) - formula.atoms_mass
+            if abs(wrong) < _SAME_MASS_DA and Chem.GetFormalCharge(made) == formula.charge:
+                yield made.GetMol()
+
+
+class _Draft:
+    """A known molecule with single, double and triple bonds only, all its hydrogens implicit.
+
+    Attributes:
+        mol: The molecule.
+        atoms: Each heavy atom with its hydrogens, (N, N_ELEMENTS).
+        rank: Atoms of one rank are alike, (N,).
+        bonds: Those that are not aromatic.
+    """
+
+    def __init__(self, known: Chem.Mol) -> None:
+        self.rank = list(Chem.CanonicalRankAtoms(known, breakTies=False))
+        plain = [bond for bond in known.GetBonds() if not bond.GetIsAromatic()]
+        self.bonds = [
+            (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), b.GetBondType(), b.IsInRing()) for b in plain
+        ]
+        self.mol = Chem.RWMol(known)
+        _drop_aromaticity(self.mol)
+        self.mol.UpdatePropertyCache(strict=False)
+        self.atoms = _atoms(self.mol)
+
+    @property
+    def with_hydrogen(self) -> list[int]:
+        """Atoms that have one."""
+        return np.flatnonzero(self.atoms[:, HYDROGEN]).tolist()
+
+    def along(self, kind: Chem.BondType) -> Iterator[tuple[int, int]]:
+        """Ends of the bonds of a type, from either end."""
+        for low, high, own, _ in self.bonds:
+            if own == kind:
+                yield from ((low, high), (high, low))
+
+    def unlike(self, sites: Iterable[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+        """One of each kind of atoms or of neighbours; alike are those whose atoms are."""
+        seen = set()
+        for site in sites:
+            kind = tuple(self.rank[atom] for atom in site)
+            if kind not in seen:
+                seen.add(kind)
+                yield site
+
+
+def _drop_aromaticity(mol: Chem.RWMol) -> None:
+    Chem.Kekulize(mol, clearAromaticFlags=True)
+    for atom in mol.GetAtoms():
+        atom.SetNoImplicit(False)
+        atom.SetNumExplicitHs(0)
+
+
+def _atoms(mol: Chem.Mol) -> NDArray[np.int64]:
+    atoms = np.zeros((mol.GetNumAtoms(), N_ELEMENTS), np.int64)
+    for row, atom in zip(atoms, mol.GetAtoms(), strict=True):
+        row[_ELEMENT_OF[atom.GetAtomicNum()]] = 1
+        row[HYDROGEN] = atom.GetTotalNumHs()
+    return atoms
+
+
+def _exchanged(draft: _Draft, delta: NDArray[np.int64], groups: Groups) -> _Changed:
+    """Another group in place of a hydrogen or a group; and, for an isomer, a group moved."""
+    for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen):
+        yield from _given(draft.mol, atom, _GIVEN_UP + delta, groups)
+    for stays, goes in draft.unlike(draft.along(_SINGLE)):
+        lost = _beyond(draft.mol, stays, goes)
+        if lost[stays] or lost.sum() > min(_LARGEST_GROUP, (1 - _LEAST_KEPT) * len(lost)):
+            continue
+        kept = Chem.RWMol(draft.mol)
+        kept.BeginBatchEdit()
+        for atom in np.flatnonzero(lost).tolist():
+            kept.RemoveAtom(atom)
+        kept.CommitBatchEdit()
+        place = int((~lost[:stays]).sum())
+        yield from _given(kept, place, draft.atoms[lost].sum(0) + delta, groups)
+        if not delta.any():
+            yield from _moved(draft, stays, goes, lost)
+
+
+def _beyond(mol: Chem.Mol, stays: int, goes: int) -> NDArray[np.bool_]:
+    """Atoms on the far side of a bond, (N,); of one in a ring, all."""
+    lost = np.zeros(mol.GetNumAtoms(), np.bool_)
+    lost[goes], ahead = True, [goes]
+    while ahead:
+        at = ahead.pop()
+        for near in mol.GetAtomWithIdx(at).GetNeighbors():
+            atom = near.GetIdx()
+            if not lost[atom] and (at, atom) != (goes, stays):
+                lost[atom] = True
+                ahead.append(atom)
+    return lost
+
+
+def _given(kept: Chem.Mol, place: int, wanted: NDArray[np.int64], groups: Groups) -> _Changed:
+    """A molecule with each group of these atoms in turn at an atom; or a hydrogen."""
+    counts = tuple(wanted.tolist())
+    if counts == _HYDROGEN:
+        yield Chem.RWMol(kept)
+    for group in groups.with_atoms(counts):
+        made = Chem.RWMol(Chem.CombineMols(kept, group.mol))
+        made.AddBond(place, kept.GetNumAtoms() + group.place, _SINGLE)
+        yield made
+
+
+def _moved(draft: _Draft, stays: int, goes: int, lost: NDArray[np.bool_]) -> _Changed:
+    """A group at another atom that has a hydrogen."""
+    for atom in draft.with_hydrogen:
+        if atom != stays and not lost[atom]:
+            made = Chem.RWMol(draft.mol)
+            made.RemoveBond(stays, goes)
+            made.AddBond(atom, goes, _SINGLE)
+            yield made
+
+
+def _changed(draft: _Draft, delta: NDArray[np.int64]) -> _Changed:
+    """All that is no exchange of groups."""
+    more, fewer = tuple(delta.tolist()), tuple((-delta).tolist())
+    if more == _NOTHING:
+        yield from _shifted(draft)
+    if fewer == _TWO_HYDROGENS:
+        yield from _joined(draft)
+    if more == _TWO_HYDROGENS:
+        yield from _loosened(draft)
+    if more in _LINKERS:
+        yield from _lengthened(draft, _LINKERS[more])
+    if fewer in _LINKERS:
+        yield from _shortened(draft, _LINKERS[fewer])
+    heavy = delta[:N_HEAVY]
+    if sorted(heavy[heavy != 0].tolist()) == [-1, 1]:
+        yield from _replaced(draft, int(heavy.argmin()), int(heavy.argmax()))
+
+
+def _with_bond(draft: _Draft, low: int, high: int, kind: Chem.BondType) -> Chem.RWMol:
+    made = Chem.RWMol(draft.mol)
+    made.GetBondBetweenAtoms(low, high).SetBondType(kind)
+    return made
+
+
+def _shifted(draft: _Draft) -> _Changed:
+    """A double bond moved by one bond."""
+    has_hydrogen = set(draft.with_hydrogen)
+    for (far, middle), (beside, near) in product(draft.along(_DOUBLE), draft.along(_SINGLE)):
+        if beside == middle and near in has_hydrogen:
+            made = _with_bond(draft, far, middle, _SINGLE)
+            made.GetBondBetweenAtoms(middle, near).SetBondType(_DOUBLE)
+            yield made
+
+
+def _joined(draft: _Draft) -> _Changed:
+    """A bond more: in a bond, or where it closes a ring."""
+    has_hydrogen = set(draft.with_hydrogen)
+    for low, high, kind, _ in draft.bonds:
+        if kind in _MORE and {low, high} <= has_hydrogen:
+            yield _with_bond(draft, low, high, _MORE[kind])
+    far = Chem.GetDistanceMatrix(draft.mol)
+    for low, high in combinations(draft.with_hydrogen, 2):
+        if far[low, high] in _RING_PATHS:
+            made = Chem.RWMol(draft.mol)
+            made.AddBond(low, high, _SINGLE)
+            yield made
+
+
+def _loosened(draft: _Draft) -> _Changed:
+    """A bond less: a double or triple bond reduced, or a ring opened."""
+    for low, high, kind, in_ring in draft.bonds:
+        if kind in _FEWER:
+            yield _with_bond(draft, low, high, _FEWER[kind])
+        elif in_ring:
+            made = Chem.RWMol(draft.mol)
+            made.RemoveBond(low, high)
+            yield made
+
+
+def _lengthened(draft: _Draft, number: int) -> _Changed:
+    """An atom put into a single bond, or joined to both ends of a double bond."""
+    for low, high, kind, _ in draft.bonds:
+        made = Chem.RWMol(draft.mol)
+        if kind == _SINGLE:
+            made.RemoveBond(low, high)
+        elif kind == _DOUBLE:
+            made.GetBondBetweenAtoms(low, high).SetBondType(_SINGLE)
+        else:
+            continue
+        new = made.AddAtom(Chem.Atom(number))
+        made.AddBond(low, new, _SINGLE)
+        made.AddBond(high, new, _SINGLE)
+        yield made
+
+
+def _shortened(draft: _Draft, number: int) -> _Changed:
+    """An atom with two neighbours taken out, which are bonded instead, or more strongly."""
+    for atom in draft.mol.GetAtoms():
+        ends = [near.GetIdx() for near in atom.GetNeighbors()]
+        if atom.GetAtomicNum() != number or len(ends) != 2:
+            continue
+        made = Chem.RWMol(draft.mol)
+        between = made.GetBondBetweenAtoms(*ends)
+        if between is None:
+            made.AddBond(*ends, _SINGLE)
+        elif between.GetBondType() in _MORE:
+            between.SetBondType(_MORE[between.GetBondType()])
+        made.RemoveAtom(atom.GetIdx())
+        yield made
+
+
+def _replaced(draft: _Draft, old: int, new: int) -> _Changed:
+    """An atom of another element."""
+    ours = ((atom,) for atom in np.flatnonzero(draft.atoms[:, old]).tolist())
+    for (atom,) in draft.unlike(ours):
+        made = Chem.RWMol(draft.mol)
+        made.GetAtomWithIdx(atom).SetAtomicNum(ATOMIC_NUMBERS[new])
+        yield made
