@@ -7,7 +7,6 @@ for some numbers of samples; no structure, formula or name is.
         --truth val/truth.tsv -o tests/unit/evaluate/recorded_draws.npz
 """
 
-from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -47,7 +46,7 @@ def record(
         best=np.array([one[0] if len(one) else 0.0 for one in scores], np.float32),
         below_best=np.concatenate([one[:1] - one for one in scores]).astype(np.float16),
         right=np.array([_place_of_truth(case, model) for case in cases], np.int16),
-        statistics=np.array([astuple(case.statistics) for case in cases], np.float32),
+        statistics=np.array([tuple(case.statistics) for case in cases], np.float32),
         molecule=np.array([molecules[case.molecule] for case in cases], np.int16),
     )
     typer.echo(f"{len(cases)} draws of {len(molecules)} molecules in {output}", err=True)
