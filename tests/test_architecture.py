@@ -21,7 +21,7 @@ BOUNDS = {
     "spectra": (3_530, 11),
     "formulas": (1_470, 5),
     "predict": (3_987, 12),  # journals name the engine, structures a likeness
-    "chem": (3_660, 13),  # what is assembled is read back; molecules one change away from another
+    "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (973, 3),
     "reference": (2_088, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
@@ -33,7 +33,7 @@ BOUNDS = {
     "bench": (1_642, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_439, 14),
     "report": (970, 4),
-    "generator": (2_313, 10),  # molecules one change away from known ones, likeness to these
+    "generator": (2_312, 10),  # molecules one change away from known ones, likeness to these
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading
     "cli": (2_819, 14),

@@ -75,12 +75,11 @@ class Groups:
     @classmethod
     def of(cls, mols: Iterable[Chem.Mol]) -> "Groups":
         """All that molecules have of up to `_LARGEST_GROUP` heavy atoms."""
-        found: Counter[str] = Counter()
-        for mol in mols:
-            found.update(set(_groups_of(mol)))
+        found = Counter(chain.from_iterable(set(_groups_of(mol)) for mol in mols))
         smiles = sorted(found, key=lambda text: (-found[text], text))
-        counts = [_atoms(_read(text).mol).sum(0) - _GIVEN_UP for text in smiles]
-        return cls(tuple(smiles), np.array(counts, np.uint8).reshape(-1, N_ELEMENTS))
+        ended = (Chem.MolFromSmiles(text.replace("*", "[H]")) for text in smiles)
+        counts = np.array([_atoms(mol).sum(0) - _GIVEN_UP for mol in ended], np.uint8)
+        return cls(tuple(smiles), counts.reshape(-1, N_ELEMENTS))
 
     @cached_property
     def _by_counts(self) -> Mapping[_Counts, list[str]]:
@@ -94,7 +93,7 @@ class Groups:
         return map(_read, self._by_counts.get(counts, ())[:_TRIED])
 
 
-# A group that is read alone has a hydrogen in place of its bond.
+# A group that stands alone has a hydrogen in place of its bond.
 _GIVEN_UP: Final = np.array(_HYDROGEN)
 
 

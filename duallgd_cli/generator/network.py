@@ -39,12 +39,7 @@ from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.reranker import CandidateScorer, Kin, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
-from duallgd_cli.generator.sampling import (
-    deadline,
-    on_one_thread,
-    samples_at_once,
-    sampling_task,
-)
+from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once, sampling_task
 from duallgd_cli.generator.templates import Templates, in_templates, starts
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts

@@ -20,12 +20,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
 from duallgd_cli.files import sha256
-from duallgd_cli.generator.sampling import (
-    deadline,
-    on_one_thread,
-    samples_at_once,
-    sampling_task,
-)
+from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once, sampling_task
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import Generated, LoadedModel

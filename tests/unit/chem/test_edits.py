@@ -5,9 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.edits import Groups, edited
+from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
+from duallgd_cli.chem.identity import (
+    canonical_smiles,
+    charge_free_smiles,
+    inchikey_block,
+    parse_smiles,
+)
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
+from tests.made_molecules import QUESTIONS
 
 # Each pair is one change apart, in both directions.
 PAIRS = {
@@ -26,9 +33,25 @@ PAIRS = {
     "a ring": ("CCCCCC", "C1CCCCC1"),
     "nitrogen for carbon": ("c1ccccc1", "c1ccncc1"),
     "sulphur for oxygen": ("c1ccoc1", "c1ccsc1"),
+    "an ether lengthened": ("CCOCC", "CCCOCC"),
+    "a side chain in a ring": ("CC(C)c1ccccc1", "CCCc1ccccc1"),
+    "an amine methylated": ("CC(N)Cc1ccccc1", "CNC(C)Cc1ccccc1"),
+    "a hydroxyl for an amine": ("NCCc1ccccc1", "OCCc1ccccc1"),
+    "a methyl moved": ("CCOCC", "COCCC"),
     "a cation": ("C[N+](C)(C)CCO", "C[N+](C)(C)CC(=O)O"),
 }  # fmt: skip
 GROUPS = Groups.of(map(parse_smiles, ["CC(=O)O", "Oc1ccccc1", "OCc1ccccc1", "Clc1ccccc1", "CCC"]))
+# Atoms more in a formula, and atoms fewer.
+DIFFERENCES = {
+    "none": ("", ""), "O": ("O", ""), "CH2": ("CH2", ""), "NH": ("NH", ""), "H2": ("H2", ""),
+    "S": ("S", ""), "nitrogen for CH": ("N", "CH"), "sulphur for oxygen": ("S", "O"),
+}  # fmt: skip
+REVERSIBLE = sorted(set(DIFFERENCES) - {"H2"})  # any ring is opened, few are closed
+# Neutral, and no electrons to move: what was changed is seen as it was before the change.
+PLAIN = (
+    "CCCCO", "CCC(C)C", "CCOCC", "CC(N)CCO", "OC1CCCCC1", "CCCCCl", "C1CCNCC1", "Oc1ccccc1Cl",
+    "CC(=O)Nc1ccccc1", "Cc1ccncc1", "CC(=O)CCC", "C=CCCC",
+)  # fmt: skip
 MOLECULES = sorted({smiles for pair in PAIRS.values() for smiles in pair})
 
 
@@ -92,3 +115,72 @@ def test_what_is_made_depends_on_the_known_molecule_not_on_the_order_of_its_atom
 
 def test_nothing_is_made_where_no_single_change_leads():
     assert not made("c1ccccc1", formula_of(parse_smiles("CC(=O)NCCc1c[nH]c2ccc(OC)cc12")))
+
+
+def different(formula, name, sign=1, charge=0):
+    """A formula with some atoms more and some fewer, or None where it has not so many."""
+    more, fewer = (Formula.parse(text).array if text else 0 for text in DIFFERENCES[name])
+    counts = (formula.array + sign * (more - fewer)).tolist()
+    return Formula(tuple(counts), formula.charge + charge) if min(counts) >= 0 else None
+
+
+@given(
+    st.sampled_from(sorted(QUESTIONS)), st.sampled_from(sorted(DIFFERENCES)),
+    st.sampled_from([1, -1]), st.sampled_from([0, 0, 1, -1]),
+)  # fmt: skip
+def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(
+    question, name, sign, charge
+):
+    known = parse_smiles(QUESTIONS[question])
+    formula = different(formula_of(known), name, sign, charge)
+    groups = Groups.of(map(parse_smiles, QUESTIONS.values()))
+
+    for mol in edited(known, formula, groups) if formula is not None else ():
+        parts = disassemble(mol)
+        assert parts.formula == formula
+        read = assemble(formula, parts.bond_class)
+        assert charge_free_smiles(mol) in {charge_free_smiles(one) for one in read}
+
+
+@pytest.mark.parametrize("smiles", [QUESTIONS["choline"], QUESTIONS["N-methylpyridinium"]])
+def test_a_cation_stays_one_and_does_not_become_a_neutral_molecule(smiles):
+    known = parse_smiles(smiles)
+    cation = different(formula_of(known), "CH2")
+    neutral = different(formula_of(known), "CH2", charge=-1)
+
+    found = list(edited(known, cation, GROUPS))
+
+    assert found
+    assert {formula_of(mol) for mol in found} == {cation}
+    assert not list(edited(known, neutral, GROUPS))
+
+
+@pytest.mark.parametrize("name", REVERSIBLE)
+@pytest.mark.parametrize("smiles", PLAIN)
+def test_what_a_change_makes_the_opposite_change_makes_again(smiles, name):
+    known = parse_smiles(smiles)
+    formula = different(formula_of(known), name)
+    groups = Groups.of(map(parse_smiles, PLAIN))
+    if formula is None:
+        return
+
+    for other in set(made(smiles, formula, groups)):
+        assert canonical_smiles(known) in made(other, formula_of(known), groups)
+
+
+def test_groups_hold_what_is_at_single_bonds_and_are_small():
+    groups = Groups.of(map(parse_smiles, [*QUESTIONS.values(), *MOLECULES, "C" * 20]))
+
+    assert len(set(groups.smiles)) == len(groups.smiles) == len(groups.counts)
+    assert groups.counts[:, :N_HEAVY].sum(1).max() == 12
+    for text, counts in zip(groups.smiles, groups.counts.tolist(), strict=True):
+        methylated = formula_of(parse_smiles(text.replace("*", "C", 1)))  # CH3 for the rest
+        assert (methylated.array - Formula.parse("CH3").array).tolist() == counts
+
+
+def test_of_nothing_there_are_no_groups():
+    groups = Groups.of([])
+
+    assert (groups.smiles, groups.counts.shape) == ((), (0, 13))
+    assert not made("C1CCCCC1", formula_of(parse_smiles("CC1CCCCC1C")), groups)
+    assert "C1CCCCCC1" in made("C1CCCCC1", Formula.parse("C7H14"), groups)  # that needs none

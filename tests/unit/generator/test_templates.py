@@ -5,18 +5,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duallgd_cli import diffusion
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.generator.templates import Templates, fitted, known_molecules
+from duallgd_cli.generator.templates import (
+    Templates,
+    bonds_between,
+    fitted,
+    known_molecules,
+    molecule_of,
+)
+from duallgd_cli.guide import Known
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_training import cpu
@@ -201,6 +208,123 @@ def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, c
 
     without, _ = drawn(model, settings, None, formula)
     torch.testing.assert_close(with_known.bond_class, without.bond_class)
+
+
+class Told(Known):
+    """What a user knows: these molecules."""
+
+    def __init__(self, *smiles):
+        super().__init__(None)
+        molecules = molecules_of(*smiles)
+        object.__setattr__(self, "own", [graph_of(molecules, n) for n in range(len(smiles))])
+
+    def graphs(self, probability, formula):
+        return self.own
+
+
+@settings(max_examples=25)
+@given(
+    samples=st.integers(1, 25),
+    share=st.sampled_from([0.0, 0.02, 0.3, 0.5, 0.99]),
+    steps=st.sampled_from([1, 10]),
+    formula=st.sampled_from(["C4H11NO", "C4H9ClO", "C10H8O2", "CHCl3"]),
+    templates=st.sampled_from([None, known()]),
+    told=st.sampled_from([None, Told(BUTANOL), Told(NAPHTHOL, BUTYLAMINE)]),
+    core=st.sampled_from([None, "CC"]),
+)
+def test_as_many_samples_are_planned_as_were_asked_for(
+    model, samples, share, steps, formula, templates, told, core
+):
+    asked = SamplingSettings(steps=steps, samples=samples, analogue_share=share, core=core)
+    parsed = Formula.parse(formula)
+    core = core if parsed.counts[0] > 1 else None
+    asked = replace(asked, core=core)
+    chance = torch.from_numpy(predicted(BUTANOL))
+
+    tasks = ModelGenerator(model, cpu(), templates=templates)._tasks(parsed, chance, asked, 4, told)
+
+    assert sum(task.samples for task in tasks) == samples
+    assert min(task.samples for task in tasks) > 0
+    assert all(task.start is None or len(task.start) == task.samples for task in tasks)
+    seeds = [task.seed for task in tasks]
+    assert len(seeds) == len(set(seeds))
+
+
+def test_starts_are_a_function_of_fingerprint_formula_and_weights(model):
+    one, two = (
+        ModelGenerator(model, cpu(), templates=Templates.of(known().tensors())) for _ in range(2)
+    )
+    formula, chance = Formula.parse("C4H11NO"), torch.from_numpy(predicted(BUTANOL))
+
+    first, _ = one.draw(formula, chance, SETTINGS, seed=4)
+    one.draw(Formula.parse("C10H8O2"), torch.from_numpy(predicted(NAPHTHOL)), SETTINGS, seed=5)
+    again, _ = one.draw(formula, chance, SETTINGS, seed=4)
+    other, _ = two.draw(formula, chance, SETTINGS, seed=4)
+
+    for drawn_again in (again, other):
+        assert torch.equal(drawn_again.bond_class, first.bond_class)
+        assert torch.equal(drawn_again.log_likelihood, first.log_likelihood)
+
+
+def test_groups_come_back_from_a_file():
+    kept = known_molecules(molecules_of(*KNOWN, fold=[0, 1, 0, 0]), max_atoms=99)
+
+    groups, again = kept.groups, Templates.of(kept.tensors()).groups
+
+    assert again.smiles == groups.smiles
+    np.testing.assert_array_equal(again.counts, groups.counts)
+    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(groups.smiles)
+    assert not any("N" in text for text in groups.smiles)  # butylamine is of another fold
+
+
+def test_more_molecules_are_near_than_nearest():
+    chain = known_molecules(molecules_of(*("C" * n + "O" for n in range(3, 24))), max_atoms=99)
+    chance, formula = np.full(4096, 0.5, np.float32), Formula.parse("C16H34O")
+
+    nearest, near = chain.nearest(chance, formula), list(chain.near(chance, formula))
+
+    assert len(nearest) < len(near)
+    for row, graph in zip(nearest, near, strict=False):
+        own = chain.molecules.bond_class(int(row))
+        np.testing.assert_array_equal(
+            bonds_between(graph, np.arange(len(graph.element)), len(graph.element)), own
+        )
+
+
+def test_an_odd_number_of_electrons_is_that_of_a_cation():
+    molecules = molecules_of("C[N+](C)(C)CCO", BUTANOL)
+
+    choline, butanol = (molecule_of(graph_of(molecules, row)) for row in range(2))
+
+    assert (canonical_smiles(choline), canonical_smiles(butanol)) == ("C[N+](C)(C)CCO", BUTANOL)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("group_counts", lambda counts: counts[1:]),
+        ("group_counts", lambda counts: counts[:, 1:]),
+        ("group_counts", lambda counts: counts.long()),
+        ("group_smiles", lambda text: text[:2]),
+        ("group_smiles", lambda text: torch.cat([text, text[:0].new_tensor(list(b"\n*C"))])),
+        ("group_smiles", lambda text: text[None]),
+        ("group_smiles", lambda text: text[:0]),
+    ],
+)
+def test_groups_whose_text_and_atoms_differ_in_number_are_refused(name, change):
+    tensors = known().tensors()
+
+    with pytest.raises(WeightsError, match="the templates in the weights are broken"):
+        Templates.of(tensors | {name: change(tensors[name])})
+
+
+@pytest.mark.parametrize("name", ["group_counts", "group_smiles"])
+def test_weights_from_before_there_were_groups_say_how_to_add_them(name):
+    tensors = known().tensors()
+    del tensors[name]
+
+    with pytest.raises(WeightsError, match=f"'{name}' of templates.*weights analogues"):
+        Templates.of(tensors)
 
 
 @pytest.mark.parametrize(
