@@ -6,6 +6,7 @@ A settings class may hold other settings classes, numbers, texts, ``Literal``s, 
 homogeneous tuples; that is all `parse` understands, on purpose.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import inspect
@@ -30,6 +31,7 @@ _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
 _LONGEST_FILE: Final = 1 << 20
 _LARGEST: Final = 10**18
+_KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # All samples of a spectrum are in memory at once.
 _MOST_SAMPLES: Final = 100_000
 
@@ -355,31 +357,17 @@ def _convert_optional(arguments: tuple[object, ...], value: object, path: str) -
     return _convert(inner, value, path)
 
 
-def _require_whole(value: int, path: str) -> None:
-    if isinstance(value, bool):
-        raise ConfigError(f"setting {path} must be a whole number, not {quote(value)}")
-    if abs(value) > _LARGEST:
-        raise ConfigError(f"setting {path} must be at most {_LARGEST}, not {quote(value)}")
-
-
 def _convert_scalar(hint: type, value: object, path: str) -> object:
     if isinstance(value, Mapping) and value:
         raise ConfigError(f"setting {path} has no field {clip(str(next(iter(value))))}")
-    if hint is float and isinstance(value, str):
-        # YAML 1.1 reads 1e-4 as text because it has no dot.
-        try:
-            value = float(value)
-        except ValueError:
-            raise ConfigError(f"setting {path} must be a number, not {quote(value)}") from None
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+    if hint is float and isinstance(value, int | str) and not isinstance(value, bool):
+        # YAML 1.1 reads 1e-4 as text because it has no dot; what is too large becomes infinite.
+        with contextlib.suppress(ValueError):
+            value = float(str(value))
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"setting {path} must be a finite number, not {value}")
-    if hint is int and isinstance(value, int):
-        _require_whole(value, path)
-    if not isinstance(value, hint):
-        kinds = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise ConfigError(
-            f"setting {path} must be {kinds.get(hint, hint.__name__)}, not {quote(value)}"
-        )
+    if not isinstance(value, hint) or isinstance(value, bool) != (hint is bool):
+        raise ConfigError(f"setting {path} must be {_KINDS[hint]}, not {quote(value)}")
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise ConfigError(f"setting {path} must be at most {_LARGEST}, not {quote(value)}")
     return value

@@ -29,7 +29,10 @@ def quote(found: object) -> str:
         found: A text, number, list or whatever else a user's file held.
     """
     if not isinstance(found, str):
-        shown = _SHORT.repr(found)
+        try:
+            shown = _SHORT.repr(found)
+        except ValueError:  # Python writes no integer of more than 4,300 digits
+            shown = "a number of thousands of digits"
         return shown if len(shown) <= LONGEST_QUOTE else f"{shown[: LONGEST_QUOTE - 3]}..."
     shown = repr(found[: LONGEST_QUOTE + 1])  # escapes what is not printable
     return shown if len(shown) <= LONGEST_QUOTE else f"{shown[: LONGEST_QUOTE - 4]}...{shown[-1]}"
