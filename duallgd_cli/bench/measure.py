@@ -2,8 +2,7 @@
 
 What is measured: the attention over pairs, one evaluation, the whole loop of the network. Its
 weights are trained ones, its inputs are made: a formula in about the proportions of natural
-products, and from a seed unlikely bits and noisy bonds. To measure another network, give
-`Study.maker` a module or a file with a `network_of` like that here.
+products, and from a seed unlikely bits and noisy bonds.
 
 Letters: B graphs, N heavy atoms, M = N (N - 1) / 2 pairs, E channels of a pair, S candidates, J
 steps.
@@ -41,7 +40,7 @@ from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.generator.network import ModelGenerator, chunk_size, formula_condition
 from duallgd_cli.generator.rewritten import for_inference
-from duallgd_cli.model.duallgd import Condition, Denoiser, DualLGD
+from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import ModelSettings
@@ -58,6 +57,9 @@ _WARM_UP_ATOMS: Final = 5
 _LEAST_S: Final = 1e-9
 _MAX_NITROGENS: Final = 5
 R = TypeVar("R")
+# Does the work of a cell once, whose tensor is what paths are compared by; and the module whose
+# parameters the work reads.
+Job = tuple[Callable[[], Tensor], nn.Module]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Study:
         limit_s: Seconds after which a cell is not repeated any more.
         seed: Seed of inputs and noise.
         weights: A weights file or name; None takes those that come with duallgd.
-        maker: Module whose ``network_of(study, kernel)`` gives what is measured; "" for this.
+        maker: Module whose ``PlainDenoiser`` other paths than ``fast`` measure.
         device: As `runtime.Runtime` takes it, like the next two.
         precision: ``float32`` or ``bfloat16``.
         threads: CPU threads.
@@ -121,6 +123,7 @@ class Cell:
 
     Attributes:
         study: What it is part of.
+        sweep: What is varied where it stands: ``atoms``, ``candidates`` or ``steps``.
         part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
             evaluation of the denoiser) or ``loop`` (the whole sampling loop).
         kernel: Of the attention over pairs, ``softmax`` or ``favor``.
@@ -137,11 +140,24 @@ class Cell:
     atoms: int
     samples: int = 1
     steps: int = 1
+    sweep: str = "atoms"
 
     @property
     def pairs(self) -> int:
         """M."""
         return self.atoms * (self.atoms - 1) // 2
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """Steps and candidates of the loop."""
+        return SamplingSettings(steps=self.steps, samples=self.samples)
+
+    @property
+    def at_once(self) -> int:
+        """Candidates in one evaluation of the network."""
+        if self.part != "loop":
+            return self.samples
+        return chunk_size(self.pairs, self.sampling, torch.device(self.study.device))
 
     @property
     def generator(self) -> torch.Generator:
@@ -155,21 +171,6 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """What is run at one cell.
-
-    Attributes:
-        run: Does the work once; its tensor is what paths are compared by.
-        measured: Module whose parameters the work reads.
-        at_once: Candidates in one evaluation of the network.
-    """
-
-    run: Callable[[], Tensor]
-    measured: nn.Module
-    at_once: int
-
-
-@dataclass(frozen=True, eq=False)
 class Reading:
     """What was read at one cell.
 
@@ -180,7 +181,6 @@ class Reading:
         memory_how: How it was read.
         about: Name of the ``weights``, ``parameters`` of the network, spectrum encoder included,
             and ``val_top1``, top-1 accuracy on validation spectra by the weights' record, or None.
-        at_once: Candidates in one evaluation of the network.
         work: Of one candidate-step on the fast path, or None.
         result: The numbers by which paths are compared, float32.
     """
@@ -190,7 +190,6 @@ class Reading:
     memory_mib: float
     memory_how: str
     about: dict[str, Any]
-    at_once: int
     work: Work | None
     result: NDArray[np.float32]
 
@@ -222,7 +221,7 @@ def _counted(cells: Sequence[Cell]) -> list[Work]:
     runtime = Runtime.resolve("cpu", cells[0].study.precision, threads=1)
     jobs = [_one_evaluation(cell, runtime) for cell in cells]
     with FakeTensorMode(allow_non_fake_inputs=True):
-        return [count_work(job.run, job.measured) for job in jobs]
+        return [count_work(*job) for job in jobs]
 
 
 def _apart(work: Callable[[Sequence[Cell]], list[R]], cells: Sequence[Cell]) -> list[R]:
@@ -272,14 +271,13 @@ def _failure(cell: Cell, reason: str) -> DuallgdError:
 def measure_cell(cell: Cell) -> Reading:
     """Measure a cell in this process."""
     study, runtime = cell.study, cell.study.runtime
-    network = network_of(study, cell.kernel)
     latest: dict[str, Tensor] = {}
     with torch.inference_mode():
-        network.job(replace(cell, atoms=_WARM_UP_ATOMS, samples=1), runtime).run()
-        job = network.job(cell, runtime)
+        job_of(replace(cell, atoms=_WARM_UP_ATOMS, samples=1), runtime)[0]()
+        once, _ = job_of(cell, runtime)
 
         def run() -> None:
-            latest["result"] = job.run()
+            latest["result"] = once()
 
         memory: list[tuple[float, str]] = []
         device = runtime.device
@@ -293,7 +291,7 @@ def measure_cell(cell: Cell) -> Reading:
                 wall, cpu = timed(run, study.repeats, study.limit_s, device)
     work = count_cell(cell, runtime) if cell.path == "fast" else None
     result = latest["result"].to("cpu", torch.float32).numpy()
-    return Reading(wall, cpu, *memory[0], network.about, job.at_once, work, result)
+    return Reading(wall, cpu, *memory[0], network_of(study.weights, cell.kernel)[1], work, result)
 
 
 def expected_runs(seconds: float, study: Study) -> float:
@@ -307,13 +305,11 @@ def expected_runs(seconds: float, study: Study) -> float:
 
 def count_cell(cell: Cell, runtime: Runtime) -> Work:
     """Operations of one evaluation for one graph of a cell's part and size."""
-    job = _one_evaluation(cell, replace(runtime, compile=False))
-    return count_work(job.run, job.measured)
+    return count_work(*_one_evaluation(cell, replace(runtime, compile=False)))
 
 
 def _one_evaluation(cell: Cell, runtime: Runtime) -> Job:
-    one = replace(cell, part=cell.counted, samples=1, steps=1)
-    return network_of(cell.study, cell.kernel).job(one, runtime)  # type: ignore[no-any-return]
+    return job_of(replace(cell, part=cell.counted, samples=1, steps=1), runtime)
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:
@@ -351,98 +347,84 @@ def _status_mib(field: str) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredNetwork:
-    """The default network with one kernel, encoder included, in evaluation mode.
+def job_of(cell: Cell, runtime: Runtime) -> Job:
+    """What is run at a cell."""
+    if cell.path != "fast":
+        runtime = replace(runtime, compile=False)
+    model = for_inference(network_of(cell.study.weights, cell.kernel)[0], runtime)
+    denoiser: nn.Module = model.denoiser
+    if cell.path != "fast":
+        denoiser = importlib.import_module(cell.study.maker).PlainDenoiser(denoiser)
+    if cell.part == "loop":
+        return _loop(cell, runtime, model.settings, denoiser), denoiser
+    make = _attention if cell.part == "attention" else _forward
+    run, measured = make(cell, runtime, model.settings, denoiser)
+    captured = cache(partial(runtime.capture, run))  # at the first run
+    return lambda: captured()(), measured
 
-    Attributes:
-        model: Encoder and denoiser.
-        about: As `Reading` has it.
-        rebuilt: Makes of a denoiser the one that is measured; a study may compute it otherwise.
-    """
 
-    model: DualLGD
-    about: dict[str, Any]
-    rebuilt: Callable[[Denoiser], nn.Module] = lambda denoiser: denoiser
+def _attention(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module) -> Job:
+    """Self-attention of all layers' bond streams, one after the other."""
+    layers = [part for part in denoiser.modules() if isinstance(part, DualStreamLayer)]
+    parts = [layer.pair_attention for layer in layers]
+    atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=runtime.device)
+    masks = Masks.of(atoms, line_graph(cell.atoms, runtime.device))
+    shape = cell.samples, cell.pairs, settings.denoiser.pair_width
+    start = torch.randn(shape, generator=cell.generator).to(runtime.device)  # (B, M, E)
 
-    def job(self, cell: Cell, runtime: Runtime) -> Job:
-        """What is run at a cell."""
-        model = for_inference(self.model, runtime)
-        if cell.part == "loop":
-            return self._loop(cell, runtime, model)
-        run = self._attention if cell.part == "attention" else self._forward
-        work, measured = run(cell, runtime, model)
-        captured = cache(partial(runtime.capture, work))  # at the first run
-        return Job(lambda: captured()(), measured, cell.samples)
+    def run() -> Tensor:
+        pairs = start
+        with runtime.autocast():
+            for part in parts:
+                pairs = pairs + part(pairs, masks)
+        return pairs
 
-    def _attention(
-        self, cell: Cell, runtime: Runtime, model: DualLGD
-    ) -> tuple[Callable[[], Tensor], nn.Module]:
-        """Self-attention of all layers' bond streams, one after the other."""
-        denoiser, device = self.rebuilt(model.denoiser), runtime.device
-        layers = [part for part in denoiser.modules() if isinstance(part, DualStreamLayer)]
-        parts = [layer.pair_attention for layer in layers]
-        atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=device)
-        masks = Masks.of(atoms, line_graph(cell.atoms, device))
-        shape = cell.samples, cell.pairs, model.settings.denoiser.pair_width
-        start = torch.randn(shape, generator=cell.generator).to(device)  # (B, M, E)
+    return run, nn.ModuleList(parts)
 
-        def run() -> Tensor:
-            pairs = start
-            with runtime.autocast():
-                for part in parts:
-                    pairs = pairs + part(pairs, masks)
-            return pairs
 
-        return run, nn.ModuleList(parts)
+def _forward(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module) -> Job:
+    """One evaluation of the denoiser, its condition known, halfway from noise to molecule."""
+    device, process = runtime.device, settings.diffusion
+    halfway = process.n_steps // 2
+    low, high = torch.triu_indices(cell.atoms, cell.atoms, 1)
+    chain = (high - low == 1).long().expand(cell.samples, -1)  # (B, M)
+    share = alpha_bar(process.n_steps)[halfway].expand(cell.samples)
+    uniform = torch.rand(chain.shape, generator=cell.generator)
+    bonds = corrupt(chain, share, torch.tensor(process.marginal), uniform).to(device)
+    t = torch.full((cell.samples,), halfway, device=device)
+    with torch.no_grad(), runtime.autocast():
+        known = condition_of(cell, settings).to(device)
+        context = denoiser.context(known).expand(cell.samples)  # type: ignore[operator]
 
-    def _forward(
-        self, cell: Cell, runtime: Runtime, model: DualLGD
-    ) -> tuple[Callable[[], Tensor], nn.Module]:
-        """One evaluation of the denoiser, its condition known, halfway from noise to molecule."""
-        device, process = runtime.device, model.settings.diffusion
-        denoiser, halfway = self.rebuilt(model.denoiser), process.n_steps // 2
-        low, high = torch.triu_indices(cell.atoms, cell.atoms, 1)
-        chain = (high - low == 1).long().expand(cell.samples, -1)  # (B, M)
-        share = alpha_bar(process.n_steps)[halfway].expand(cell.samples)
-        uniform = torch.rand(chain.shape, generator=cell.generator)
-        bonds = corrupt(chain, share, torch.tensor(process.marginal), uniform).to(device)
-        t = torch.full((cell.samples,), halfway, device=device)
-        with torch.no_grad(), runtime.autocast():
-            known = condition_of(cell, model.settings).to(device)
-            context = denoiser.context(known).expand(cell.samples)  # type: ignore[operator]
+    def run() -> Tensor:
+        with runtime.autocast():
+            return denoiser(bonds, t, context)  # type: ignore[no-any-return]
 
-        def run() -> Tensor:
-            with runtime.autocast():
-                return denoiser(bonds, t, context)  # type: ignore[no-any-return]
+    return run, denoiser
 
-        return run, model.denoiser
 
-    def _loop(self, cell: Cell, runtime: Runtime, model: DualLGD) -> Job:
-        """The shipped sampling loop."""
-        drawing = nn.Module()  # a network as far as the loop looks at it
-        drawing.settings = model.settings  # type: ignore[assignment]
-        drawing.denoiser = self.rebuilt(model.denoiser)
-        generator = ModelGenerator(drawing, runtime)  # type: ignore[arg-type]
-        sampling = SamplingSettings(steps=cell.steps, samples=cell.samples)
-        known = condition_of(cell, model.settings).to(runtime.device)
-
-        def run() -> Tensor:
-            return generator.draw_given(known, sampling, cell.study.seed)[0].bond_class
-
-        return Job(run, model.denoiser, chunk_size(cell.pairs, sampling, runtime.device))
+def _loop(
+    cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module
+) -> Callable[[], Tensor]:
+    """The shipped sampling loop."""
+    drawing = nn.Module()  # a network as far as the loop looks at it
+    drawing.settings = settings  # type: ignore[assignment]
+    drawing.denoiser = denoiser
+    generator = ModelGenerator(drawing, runtime)  # type: ignore[arg-type]
+    known = condition_of(cell, settings).to(runtime.device)
+    return lambda: generator.draw_given(known, cell.sampling, cell.study.seed)[0].bond_class
 
 
 @lru_cache(maxsize=4)
-def network_of(study: Study, kernel: str) -> Any:  # noqa: ANN401 - a study may have its own
-    """The network with a kernel: ``about`` it, and ``job(cell, runtime)``; many cells share it.
+def network_of(weights: str | None, kernel: str) -> tuple[DualLGD, dict[str, Any]]:
+    """The default network with a kernel, encoder included, and what `Reading.about` says of it.
+
+    Many cells share it.
 
     Raises:
         WeightsError: Missing or broken.
     """
-    if study.maker:
-        return importlib.import_module(study.maker).network_of(study, kernel)
-    path = resolve_weights(study.weights)
+    path = resolve_weights(weights)
     checkpoint = load(path)
     denoiser, tensors = checkpoint.settings.denoiser, checkpoint.tensors
     is_trained = bool(denoiser.pair_features) == (kernel == "favor")
@@ -456,7 +438,7 @@ def network_of(study: Study, kernel: str) -> Any:  # noqa: ANN401 - a study may 
     known = checkpoint.record.get("ranking_validation")
     top1 = known.get("top1") if isinstance(known, dict) and is_trained else None
     count = sum(parameter.numel() for parameter in model.parameters())
-    return MeasuredNetwork(model, {"weights": path.name, "parameters": count, "val_top1": top1})
+    return model, {"weights": path.name, "parameters": count, "val_top1": top1}
 
 
 def made_formulas(n_atoms: int, count: int) -> list[Formula]:

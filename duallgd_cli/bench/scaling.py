@@ -42,9 +42,8 @@ _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
 _LEAST_LEFT_S: Final = 0.5  # less is not worth a word
-Read = Callable[[Sequence[Cell]], list[Reading]]
-# What is varied (atoms, candidates or steps), and cells measured in one go: a list for each path.
-Group = tuple[str, list[list[Cell]]]
+# Cells measured in one go: a list for each path.
+Group = list[list[Cell]]
 Compare = Callable[[Sequence[Row], Sequence[Reading]], None]
 Say = Callable[[int, int, str], None]
 # Of a journal: a group that was measured, beside what its run found out about the machine.
@@ -104,7 +103,7 @@ def groups_of(study: Study) -> list[Group]:
         return Cell(study, part, kernel, path, n_atoms, *size)
 
     groups: list[Group] = [
-        ("atoms", [[cell(part, kernel, path, n) for part in PARTS] for path in study.paths])
+        [[cell(part, kernel, path, n) for part in PARTS] for path in study.paths]
         for n in study.atoms
         for kernel in study.kernels
     ]
@@ -114,7 +113,8 @@ def groups_of(study: Study) -> list[Group]:
             one = cell("loop", kernel, "fast", n)
             more = [replace(one, samples=k * one.samples) for k in _MULTIPLES]
             longer = [replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES]
-            groups += [("candidates", [more]), ("steps", [longer])]
+            for sweep, cells in (("candidates", more), ("steps", longer)):
+                groups.append([[replace(one, sweep=sweep) for one in cells]])
     return groups
 
 
@@ -122,7 +122,6 @@ def run_study(
     study: Study,
     output: Path,
     say: Say = lambda done, total, text: None,
-    read: Read = read_cells,
     compare: Compare = lambda rows, readings: None,
     *,
     resume: bool = False,
@@ -133,7 +132,6 @@ def run_study(
         study: What to measure.
         output: Folder; made if need be.
         say: Told groups done, all of them, and a text with the time that is left.
-        read: Measures cells of one path.
         compare: Fills the last columns of the rows of one cell, by path, from what was measured.
         resume: Go on with the measurements in the folder; else they are replaced.
 
@@ -155,7 +153,7 @@ def run_study(
             run, floors = _begin(groups, kept, runtime, say)
         for number, group in enumerate(groups[n_kept:], n_kept + 1):
             started = time.perf_counter()
-            readings = [read(cells) for cells in group[1]]
+            readings = [read_cells(cells) for cells in group]
             line = {"seconds": time.perf_counter() - started, "load": load(), **run}
             line["memory"] = readings[0][0].memory_how
             line["rows"] = _rows_of_group(group, readings, Ceilings(**run["ceilings"]), compare)
@@ -163,8 +161,9 @@ def run_study(
                 stream.write(json.dumps(line) + "\n")
             kept.append(line)
             _write_table(output / TABLE, _rows(kept))
-            title = f"{group[1][0][0].kernel}, {group[1][0][0].atoms} atoms"
-            title += "" if group[0] == "atoms" else f", growth with {group[0]}"
+            (one, *_), *_ = group
+            title = f"{one.kernel}, {one.atoms} atoms"
+            title += "" if one.sweep == "atoms" else f", growth with {one.sweep}"
             say(number, len(groups), f"{title} done{_left(groups, floors, kept)}")
     except KeyboardInterrupt:
         raise InterruptedRunError(
@@ -186,14 +185,14 @@ def _begin(
     groups: Sequence[Group], kept: Sequence[Line], runtime: Runtime, say: Say
 ) -> tuple[Line, Floors]:
     """Find out what the machine reaches in this run, whether it is idle, how long it will take."""
-    study, n_kept = groups[0][1][0][0].study, len(kept)
+    study, n_kept = groups[0][0][0].study, len(kept)
     if kept:
         say(n_kept, len(groups), "going on with the measurements that are there")
     ceilings = measure_ceilings(runtime.device, sorted({"float32", study.precision}))
     run = {"machine": describe(runtime), "ceilings": asdict(ceilings)}
     if why := busy(_loads([*kept, {**run, "load": None}]), study.threads):
         say(n_kept, len(groups), f"warning: {why}; no growth of times will be stated")
-    cells = [cell for _, paths in groups[n_kept:] for cell in paths[-1]]
+    cells = [cell for paths in groups[n_kept:] for cell in paths[-1]]
     distinct = {(cell.counted, cell.kernel, cell.atoms): cell for cell in cells}
     floors: Floors = {}
     with suppress(DuallgdError):  # a network that cannot be counted ahead has no time left
@@ -221,7 +220,7 @@ def seconds_left(groups: Sequence[Group], floors: Floors, rows: Sequence[Row]) -
         if row["floor_s"]:
             paces[row["part"], row["kernel"], row["path"]] = row["wall_s"] / row["floor_s"]
     total = 0.0
-    for cell in (cell for _, paths in groups for cells in paths for cell in cells):
+    for cell in (cell for paths in groups for cells in paths for cell in cells):
         usual = max(paces.values(), default=1.0)
         once = floor(cell) * paces.get((cell.part, cell.kernel, cell.path), usual)
         total += once * expected_runs(once, cell.study)
@@ -239,7 +238,7 @@ def _left(groups: Sequence[Group], floors: Floors, kept: Sequence[Line]) -> str:
         line["seconds"] - sum(row["wall_s"] * (row["repeats"] + 1) for row in line["rows"])
         for line in kept
     ]
-    seconds += sum(len(paths) for _, paths in coming) * max(0.0, min(others, default=0.0))
+    seconds += sum(map(len, coming)) * max(0.0, min(others, default=0.0))
     words = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
     return f", {'about' if kept else 'at least'} {words} left"
 
@@ -291,20 +290,16 @@ def _rows_of_group(
     compare: Compare,
 ) -> list[Row]:
     """Rows of every cell, a path each; the fast one says how much work there is."""
-    sweep, cells = group
     found = []
-    for of_cell, read in zip(zip(*cells, strict=True), zip(*readings, strict=True), strict=True):
+    for of_cell, read in zip(zip(*group, strict=True), zip(*readings, strict=True), strict=True):
         work = next((reading.work for reading in read if reading.work is not None), None)
-        rows = [
-            _row(sweep, cell, reading, work, ceilings)
-            for cell, reading in zip(of_cell, read, strict=True)
-        ]
+        rows = [_row(*pair, work, ceilings) for pair in zip(of_cell, read, strict=True)]
         compare(rows, read)
         found += rows
     return found
 
 
-def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
+def _row(cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
     study = cell.study
     (wall_s, wall_iqr_s), (cpu_s, cpu_iqr_s) = map(median_and_iqr, (reading.wall_s, reading.cpu_s))
     # What of a column's name is not computed here is an attribute of one of these.
@@ -313,7 +308,6 @@ def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: 
         row |= {name: getattr(of, name) for name in COLUMNS if hasattr(of, name)}
     row |= reading.about
     row |= {
-        "sweep": sweep,
         "preset": "duallgd",
         "repeats": len(reading.wall_s),
         "wall_s": wall_s,
@@ -323,7 +317,7 @@ def _row(sweep: str, cell: Cell, reading: Reading, work: Work | None, ceilings: 
         "clock": "cpu" if study.device == "cpu" and study.threads == 1 else "wall",
     }
     if work is not None:
-        size = (cell.samples, cell.steps, reading.at_once)
+        size = (cell.samples, cell.steps, cell.at_once)
         row["gflop"], row["moved_mib"] = work.flop / 1e9, work.moved_bytes / MIB
         row["floor_s"] = floor_s(work, *size, ceilings, study.precision)
         row["over_floor"] = time_s(row) / row["floor_s"]

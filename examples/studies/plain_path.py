@@ -10,9 +10,8 @@ examples/benchmarks/scaling.md holds such a table.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import command
 import numpy as np
@@ -24,7 +23,6 @@ from duallgd_cli.bench import growth, measure, plot, scaling
 from duallgd_cli.cli import bench, options
 from duallgd_cli.cli.display import measuring
 from duallgd_cli.errors import DuallgdError
-from duallgd_cli.runtime import Runtime
 
 PATHS: Final = ("plain", "fast")
 # Largest difference of the paths' numbers, as a share of the largest of them (but at least of one).
@@ -35,36 +33,6 @@ _TOLERANCE_OF_DRAWS: Final = {"float32": 0.01, "bfloat16": 1.0}
 
 class ParityError(DuallgdError):
     """The fast path computes something else than the plain one."""
-
-
-@dataclass(frozen=True, eq=False)
-class BothPaths:
-    """The same network twice.
-
-    Attributes:
-        fast: As shipped.
-        plain: With nothing clever.
-    """
-
-    fast: Any
-    plain: Any
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """Weights and their size."""
-        return dict(self.fast.about)
-
-    def job(self, cell: measure.Cell, runtime: Runtime) -> measure.Job:
-        """What is run at a cell, on its path."""
-        if cell.path == "fast":
-            return self.fast.job(cell, runtime)  # type: ignore[no-any-return]
-        return self.plain.job(cell, replace(runtime, compile=False))  # type: ignore[no-any-return]
-
-
-def network_of(study: measure.Study, kernel: str) -> BothPaths:
-    """What is measured; see `duallgd_cli.bench.measure.network_of`."""
-    ours = measure.network_of(replace(study, maker=""), kernel)
-    return BothPaths(ours, replace(ours, rebuilt=PlainDenoiser))
 
 
 def plain_path(
@@ -113,7 +81,7 @@ def plain_path(
         limit,
         seed,
         weights,
-        maker=Path(__file__).stem,
+        maker=PlainDenoiser.__module__,
     ).on(device, precision, threads)
     with measuring() as say:
         found = scaling.run_study(study, output, say, compare=compare, resume=resume)

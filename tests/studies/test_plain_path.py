@@ -8,10 +8,10 @@ import plain_path
 import pytest
 import torch
 from plain import PlainDenoiser
-from plain_path import BothPaths, ParityError
+from plain_path import ParityError
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.measure import Cell, MeasuredNetwork, Study
+from duallgd_cli.bench.measure import Cell, Study, job_of
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 
@@ -19,28 +19,33 @@ CPU = Runtime(torch.device("cpu"), None, compile=False, threads=1)
 ABOUT = {"weights": "small", "parameters": 1, "val_top1": None}
 
 
-def ours(kernel):
+def small_network(kernel):
     features = {"favor": 8, "softmax": 0}[kernel]
-    fast = MeasuredNetwork(stirred(small_settings(pair_features=features)), ABOUT)
-    return BothPaths(fast, replace(fast, rebuilt=PlainDenoiser))
+    return stirred(small_settings(pair_features=features))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(measure, "network_of", lambda _, kernel: (small_network(kernel), ABOUT))
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
+    monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "favor"])
 @pytest.mark.parametrize("part", ["attention", "forward", "loop"])
 def test_both_paths_give_the_same_numbers(part, kernel):
-    network = ours(kernel)
-    cell = Cell(Study(), part, kernel, "plain", 9, samples=2, steps=3 if part == "loop" else 1)
+    study, steps = Study(maker="plain"), 3 if part == "loop" else 1
+    cell = Cell(study, part, kernel, "plain", 9, samples=2, steps=steps)
 
     with torch.inference_mode():
-        slow = network.job(cell, CPU).run()
-        fast = network.job(replace(cell, path="fast"), CPU).run()
+        slow, fast = (job_of(one, CPU)[0]() for one in (cell, replace(cell, path="fast")))
 
     torch.testing.assert_close(fast, slow, atol=2e-5, rtol=1e-5)
     assert slow.float().std() > 0
 
 
 def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone():
-    fast = ours("favor").fast.model.denoiser
+    fast = small_network("favor").denoiser
     kinds = [type(module) for module in fast.modules()]
 
     rebuilt = PlainDenoiser(fast)
@@ -51,22 +56,18 @@ def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone()
 
 
 @pytest.fixture
-def small_network(monkeypatch):
-    monkeypatch.setattr(measure, "network_of", lambda study, kernel: ours(kernel))
-    monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
-    monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
-
-
-def measured(tmp_path):
-    about = {"repeats": 1, "steps": 1, "sweeps": False}
-    study = Study((7,), ("favor",), plain_path.PATHS, **about)
+def measured(tmp_path, monkeypatch):
+    """Measures both paths in this process."""
     here = lambda cells: [measure.measure_cell(cell) for cell in cells]  # noqa: E731
-    return scaling.run_study(study, tmp_path, read=here, compare=plain_path.compare)["rows"]
+    monkeypatch.setattr(scaling, "read_cells", here)
+    about = {"repeats": 1, "steps": 1, "sweeps": False, "maker": "plain"}
+    study = Study((7,), ("favor",), plain_path.PATHS, **about)
+    return lambda: scaling.run_study(study, tmp_path, compare=plain_path.compare)["rows"]
 
 
 @pytest.mark.slow
-def test_the_shipped_path_passes_its_own_comparison(tmp_path, small_network):
-    rows = measured(tmp_path)
+def test_the_shipped_path_passes_its_own_comparison(measured):
+    rows = measured()
 
     plain_path.check_parity(rows)
     assert [row["path"] for row in rows] == ["plain", "fast"] * 3
@@ -77,7 +78,7 @@ def test_the_shipped_path_passes_its_own_comparison(tmp_path, small_network):
 
 
 @pytest.mark.slow
-def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch):
+def test_a_fault_put_into_one_path_is_found(measured, monkeypatch):
     whole = plain.incidence
 
     def without_the_last_pair(graph):
@@ -88,7 +89,7 @@ def test_a_fault_put_into_one_path_is_found(tmp_path, small_network, monkeypatch
     monkeypatch.setattr(plain, "incidence", without_the_last_pair)
 
     with pytest.raises(ParityError, match="forward, favor, 7 atoms"):
-        plain_path.check_parity(measured(tmp_path))
+        plain_path.check_parity(measured())
 
 
 def test_a_result_that_is_no_number_agrees_with_nothing():

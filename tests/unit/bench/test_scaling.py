@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from duallgd_cli.bench import measure, scaling
 from duallgd_cli.bench.growth import KERNELS, PARTS
-from duallgd_cli.bench.measure import Cell, Job, MeasuredNetwork, Reading, Study
+from duallgd_cli.bench.measure import Cell, Reading, Study
 from duallgd_cli.bench.scaling import parse_atoms
 from duallgd_cli.bench.work import Ceilings, Work
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
-from tests.made_graphs import small_settings, stirred
 
 STUDY = Study(atoms=(4, 6, 8), steps=2, repeats=1)
 sizes = st.integers(2, 400)
@@ -48,12 +47,7 @@ def test_other_text_is_refused_in_a_sentence(text, words):
 def quick(monkeypatch):
     """A small network, small ceilings, and nobody else on the machine."""
 
-    def network_of(study, kernel):
-        features = {"favor": 8, "softmax": 0}[kernel]
-        about = {"weights": "small", "parameters": 7, "val_top1": 0.25}
-        return MeasuredNetwork(stirred(small_settings(pair_features=features)), about)
-
-    monkeypatch.setattr(measure, "network_of", network_of)
+    monkeypatch.setattr(scaling, "read_cells", invent)
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_EDGE", 64)
     monkeypatch.setattr("duallgd_cli.bench.work._CPU_COPY", 1 << 16)
     monkeypatch.setattr("duallgd_cli.bench.work.os.getloadavg", lambda: (0.0, 0.0, 0.0))
@@ -66,7 +60,7 @@ def invented(cell):
     seconds = 1e-6 * share * cell.atoms**2 * cell.samples * cell.steps
     return Reading(
         (seconds,) * 3, (seconds,) * 3, float(cell.atoms), "by hand",
-        {"weights": "made", "parameters": 7, "val_top1": 0.25}, 1, Work(1e6, 1e3, 1e6, 4e3),
+        {"weights": "made", "parameters": 7, "val_top1": 0.25}, Work(1e6, 1e3, 1e6, 4e3),
         np.arange(12, dtype=np.float32),
     )  # fmt: skip
 
@@ -81,7 +75,7 @@ def table_of(folder):
 
 
 def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
-    rows = scaling.run_study(STUDY, tmp_path, read=invent)["rows"]
+    rows = scaling.run_study(STUDY, tmp_path)["rows"]
 
     kinds = [(r["part"], r["atoms"], r["kernel"]) for r in rows if r["sweep"] == "atoms"]
     assert len(kinds) == len(set(kinds)) == 3 * 3 * 2
@@ -89,70 +83,65 @@ def test_every_part_size_and_kernel_gets_a_row_and_both_sweeps_follow(tmp_path):
     assert swept == {("candidates", s, 2) for s in (1, 2, 4)} | {("steps", 1, j) for j in (2, 4, 8)}
 
 
-def stopped_after(groups):
-    """A reader that is interrupted like a program, and what it was asked for."""
-    asked = []
+@pytest.fixture
+def interrupt(tmp_path, monkeypatch):
+    """Starts the study, which Ctrl-C ends after three groups; returns what it says then."""
+    three = [invent(paths[0]) for paths in scaling.groups_of(STUDY)[:3]]
 
-    def read(cells):
-        if len(asked) == groups:
-            raise KeyboardInterrupt
-        asked.append(cells)
-        return invent(cells)
+    def run():
+        with monkeypatch.context() as patched:
+            patched.setattr(scaling, "read_cells", Mock(side_effect=[*three, KeyboardInterrupt]))
+            with pytest.raises(InterruptedRunError) as stopped:
+                scaling.run_study(STUDY, tmp_path)
+        return str(stopped.value)
 
-    return read, asked
-
-
-def interrupted(folder, groups=3):
-    read, _ = stopped_after(groups)
-    with pytest.raises(InterruptedRunError) as stopped:
-        scaling.run_study(STUDY, folder, read=read)
-    return str(stopped.value)
+    return run
 
 
-def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path):
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(interrupt, tmp_path):
     total = len(scaling.groups_of(STUDY))
 
-    assert interrupted(tmp_path) == (
+    assert interrupt() == (
         f"stopped; 3 of {total} measurements are kept in {tmp_path}: the same command with "
         "--resume goes on"
     )
 
 
-def test_an_interrupted_study_goes_on_where_it_was(tmp_path):
-    interrupted(tmp_path)
+def test_an_interrupted_study_goes_on_where_it_was(interrupt, tmp_path, monkeypatch):
+    interrupt()
     assert len(table_of(tmp_path)) == 3 * 3
     with (tmp_path / scaling.JOURNAL).open("a") as stream:
         stream.write('{"rows": [')  # killed while it wrote
-    read, asked = stopped_after(99)
-    said = []
+    reader, said = Mock(side_effect=invent), []
+    monkeypatch.setattr(scaling, "read_cells", reader)
 
-    found = scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), read, resume=True)
+    found = scaling.run_study(STUDY, tmp_path, lambda *told: said.append(told), resume=True)
 
     groups = len(scaling.groups_of(STUDY))
-    assert len(asked) == groups - 3
+    assert reader.call_count == groups - 3
     assert said[0][:2] == (3, groups)
     assert "going on" in said[0][2]
-    whole = scaling.run_study(STUDY, tmp_path / "whole", read=invent)
+    whole = scaling.run_study(STUDY, tmp_path / "whole")
     assert [r["wall_s"] for r in found["rows"]] == [r["wall_s"] for r in whole["rows"]]
 
 
-def test_a_run_of_other_settings_is_refused_by_their_names(tmp_path):
-    interrupted(tmp_path)
+def test_a_run_of_other_settings_is_refused_by_their_names(interrupt, tmp_path):
+    interrupt()
 
     with pytest.raises(UsageError, match=r"different run: steps 2 -> 3, seed 1 -> 2; name another"):
-        scaling.run_study(replace(STUDY, steps=3, seed=2), tmp_path, read=invent, resume=True)
+        scaling.run_study(replace(STUDY, steps=3, seed=2), tmp_path, resume=True)
 
 
-def test_floors_rest_on_what_the_machine_reached_in_their_own_run(tmp_path, monkeypatch):
+def test_floors_rest_on_what_the_machine_reached_in_their_own_run(interrupt, tmp_path, monkeypatch):
     def reached(rate):
         ceilings = Ceilings({"float32": rate}, 1e12, 1e12, False)
         monkeypatch.setattr(scaling, "measure_ceilings", lambda *_: ceilings)
 
     reached(1e9)
-    interrupted(tmp_path)
+    interrupt()
     reached(2e9)
 
-    rows = scaling.run_study(STUDY, tmp_path, read=invent, resume=True)["rows"]
+    rows = scaling.run_study(STUDY, tmp_path, resume=True)["rows"]
 
     floors = [row["floor_s"] / row["samples"] / row["steps"] for row in rows]
     assert floors[:9] == [pytest.approx(1e6 / 1e9, rel=1e-3)] * 9
@@ -176,7 +165,7 @@ FLOORS = {
 
 def test_the_time_left_follows_from_operations_and_the_pace_so_far():
     groups = scaling.groups_of(replace(STUDY, sweeps=False))
-    cells = [cell for _, paths in groups for cell in paths[0]]
+    cells = [cell for paths in groups for cell in paths[0]]
     assert [cell.kernel for cell in cells[::3]] == ["softmax", "favor"] * 3
     paces = {"softmax": 5.0, "favor": 2.0}
     rows = [row_of(cell, paces[cell.kernel]) for cell in cells[:6]]
@@ -223,11 +212,12 @@ def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch):
     """Exact softmax takes minutes at some size."""
     runs = []
 
-    def job(cell, runtime):
+    def job_of(cell, runtime):
         del runtime
-        return Job(lambda: runs.append(cell.atoms) or torch.ones(2), torch.nn.Identity(), 1)
+        return lambda: runs.append(cell.atoms) or torch.ones(2), torch.nn.Identity()
 
-    monkeypatch.setattr(measure, "network_of", lambda *_: Mock(job=job, about={}))
+    monkeypatch.setattr(measure, "job_of", job_of)
+    monkeypatch.setattr(measure, "network_of", lambda *_: (None, {}))
     cell = Cell(STUDY, "forward", "softmax", "other", 9)
 
     slow = measure.measure_cell(replace(cell, study=replace(STUDY, limit_s=0)))
@@ -261,7 +251,7 @@ def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
 
 
 def test_growth_and_crossing_are_those_of_the_times(tmp_path):
-    found = scaling.run_study(STUDY, tmp_path, read=invent)
+    found = scaling.run_study(STUDY, tmp_path)
 
     exponents = {
         (e["of"], e["with"], e["part"], e["kernel"]): e["value"] for e in found["exponents"]
