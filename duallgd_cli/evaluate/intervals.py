@@ -8,7 +8,7 @@ they count as the number of independent ones that would vary as much, the effect
 Letters: B cases, C columns, G clusters (molecules).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,40 +33,44 @@ class Estimate:
     high: float
 
 
-def per_spectrum(values: Array, clusters: Sequence[str], *, seed: int = 0) -> list[Estimate]:
-    """Mean over spectra; the interval resamples whole molecules.
+_NO_CASES: Final = Estimate(float("nan"), float("nan"), float("nan"))
+
+
+def means(
+    values: Array, clusters: Sequence[Hashable], *, by_molecule: bool = False, seed: int = 0
+) -> list[Estimate]:
+    """Mean over spectra; the bootstrap's interval resamples whole molecules.
+
+    With a cluster for each spectrum, ``range(B)``, it resamples single spectra, as MassSpecGym
+    does: narrower than it should be where molecules have several.
 
     Args:
         values: Numbers of each spectrum, float64 (B, C).
         clusters: Molecule of each spectrum, B names.
+        by_molecule: The mean over molecules of their spectra's mean, instead of over spectra.
         seed: Of the resampling.
 
     Returns:
         One estimate a column; NaN throughout if there are no spectra.
     """
-    sums, counts = _cluster_sums(values, clusters)
-    return _ratios(sums, counts, seed)
+    sums, counts = _cluster_sums(values, clusters, by_molecule=by_molecule)
+    n_clusters, n_columns = sums.shape
+    if n_clusters == 0:
+        return [_NO_CASES] * n_columns
+    generator = np.random.default_rng(seed)
+    draws = []
+    for _ in range(DRAWS // _CHUNK):
+        picks = generator.integers(n_clusters, size=(_CHUNK, n_clusters))
+        rows = np.arange(_CHUNK)[:, None] * n_clusters
+        weight = np.bincount((picks + rows).ravel(), minlength=_CHUNK * n_clusters)
+        weight = weight.reshape(_CHUNK, n_clusters).astype(np.float64)
+        draws.append((weight @ sums) / (weight @ counts)[:, None])
+    low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
+    mean = sums.sum(axis=0) / counts.sum()
+    return [Estimate(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True)]
 
 
-def per_molecule(values: Array, clusters: Sequence[str], *, seed: int = 0) -> list[Estimate]:
-    """Mean over molecules of the mean over a molecule's spectra; arguments as `per_spectrum`."""
-    sums, counts = _cluster_sums(values, clusters)
-    return _ratios(sums / counts[:, None], np.ones_like(counts), seed)
-
-
-def independent(values: Array, *, seed: int = 0) -> list[Estimate]:
-    """Mean over spectra; the interval resamples single spectra, as MassSpecGym does.
-
-    Narrower than it should be where molecules have several spectra.
-
-    Args:
-        values: Numbers of each spectrum, float64 (B, C).
-        seed: Of the resampling.
-    """
-    return _ratios(values, np.ones(len(values)), seed)
-
-
-def share(right: Array, clusters: Sequence[str], *, by_molecule: bool = False) -> Estimate:
+def share(right: Array, clusters: Sequence[Hashable], *, by_molecule: bool = False) -> Estimate:
     """Share of right answers with Wilson's interval; NaN throughout if there are none.
 
     Args:
@@ -74,11 +78,9 @@ def share(right: Array, clusters: Sequence[str], *, by_molecule: bool = False) -
         clusters: Molecule of each spectrum, B names.
         by_molecule: The mean over molecules of their spectra's share, instead of over spectra.
     """
-    sums, counts = _cluster_sums(right[:, None], clusters)
+    sums, counts = _cluster_sums(right[:, None], clusters, by_molecule=by_molecule)
     if not len(counts):
-        return Estimate(float("nan"), float("nan"), float("nan"))
-    if by_molecule:
-        sums, counts = sums / counts[:, None], np.ones_like(counts)
+        return _NO_CASES
     mean = float(sums[:, 0].sum() / counts.sum())
     return Estimate(mean, *wilson(mean, effective_sample_size(sums[:, 0], counts)))
 
@@ -165,7 +167,7 @@ def reliability(
     if n_bins is not None and probability.size:
         inner = np.unique(np.quantile(probability, np.linspace(0, 1, n_bins + 1)[1:-1]))
         edges = np.concatenate([[-np.inf], inner, [np.inf]])
-    names = [str(case) for case in range(probability.size)] if clusters is None else clusters
+    names: Sequence[Hashable] = range(probability.size) if clusters is None else clusters
     index = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
     right = is_right.astype(np.float64)
     bins = tuple(
@@ -186,27 +188,14 @@ def reliability(
     )
 
 
-def _cluster_sums(values: Array, clusters: Sequence[str]) -> tuple[Array, Array]:
+def _cluster_sums(
+    values: Array, clusters: Sequence[Hashable], *, by_molecule: bool
+) -> tuple[Array, Array]:
+    """Sums of each cluster, (G, C), and its cases, (G,); by molecule its means as one case."""
     # Numbered by first appearance, so that renaming molecules changes no interval.
-    number: dict[str, int] = {}
+    number: dict[Hashable, int] = {}
     code = np.array([number.setdefault(name, len(number)) for name in clusters], dtype=np.int64)
     sums = np.zeros((len(number), values.shape[1]))
     np.add.at(sums, code, values)
-    return sums, np.bincount(code, minlength=len(number)).astype(np.float64)
-
-
-def _ratios(sums: Array, counts: Array, seed: int) -> list[Estimate]:
-    n_clusters, n_columns = sums.shape
-    if n_clusters == 0:
-        return [Estimate(float("nan"), float("nan"), float("nan"))] * n_columns
-    generator = np.random.default_rng(seed)
-    draws = []
-    for _ in range(DRAWS // _CHUNK):
-        picks = generator.integers(n_clusters, size=(_CHUNK, n_clusters))
-        rows = np.arange(_CHUNK)[:, None] * n_clusters
-        weight = np.bincount((picks + rows).ravel(), minlength=_CHUNK * n_clusters)
-        weight = weight.reshape(_CHUNK, n_clusters).astype(np.float64)
-        draws.append((weight @ sums) / (weight @ counts)[:, None])
-    low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
-    mean = sums.sum(axis=0) / counts.sum()
-    return [Estimate(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True)]
+    counts = np.bincount(code, minlength=len(number)).astype(np.float64)
+    return (sums / counts[:, None], np.ones_like(counts)) if by_molecule else (sums, counts)

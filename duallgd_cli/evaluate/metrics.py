@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.errors import UnreadableError, clip, quote
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.intervals import (
-    Estimate,
-    independent,
-    per_molecule,
-    per_spectrum,
-    share,
-)
+from duallgd_cli.evaluate.intervals import Estimate, means, share
 from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
@@ -65,7 +59,9 @@ class Scores:
         ways = {
             "per_spectrum": self.means(names, seed),
             "per_molecule": self.means(names, seed, by_molecule=True),
-            "independent": dict(zip(names, independent(values, seed=seed), strict=True)),
+            "independent": dict(
+                zip(names, means(values, range(len(self)), seed=seed), strict=True)
+            ),
         }
         return {name: {way: asdict(ways[way][name]) for way in ways} for name in names}
 
@@ -74,9 +70,8 @@ class Scores:
     ) -> dict[str, Estimate]:
         """Means over spectra, or over molecules, with intervals for clustered spectra."""
         values = np.column_stack([self.columns[name] for name in names])
-        way = per_molecule if by_molecule else per_spectrum
-        found = dict(zip(names, way(values, self.molecule, seed=seed), strict=True))
-        return found | {
+        found = means(values, self.molecule, by_molecule=by_molecule, seed=seed)
+        return dict(zip(names, found, strict=True)) | {
             name: share(self.columns[name], self.molecule, by_molecule=by_molecule)
             for name in filter(is_share, names)
         }

@@ -32,7 +32,7 @@ from duallgd_cli.bench.work import describe
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.intervals import Estimate, independent
+from duallgd_cli.evaluate.intervals import Estimate, means
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.runtime import Runtime
@@ -275,7 +275,7 @@ def estimates(sides: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, Estim
     """Means with 95 % intervals over molecules, of one side or of the first less the second."""
     tables = [np.array([side[name] for name in COLUMNS]).T for side in sides]
     values = tables[0] - tables[1] if len(tables) > 1 else tables[0]
-    return dict(zip(COLUMNS, independent(values.astype(np.float64)), strict=True))
+    return dict(zip(COLUMNS, means(values.astype(np.float64), range(len(values))), strict=True))
 
 
 def interval(found: Mapping[str, Estimate], name: str) -> str:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from duallgd_cli.chem.elements import HEAVY
-from duallgd_cli.evaluate.intervals import DRAWS, Estimate, per_spectrum
+from duallgd_cli.evaluate.intervals import DRAWS, Estimate
+from duallgd_cli.evaluate.intervals import means as mean_of
 
 # Pauling's scale, in the order of `chem.elements.HEAVY`. The paper names no scale.
 ELECTRONEGATIVITY: Final = (
@@ -116,7 +117,7 @@ def summarise(
     for name in bonded:
         values, owners = grouped.get(_without_bond(name), ([], []))
         away = np.array([value[:1] for value in values]).reshape(-1, 1)
-        unbonded = per_spectrum(away, owners)[0]
+        unbonded = mean_of(away, owners)[0]
         found.append(_summary(name, *grouped[name], view_names, unbonded))
     return found
 
@@ -124,7 +125,7 @@ def summarise(
 def means(molecules: Sequence[MoleculeAsymmetry]) -> dict[str, Estimate]:
     """Mean log2 r of every common kind of bond, and of all with unequal and with equal ends."""
     return {
-        name: per_spectrum(np.array(values)[:, :1], owners)[0]
+        name: mean_of(np.array(values)[:, :1], owners)[0]
         for name, (values, owners) in _grouped(molecules).items()
         if UNBONDED not in name and is_common(len(owners), len(set(owners)))
     }
@@ -161,7 +162,7 @@ def order_effect(molecules: Sequence[MoleculeAsymmetry]) -> Estimate:
         own = [UNBONDED not in kind and _overall(kind) == EQUAL for kind in molecule.kind]
         values.append(molecule.by_row[own])
         owners += [molecule.key] * sum(own)
-    return per_spectrum(np.concatenate(values)[:, None], owners)[0]
+    return mean_of(np.concatenate(values)[:, None], owners)[0]
 
 
 def median_interval(
@@ -209,7 +210,7 @@ def _summary(
 ) -> dict[str, Any]:
     values = np.array(views)
     first = values[:, 0]
-    mean, *others = per_spectrum(values, owners)
+    mean, *others = mean_of(values, owners)
     names, code = np.unique(np.array(owners), return_inverse=True)
     of_molecules = np.bincount(code, first)
     negative, positive = int((of_molecules < 0).sum()), int((of_molecules > 0).sum())

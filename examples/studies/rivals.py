@@ -36,7 +36,7 @@ from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth, score
 from duallgd_cli.evaluate.groups import parts
-from duallgd_cli.evaluate.intervals import Estimate, per_spectrum, share
+from duallgd_cli.evaluate.intervals import Estimate, means, share
 from duallgd_cli.evaluate.metrics import is_share
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
@@ -312,7 +312,7 @@ def differences(
         seed: Of the bootstrap, which resamples molecules.
     """
     values = np.column_stack([ours.columns[name] - theirs.columns[name] for name in names])
-    found = dict(zip(names, per_spectrum(values, ours.molecule, seed=seed), strict=True))
+    found = dict(zip(names, means(values, ours.molecule, seed=seed), strict=True))
     return found | {
         name: share_difference(ours.columns[name], theirs.columns[name], ours.molecule)
         for name in filter(is_share, names)

@@ -3,9 +3,7 @@ import pytest
 
 from duallgd_cli.evaluate.intervals import (
     effective_sample_size,
-    independent,
-    per_molecule,
-    per_spectrum,
+    means,
     reliability,
     share,
     wilson,
@@ -17,7 +15,7 @@ CLUSTERS = ["a", "a", "a", "b"]
 
 def test_the_interval_resamples_molecules_and_not_their_spectra():
     # Two molecules: every draw is (a, a), (a, b), (b, a) or (b, b).
-    estimate = per_spectrum(VALUES, CLUSTERS)[0]
+    estimate = means(VALUES, CLUSTERS)[0]
 
     assert (estimate.low, estimate.high) == (0.0, 1.0)
 
@@ -29,8 +27,8 @@ def test_copies_of_spectra_do_not_narrow_the_clustered_interval():
     copied = np.repeat(values, 10, axis=0)
     copied_names = [name for name in names for _ in range(10)]
 
-    once, ten = per_spectrum(values, names)[0], per_spectrum(copied, copied_names)[0]
-    blind = independent(copied)[0]
+    once, ten = means(values, names)[0], means(copied, copied_names)[0]
+    blind = means(copied, range(400))[0]
 
     assert (ten.low, ten.high) == pytest.approx((once.low, once.high))
     assert blind.high - blind.low < (once.high - once.low) / 2
@@ -39,7 +37,7 @@ def test_copies_of_spectra_do_not_narrow_the_clustered_interval():
 def test_a_constant_has_no_interval_and_columns_do_not_mix():
     values = np.column_stack([np.full(5, 3.0), np.arange(5.0)])
 
-    constant, ramp = per_molecule(values, list("aabbc"))
+    constant, ramp = means(values, list("aabbc"), by_molecule=True)
 
     assert (constant.mean, constant.low, constant.high) == (3.0, 3.0, 3.0)
     assert ramp.low < ramp.mean < ramp.high
@@ -49,8 +47,8 @@ def test_the_same_seed_gives_the_same_interval():
     values = np.random.default_rng(2).random((30, 1))
     names = [str(i % 7) for i in range(30)]
 
-    assert per_spectrum(values, names, seed=5) == per_spectrum(values, names, seed=5)
-    assert per_spectrum(values, names, seed=5) != per_spectrum(values, names, seed=6)
+    assert means(values, names, seed=5) == means(values, names, seed=5)
+    assert means(values, names, seed=5) != means(values, names, seed=6)
 
 
 @pytest.mark.parametrize(
