@@ -4,9 +4,7 @@ Letters: B spectra. Candidates count as ranked: one that is no molecule or repea
 keeps its rank, and a spectrum with none scores 0, 0 and the MCES ceiling.
 """
 
-import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -21,7 +19,7 @@ from duallgd_cli.evaluate.intervals import Estimate, means, share
 from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
-from duallgd_cli.runtime import available_cores
+from duallgd_cli.runtime import available_cores, in_order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +97,7 @@ def score(
     truths: Sequence[Truth],
     predicted: Sequence[Predicted],
     settings: EvaluateSettings,
-    advance: Callable[[int], None] = lambda done: None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scores:
     """Score ranked candidates.
 
@@ -111,7 +109,7 @@ def score(
         truths: What the spectra are, B of them; those of one molecule are one cluster.
         predicted: Ranked structures of the same spectra.
         settings: Ranks, MCES distances and processes.
-        advance: Called with the number of spectra done.
+        advance: Called with the number of spectra done and of all.
 
     Raises:
         UnreadableError: A truth is no molecule.
@@ -122,11 +120,14 @@ def score(
     rows: list[dict[str, float]] = []
     needed: set[Pair] = set()
     timeouts: set[Pair] = set()
-    for row, asked, late in _run(truths, predicted, settings):
+    one, pairs = partial(_score_one, settings=settings), zip(truths, predicted, strict=True)
+    workers = settings.workers or available_cores()
+    # A spectrum takes milliseconds or minutes, so processes take few of many at once.
+    for row, asked, late in in_order(one, pairs, workers, 1 + len(truths) // (32 * workers)):
         rows.append(row)
         needed |= asked
         timeouts |= late
-        advance(len(rows))
+        advance(len(rows), len(truths))
     work = {"pairs": len(needed), "timeouts": len(timeouts)}
     return Scores(
         truths=tuple(truths),
@@ -135,27 +136,11 @@ def score(
     )
 
 
-def _run(
-    truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
-) -> Iterator[tuple[dict[str, float], set[Pair], set[Pair]]]:
-    one = partial(_score_one, settings=settings)
-    workers = settings.workers or available_cores()
-    if workers == 1:
-        yield from map(one, truths, predicted)
-        return
-    # Spawned, not forked: the parent may hold threads of torch or a GPU.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        try:
-            yield from pool.map(one, truths, predicted)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
 def _score_one(
-    spectrum: Truth, ranked: Predicted, settings: EvaluateSettings
+    given: tuple[Truth, Predicted], settings: EvaluateSettings
 ) -> tuple[dict[str, float], set[Pair], set[Pair]]:
     """Scores of one spectrum, pairs whose MCES distance was needed, and those out of time."""
+    spectrum, ranked = given
     truth = molecule(spectrum.smiles)
     if truth is None:
         raise UnreadableError(

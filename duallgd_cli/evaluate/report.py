@@ -62,7 +62,7 @@ def report(
     make_folder(folder)
     predicted = read_predictions(inputs.predictions)
     ranked = ranked_of(truths, predicted)
-    scores = score(truths, ranked, settings, lambda done: advance(done, len(truths)))
+    scores = score(truths, ranked, settings, advance)
     stated = [one.confidence[0] if one.confidence else nan for one in ranked]
     known: dict[str, list[Any]] = {
         "status": [one.status for one in ranked],

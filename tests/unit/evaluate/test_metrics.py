@@ -117,9 +117,11 @@ def test_several_processes_give_the_same_scores():
     seen = []
 
     alone = scored(entries, replace(PLAIN, mces=True))
-    many = scored(entries, replace(PLAIN, mces=True, workers=2), advance=seen.append)
+    many = scored(
+        entries, replace(PLAIN, mces=True, workers=2), advance=lambda *told: seen.append(told)
+    )
 
     assert {k: v.tolist() for k, v in alone.columns.items()} == {
         k: v.tolist() for k, v in many.columns.items()
     }
-    assert seen == [1, 2, 3, 4]
+    assert seen == [(done, 4) for done in (1, 2, 3, 4)]
