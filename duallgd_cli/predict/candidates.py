@@ -8,7 +8,7 @@ import contextvars
 import multiprocessing
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -102,12 +102,8 @@ class AssemblyResult:
 _Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], AssemblyResult]
 
 
-def distinct(generated: Generated) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One sample of each distinct matrix, shape (U,), and each sample's matrix of those, (S,)."""
-    _, first, inverse = np.unique(
-        generated.bond_class, axis=0, return_index=True, return_inverse=True
-    )
-    return first, inverse.reshape(-1)
+# What was drawn in one go, and what each sample became: the same result for the same matrix.
+Round: TypeAlias = tuple[Generated, list[AssemblyResult]]
 
 
 def assemble_matrices(
@@ -213,85 +209,57 @@ def _named(
     )
 
 
-def join(
-    rounds: Sequence[tuple[Generated, NDArray[np.int64], Sequence[AssemblyResult]]],
-) -> tuple[Generated, list[AssemblyResult], NDArray[np.int64]]:
-    """Samples of several rounds as if they were drawn in one, without their log-probabilities.
-
-    Args:
-        rounds: Of each what was drawn, the matrix of each sample, and what each matrix became.
-
-    Returns:
-        What `collect` takes.
-    """
-    drawn = [generated for generated, _, _ in rounds]
-    before = np.cumsum([0, *(len(results) for *_, results in rounds)])
-    generated = replace(
-        drawn[0],
-        bond_class=np.concatenate([one.bond_class for one in drawn]),
-        log_likelihood=np.concatenate([one.log_likelihood for one in drawn]),
-        bond_log_prob=None,
-        notes=tuple(note for one in drawn for note in one.notes),
-    )
-    matrix = np.concatenate([own + n for (_, own, _), n in zip(rounds, before[:-1], strict=True)])
-    return generated, [one for *_, results in rounds for one in results], matrix
-
-
-def collect(
-    result: HypothesisResult,
-    generated: Generated,
-    results: Sequence[AssemblyResult],
-    matrix: NDArray[np.int64],
-) -> HypothesisResult:
-    """Merge what the samples became by InChIKey first block.
+def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResult:
+    """Merge what samples became by InChIKey first block.
 
     Args:
         result: Of their hypothesis, so far.
-        generated: The samples.
-        results: What each distinct matrix became.
-        matrix: Of each sample, as an index into `results`, shape (S,).
+        rounds: The samples; those of all rounds count as if they were drawn in one.
 
     Returns:
         It with distinct molecules, in alphabetical order of their keys, and with the tallies.
     """
-    log_likelihood = generated.log_likelihood.astype(np.float64)
     counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(len(_COUNTED)))
     spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
-    for number, one_matrix in enumerate(results):
-        own = log_likelihood[matrix == number]
-        n, total = len(own), float(own.sum())
-        fitting = one_matrix.fitting
-        if not fitting:
-            found = one_matrix.molecules
-            rejected[found[0].fault if found else one_matrix.reason] += n
-        for position, one in enumerate(_by_block(fitting)):
+    for log_likelihood, sample in _samples(rounds):
+        if not sample.fitting:
+            found = sample.molecules
+            rejected[found[0].fault if found else sample.reason] += 1
+        for position, one in enumerate(_by_block(sample.fitting)):
             first = position == 0
-            spellings[one.block][one.smiles] += n * first
+            spellings[one.block][one.smiles] += first
             named.setdefault(one.smiles, one)
-            as_first = (n, 0, n * one_matrix.repaired, total, 0)
-            counts[one.block] += as_first if first else (0, n, 0, 0, total)
+            as_first = (1, 0, sample.repaired, log_likelihood, 0)
+            counts[one.block] += as_first if first else (0, 1, 0, 0, log_likelihood)
     molecules = {
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
         for block, of_block in spellings.items()
     }
     salts = _without_strays(counts, molecules)
     rejected.update({_SALT: salts} if salts else {})
+    fingerprint = rounds[0][0].fingerprint
     structures = tuple(
-        _structure(molecules[block], counts[block], generated.fingerprint)
-        for block in sorted(counts)
+        _structure(molecules[block], counts[block], fingerprint) for block in sorted(counts)
     )
+    sampled = sum(len(samples) for _, samples in rounds)
     repaired = sum(structure.repaired for structure in structures)
     return replace(
         result,
         structures=structures,
-        sampled=len(log_likelihood),
-        assembled=len(log_likelihood) - repaired - rejected.total(),
+        sampled=sampled,
+        assembled=sampled - repaired - rejected.total(),
         repaired=repaired,
         rejected=dict(sorted(rejected.items())),
         distinct=len(structures),
     )
+
+
+def _samples(rounds: Sequence[Round]) -> Iterator[tuple[float, AssemblyResult]]:
+    """Log-likelihood of each sample, and what it became."""
+    for generated, samples in rounds:
+        yield from zip(generated.log_likelihood.tolist(), samples, strict=True)
 
 
 def fingerprint_agreement(
@@ -404,24 +372,25 @@ class Workers:
         self,
         formula: Formula,
         generated: Generated,
-        chosen: NDArray[np.int64],
         timeout_s: float | None = None,
         guide: Guide | None = None,
     ) -> Callable[[], list[AssemblyResult]]:
-        """Begin to turn bond matrices into molecules.
+        """Begin to turn samples into molecules.
 
         Args:
             formula: All molecules have it.
             generated: What was drawn.
-            chosen: A sample of each distinct matrix, (U,).
             timeout_s: Seconds each process may take, or None.
             guide: What the molecules must be like, or None.
 
         Returns:
-            A function that waits for what each became. It raises `OutOfTimeError` where the time is
-            up, counted from when each process took up its share.
+            A function that waits for what each sample became. It raises `OutOfTimeError` where the
+            time is up, counted from when each process took up its share.
         """
         log_prob = generated.bond_log_prob
+        _, chosen, matrix = np.unique(
+            generated.bond_class, axis=0, return_index=True, return_inverse=True
+        )
         shares = [
             partial(
                 assemble_matrices,
@@ -436,13 +405,13 @@ class Workers:
             if rows.size
         ]
         if self.count == 1:
-            (share,) = shares
-            return share
+            return partial(_of_samples, matrix.reshape(-1), shares[0])
         if self._pool is None:
             # Forking a process that holds threads of torch can hang it.
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.count, context, initializer=leave_to_parent)
-        return partial(_joined, [self._pool.submit(_timed, share) for share in shares])
+        submitted = [self._pool.submit(_timed, share) for share in shares]
+        return partial(_of_samples, matrix.reshape(-1), partial(_joined, submitted))
 
     def close(self, *, wait: bool = True) -> None:
         """Stop threads and processes; what they were doing is dropped."""
@@ -466,6 +435,13 @@ class Workers:
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
     started = time.perf_counter()
     return work(), time.perf_counter() - started
+
+
+def _of_samples(
+    matrix: NDArray[np.int64], wait: Callable[[], list[AssemblyResult]]
+) -> list[AssemblyResult]:
+    results = wait()
+    return [results[number] for number in matrix]
 
 
 def _joined(

@@ -23,13 +23,7 @@ from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import (
-    AssemblyResult,
-    Workers,
-    collect,
-    distinct,
-    join,
-)
+from duallgd_cli.predict.candidates import AssemblyResult, Round, Workers, collect
 from duallgd_cli.predict.generation import (
     Generated,
     Generator,
@@ -65,8 +59,8 @@ _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 _ROUND_BITS: Final = 8  # the seeds of one round are so many apart that no other's are among them
 _MOST_SEED: Final = (1 << 63) - 1
 
-# What was drawn, the distinct matrix of each sample, and a function that waits for what those are.
-_Drawn: TypeAlias = tuple[Generated, NDArray[np.int64], Callable[[], list[AssemblyResult]]]
+# What was drawn, and a function that waits for what each sample became.
+_Drawn: TypeAlias = tuple[Generated, Callable[[], list[AssemblyResult]]]
 
 
 def results(
@@ -95,8 +89,10 @@ def results(
     Yields:
         One result a hypothesis; a feature without any has one failure.
     """
-    if settings.guide is not None:
-        settings.guide.check()
+    guide = settings.guide
+    if guide is not None:
+        guide.check()
+    of_all = None if guide is None else Known(guide)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
     limit_s = settings.sampling.timeout_s
     waiting: deque[Callable[[], HypothesisResult]] = deque()
@@ -105,7 +101,7 @@ def results(
         with stage("clean"):
             spectra, usable = _cleaned(item, settings)
         tried = _hypotheses(spectra, usable, source)
-        known = knowledge.of(Feature(usable)) if knowledge and usable else None
+        known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
         for position, hypothesis in enumerate(tried):
             if held(number, position):
                 continue
@@ -117,14 +113,17 @@ def results(
                 position=position,
                 of=len(tried),
             )
-            drawing = again = None
-            if isinstance(hypothesis, Hypothesis):
+            if isinstance(hypothesis, Failure):
+                waiting.append(partial(replace, described))
+            else:
                 with stage("annotate"):
                     annotated = annotate(hypothesis, settings.annotation)
                     described = _annotated(described, annotated)
-                work = partial(_draw, annotated, model.generator, settings, workers, until, known)
-                drawing, again = workers.draw(work), partial(_again, work, workers)
-            waiting.append(partial(_settled, described, drawing, again, settings, started, known))
+                draw = partial(_draw, annotated, model.generator, settings, workers, until, known)
+                drawing = workers.draw(partial(draw, (_share(hypothesis, settings), 0)))
+                waiting.append(
+                    partial(_settled, described, drawing, draw, workers, settings, known, started)
+                )
             while len(waiting) > workers.ahead:
                 yield waiting.popleft()()
     while waiting:
@@ -227,6 +226,12 @@ def _hypotheses(
     return [proposed] if isinstance(proposed, Failure) else proposed
 
 
+def _share(hypothesis: Hypothesis, settings: PredictSettings) -> int:
+    """How many of a feature's samples are drawn of a hypothesis at first."""
+    total = settings.sampling.samples
+    return max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+
+
 def _draw(
     annotated: AnnotatedSpectrum,
     generator: Generator,
@@ -234,7 +239,7 @@ def _draw(
     workers: Workers,
     until: float | None,
     known: Known | None,
-    further: tuple[int, int] | None = None,
+    count: tuple[int, int],
 ) -> _Drawn:
     """Draw samples and begin to assemble them.
 
@@ -245,120 +250,109 @@ def _draw(
         workers: Assemble.
         until: When the feature's time is up, or None.
         known: Of the molecule, or None.
-        further: How many samples, and how many there are already; None for the hypothesis' share
-            of all.
+        count: How many, and how many there are already.
 
     Raises:
         OutOfTimeError: The feature's time is up.
         RefusedError: The weights were not made for this hypothesis.
     """
-    hypothesis, guide = annotated.hypothesis, settings.guide if known is None else known.guide
-    samples, drawn = further or (0, 0)
+    hypothesis, (samples, drawn) = annotated.hypothesis, count
+    guide = None if known is None else known.guide
     seed = (noise_seed(settings.seed, hypothesis) + (drawn << _ROUND_BITS)) & _MOST_SEED
-    total = settings.sampling.samples
-    share = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
     sampling = replace(
         settings.sampling,
-        samples=samples or share,
+        samples=samples,
         core=None if guide is None else guide.core,
         timeout_s=_left(until),
     )
-    if drawn and guide is not None and guide.require:
-        known = replace(known or Known(guide), is_short=True)
+    if known is not None and drawn and guide is not None and guide.require:
+        known = replace(known, is_short=True)
     require_core(sampling.core, hypothesis.formula)
     with stage("sample"):
         given = (known,) if known is not None and (known.analogues or known.is_short) else ()
         generated = generator.generate(annotated, sampling, seed, *given)
     with stage("assemble"):
-        chosen, matrix = distinct(generated)
-        results = workers.assemble(hypothesis.formula, generated, chosen, _left(until), guide)
-    return generated, matrix, results
-
-
-def _again(work: Callable[..., _Drawn], workers: Workers, samples: int, drawn: int) -> _Drawn:
-    """So many further samples, waited for."""
-    return workers.draw(partial(work, further=(samples, drawn))).result()
+        return generated, workers.assemble(hypothesis.formula, generated, _left(until), guide)
 
 
 def _settled(
     result: HypothesisResult,
     drawing: "Future[_Drawn] | None",
-    again: Callable[[int, int], _Drawn] | None,
+    draw: Callable[[tuple[int, int]], _Drawn],
+    workers: Workers,
     settings: PredictSettings,
-    started: float,
     known: Known | None,
+    started: float,
 ) -> HypothesisResult:
-    """The result, waited for."""
-    if drawing is None or again is None:
-        return result
-    guide = settings.guide if known is None else known.guide
+    """The result, waited for; with a guide, further samples are drawn as long as it takes."""
+    rounds: list[Round] = []
+    failure = None
     try:
-        rounds = [_waited_for(drawing.result())]
-        message = _complete(rounds, again, settings) if guide is not None else ""
-        with stage("assemble"):
-            generated, assembled, matrix = join(rounds)
-            result = collect(result, generated, assembled, matrix)
-        smiles = {one.block: one.smiles for one in result.structures if known is not None}
-        result = replace(
-            result,
-            message=sentences(generated.message, result.message, message),
-            notes=generated.notes,
-            known={} if known is None else known.told(smiles, result.formula),
-        )
-        if not result.structures:
-            result = _failed(result, _empty(result))
-        elif known.says_something if known is not None else guide is not None:
-            result = replace(result, message=sentences(result.message, _NOT_CALIBRATED))
+        while drawing is not None:
+            generated, wait = drawing.result()
+            with stage("assemble"):
+                rounds.append((generated, wait()))
+            drawn, more = 0, 0
+            if known is not None and known.guide is not None:
+                drawn, _, more = _yield(rounds, settings)
+            drawing = workers.draw(partial(draw, (more, drawn))) if more > 0 else None
+    except RefusedError as refused:
+        failure = refused.failure
     except OutOfTimeError:
         message = (
             f"stopped after {settings.sampling.timeout_s:g} s; "
             "raise --timeout-per-spectrum, or lower --steps or --samples"
         )
-        result = _failed(result, Failure("timeout", message, "sample"))
-    except RefusedError as refused:
-        result = _failed(result, refused.failure)
+        failure = None if rounds else Failure("timeout", message, "sample")
+    if failure is None:
+        result = _collected(result, rounds, settings, known)
+    else:
+        result = _failed(result, failure)
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def _complete(
-    rounds: list[tuple[Generated, NDArray[np.int64], list[AssemblyResult]]],
-    again: Callable[[int, int], _Drawn],
-    settings: PredictSettings,
-) -> str:
-    """Draw until as many samples as were asked for have what is required; what to say of it.
+def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:
+    """Samples so far, those of them that have what is required, and how many to draw next.
 
-    What is drawn is added to `rounds`. Each round is as large as the yield so far lets expect, and
-    at most as the first; they end at `PredictSettings.max_draws`, or when the time is up.
+    A round is as large as the yield so far lets expect, and at most as the first; they end at
+    `PredictSettings.max_draws`.
     """
     wanted, total = len(rounds[0][1]), settings.sampling.samples
     most = (settings.max_draws or _MOST_DRAWS * total) * wanted / total
-    while True:
-        drawn = sum(len(matrix) for _, matrix, _ in rounds)
-        valid = sum(
-            int(np.isin(matrix, [n for n, one in enumerate(results) if one.fitting]).sum())
-            for _, matrix, results in rounds
-        )
-        expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
-        more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
-        if valid >= wanted or more <= 0:
-            break
-        try:
-            rounds.append(_waited_for(again(more, drawn)))
-        except OutOfTimeError:
-            break
-    if len(rounds) == 1 and valid >= wanted:
-        return ""
-    few = "; --max-draws limits them" if valid < wanted else ""
-    return f"{valid} of {drawn} samples are as asked for{few}"
+    drawn = sum(len(samples) for _, samples in rounds)
+    valid = sum(bool(one.fitting) for _, samples in rounds for one in samples)
+    expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
+    more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
+    return drawn, valid, more if valid < wanted else 0
 
 
-def _waited_for(
-    drawn: _Drawn,
-) -> tuple[Generated, NDArray[np.int64], list[AssemblyResult]]:
-    """What was drawn, with its molecules."""
-    generated, matrix, results = drawn
+def _collected(
+    result: HypothesisResult,
+    rounds: Sequence[Round],
+    settings: PredictSettings,
+    known: Known | None,
+) -> HypothesisResult:
+    """The result with what all rounds gave, and what is to be said of them."""
     with stage("assemble"):
-        return generated, matrix, results()
+        result = collect(result, rounds)
+    said = ""
+    if known is not None and known.guide is not None:
+        drawn, valid, _ = _yield(rounds, settings)
+        few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""
+        if len(rounds) > 1 or few:
+            said = f"{valid} of {drawn} samples are as asked for{few}"
+    smiles = {one.block: one.smiles for one in result.structures}
+    result = replace(
+        result,
+        message=sentences(rounds[0][0].message, result.message, said),
+        notes=tuple(note for generated, _ in rounds for note in generated.notes),
+        known={} if known is None else known.told(smiles, result.formula),
+    )
+    if not result.structures:
+        return _failed(result, _empty(result))
+    if known is not None and known.says_something:
+        return replace(result, message=sentences(result.message, _NOT_CALIBRATED))
+    return result
 
 
 def _left(until: float | None) -> float | None:

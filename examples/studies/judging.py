@@ -28,7 +28,7 @@ from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.duallgd import Condition
-from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
+from duallgd_cli.predict.candidates import Workers, collect
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import OK, HypothesisResult
 from duallgd_cli.reference.generator import pairs_of_order
@@ -213,9 +213,9 @@ def finish(
         log_likelihood=drawn.log_likelihood.numpy(),
         bond_log_prob=log_prob,
     )
-    first, matrix = distinct(generated)
-    results = assemble_matrices(known.formula, generated.bond_class[first], log_prob[first])
-    found = collect(HypothesisResult(OK), generated, results, matrix)
+    with Workers(1) as workers:
+        results = workers.assemble(known.formula, generated)()
+    found = collect(HypothesisResult(OK), [(generated, results)])
     ranked = sorted(
         found.structures, key=lambda one: (-one.samples, -one.log_likelihood, one.inchikey)
     )

@@ -8,7 +8,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import FREE, Guide, read_core
 from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.candidates import assemble_matrices, collect, distinct
+from duallgd_cli.predict.candidates import Workers, collect
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import HypothesisResult
 
@@ -145,9 +145,9 @@ def test_what_is_drawn_around_a_core_holds_it(smiles, size, seed):
     np.put_along_axis(certain, drawn[..., None], 0, -1)
     generated = Generated(drawn, np.zeros(len(drawn), np.float32), certain)
 
-    chosen, matrix = distinct(generated)
-    results = assemble_matrices(formula, drawn[chosen], certain[chosen], guide=guide)
-    structures = collect(HypothesisResult("ok"), generated, results, matrix).structures
+    with Workers(1) as workers:
+        samples = workers.assemble(formula, generated, guide=guide)()
+    structures = collect(HypothesisResult("ok"), [(generated, samples)]).structures
 
     for one in structures:
         mol = Chem.MolFromSmiles(one.smiles)

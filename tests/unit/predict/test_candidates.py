@@ -8,7 +8,6 @@ from duallgd_cli.predict.candidates import (
     Workers,
     assemble_matrices,
     collect,
-    distinct,
     fingerprint_agreement,
 )
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
@@ -31,11 +30,9 @@ def drawn(*smiles, log_likelihood=None, log_prob=None, fingerprint=None):
 
 
 def assembled(formula, generated):
-    first, matrix = distinct(generated)
-    log_prob = generated.bond_log_prob
-    kept = None if log_prob is None else log_prob[first]
-    results = assemble_matrices(formula, generated.bond_class[first], kept)
-    found = collect(HypothesisResult("ok"), generated, results, matrix)
+    with Workers(1) as workers:
+        samples = workers.assemble(formula, generated)()
+    found = collect(HypothesisResult("ok"), [(generated, samples)])
     return found.structures, found
 
 
@@ -230,7 +227,7 @@ def test_time_that_is_up_in_another_process_is_seen_here():
     formula, generated = drawn(ASPIRIN, ISOMER)
 
     with Workers(2) as workers, pytest.raises(OutOfTimeError):
-        workers.assemble(formula, generated, np.arange(2), timeout_s=-1.0)()
+        workers.assemble(formula, generated, timeout_s=-1.0)()
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
