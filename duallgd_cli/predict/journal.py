@@ -15,10 +15,10 @@ import logging
 import os
 import time
 from array import array
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial as with_arguments
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -45,43 +45,36 @@ _BLOCK: Final = 1 << 16  # spectra of which numbers of Python are made at a time
 _SIDES: Final[tuple[Literal["left", "right"], ...]] = ("left", "right")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Contents:
-    """What a journal file holds.
+    """What a journal file holds, up to its first torn or damaged line.
 
     Attributes:
         header: Identity of the run, None if the file is empty.
-        positions: Of the hypotheses that are here, by feature.
-        counts: How many hypotheses each of these features has.
         end: Totals, None while the run is unfinished.
         good_bytes: Where the last whole line ends.
         is_damaged: Whether something unreadable stands before the last line.
+        hypotheses: Feature, position, number of hypotheses of the feature and byte of each, (L, 4).
+        spectra: Number of the input, index in it, feature and index in that of each, (S, 4).
     """
 
-    header: Header | None = None
-    positions: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    counts: dict[int, int] = field(default_factory=dict)
-    end: dict[str, int] | None = None
-    good_bytes: int = 0
-    is_damaged: bool = False
+    header: Header | None
+    end: dict[str, int] | None
+    good_bytes: int
+    is_damaged: bool
+    hypotheses: _Numbers
+    spectra: _Numbers
 
     @property
-    def n_finished(self) -> int:
+    def held(self) -> set[tuple[int, int]]:
+        """Feature and position of the hypotheses that are here."""
+        return {(feature, position) for feature, position, *_ in self.hypotheses.tolist()}
+
+    @property
+    def finished(self) -> set[int]:
         """Features of which every hypothesis is here."""
-        return sum(map(self.is_finished, self.counts))
-
-    def is_finished(self, feature: int) -> bool:
-        """Whether every hypothesis of the feature is here."""
-        return feature in self.counts and len(self.positions[feature]) == self.counts[feature]
-
-    def holds(self, feature: int, hypothesis: int) -> bool:
-        """Whether this hypothesis of the feature is here."""
-        return feature in self.counts and hypothesis in self.positions[feature]
-
-    def add(self, feature: int, hypothesis: int, count: int) -> None:
-        """Take note of a hypothesis of a feature that has so many."""
-        self.positions[feature].add(hypothesis)
-        self.counts[feature] = count
+        found = Counter(feature for feature, _ in self.held)
+        return {number for number, _, of, _ in self.hypotheses.tolist() if found[number] == of}
 
     @property
     def is_written_out(self) -> bool:
@@ -94,7 +87,7 @@ class Journal:
 
     Attributes:
         path: Of the file.
-        contents: What it holds so far.
+        contents: What it held when it was opened.
     """
 
     def __init__(self, path: Path, file: "BufferedRandom", contents: Contents) -> None:
@@ -111,7 +104,7 @@ class Journal:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as (file, contents):
-            if contents.counts and not contents.is_written_out:
+            if len(contents.hypotheses) and not contents.is_written_out:
                 old = path.with_name(path.name + ".old")
                 try:
                     old.write_bytes(path.read_bytes())
@@ -152,7 +145,8 @@ class Journal:
     def _start(cls, path: Path, file: "BufferedRandom", header: Header) -> "Journal":
         file.truncate(0)
         file.seek(0)
-        journal = cls(path, file, Contents(header=header))
+        none = np.empty((0, 4), np.int64)
+        journal = cls(path, file, Contents(header, None, 0, False, none, none))
         journal._write({"duallgd_journal": FORMAT, **asdict(header)})
         journal.sync()
         return journal
@@ -160,12 +154,10 @@ class Journal:
     def append(self, result: HypothesisResult) -> None:
         """Add a result."""
         self._write(plain_values(result))
-        self.contents.add(result.feature, result.position, result.of)
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
         self._write({"end": dict(totals)})
-        self.contents.end = dict(totals)
         self.sync()
 
     def sync(self) -> None:
@@ -215,22 +207,9 @@ def scan(path: Path) -> Contents:
     Raises:
         UsageError: The file is something else.
     """
-    contents = Contents()
-    for values in _hypotheses(path, contents):
-        contents.add(values["case"], values["hypothesis"], values["of"])
-    return contents
-
-
-def _hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
-    """Lines of a journal up to the first that is torn or damaged, but for header and end.
-
-    Args:
-        path: Of the journal.
-        contents: Told of the rest; its `good_bytes` is where the line that is given begins.
-
-    Raises:
-        UsageError: The file is something else.
-    """
+    header, end, n_bytes, is_damaged = None, None, 0, False
+    hypotheses, spectra = array("q"), array("q")
+    inputs: dict[str, int] = {}
     with path.open("rb") as file:
         start = file.read(len(_MARK))
         if not _MARK.startswith(start):
@@ -239,15 +218,22 @@ def _hypotheses(path: Path, contents: Contents) -> Iterator[dict[str, Any]]:
         for line in file:
             values = decode(line)
             if values is None:
-                contents.is_damaged = bool(file.read(1))
+                is_damaged = bool(file.read(1))
                 break
-            if contents.header is None:
-                contents.header = _header(values, path)
+            if header is None:
+                header = _header(values, path)
+                inputs = {entry["name"]: number for number, entry in enumerate(header.inputs)}
             elif "end" in values:
-                contents.end = values["end"]
+                end = values["end"]
             else:
-                yield values
-            contents.good_bytes += len(line)
+                feature = values["case"]
+                hypotheses.extend((feature, values["hypothesis"], values["of"], n_bytes))
+                for position, spectrum in enumerate(values["members"]):
+                    name, index = spectrum["source"]
+                    spectra.extend((inputs[name], index, feature, position))
+            n_bytes += len(line)
+    found = (np.frombuffer(numbers, np.int64).reshape(-1, 4) for numbers in (hypotheses, spectra))
+    return Contents(header, end, n_bytes, is_damaged, *found)
 
 
 def _header(values: dict[str, Any], path: Path) -> Header:
@@ -328,17 +314,16 @@ class FinishedRun:
             UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
         """
         self._paths = tuple(paths)
-        find = with_arguments(_places, partial=partial)
+        find = with_arguments(_usable, partial=partial)
         found = list(in_order(find, self._paths, workers, at_a_time=1))
-        contents = [one for one, _, _ in found]
-        self.header = _common_header(self._paths, contents)
-        self.shards = [journal.header.shard for journal in contents if journal.header]
-        self.totals = dict(contents[0].end or {})
-        numbers = np.repeat(np.arange(len(found)), [len(lines) for _, lines, _ in found])
-        lines = np.concatenate([lines for _, lines, _ in found])
+        self.header = _common_header(self._paths, found)
+        self.shards = [one.header.shard for one in found if one.header]
+        self.totals = dict(found[0].end or {})
+        numbers = np.repeat(np.arange(len(found)), [len(one.hypotheses) for one in found])
+        lines = np.concatenate([one.hypotheses for one in found])
         # Feature, journal and byte of every hypothesis, by feature and position: (L, 3).
         self._lines = _of_finished(np.column_stack([lines, numbers]))
-        spectra = np.concatenate([spectra for _, _, spectra in found])
+        spectra = np.concatenate([one.spectra for one in found])
         spectra = spectra[np.isin(spectra[:, 2], self._lines[:, 0])]
         # Feature of every spectrum, and its index in that, in input order: (S, 2).
         self._spectra = spectra[np.lexsort(spectra.T[::-1]), 2:]
@@ -431,37 +416,20 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _places(path: Path, partial: bool) -> tuple[Contents, _Numbers, _Numbers]:
-    """Where everything lies in a journal, once that is known to be usable.
-
-    Returns:
-        The journal but for its hypotheses; feature, position, number of hypotheses of the feature
-        and byte of each hypothesis, (L, 4); number of the input, index in it, feature and index in
-        that of each spectrum, (S, 4).
-    """
+def _usable(path: Path, partial: bool) -> Contents:
+    """What a journal holds, once that is known to be usable."""
     if not path.is_file():
         raise UsageError(f"there is no journal {path}; run that shard first")
-    contents = Contents()
-    lines, spectra = array("q"), array("q")
-    inputs: dict[str, int] = {}
-    for values in _hypotheses(path, contents):
-        if not inputs and contents.header is not None:
-            inputs = {entry["name"]: n for n, entry in enumerate(contents.header.inputs)}
-        feature = values["case"]
-        lines.extend((feature, values["hypothesis"], values["of"], contents.good_bytes))
-        for position, spectrum in enumerate(values["members"]):
-            name, index = spectrum["source"]
-            spectra.extend((inputs[name], index, feature, position))
-    numbers = np.frombuffer(lines, np.int64).reshape(-1, 4)
+    contents = scan(path)
     if contents.header is None or (contents.is_damaged and not partial):
         raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
     if contents.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {contents.header.shard}) is not finished, "
-            f"{len(np.unique(numbers[:, 0]))} features so far; run it again with --resume, or "
-            "merge with --partial"
+            f"{len(np.unique(contents.hypotheses[:, 0]))} features so far; run it again with "
+            "--resume, or merge with --partial"
         )
-    return contents, numbers, np.frombuffer(spectra, np.int64).reshape(-1, 4)
+    return contents
 
 
 def _of_finished(lines: _Numbers) -> _Numbers:

@@ -7,7 +7,7 @@ with one spectrum becomes a result with a status; whatever is not is a bug and i
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -71,7 +71,7 @@ def results(
     *,
     source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
-    held: Callable[[int, int], bool] = lambda *_: False,
+    held: Container[tuple[int, int]] = (),
 ) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
@@ -84,7 +84,7 @@ def results(
         workers: Where drawing and assembly run.
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
-        held: Whether the result of a feature's hypothesis, both by number, is known already.
+        held: Features and hypotheses, by number, of which the result is known already.
 
     Yields:
         One result a hypothesis; a feature without any has one failure.
@@ -103,7 +103,7 @@ def results(
         tried = _hypotheses(spectra, usable, source)
         known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
         for position, hypothesis in enumerate(tried):
-            if held(number, position):
+            if (number, position) in held:
                 continue
             started = time.perf_counter()
             described = replace(

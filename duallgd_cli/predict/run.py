@@ -183,7 +183,7 @@ def predict(
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
             with open_journal(path, run_header(request, model, inputs)) as journal:
-                summary.n_resumed = journal.contents.n_finished
+                summary.n_resumed = len(journal.contents.finished)
                 if journal.contents.end is None:
                     _fill(journal, request, model, inputs, source, knowledge, progress)
             finished = FinishedRun([path])
@@ -236,7 +236,7 @@ def _fill(
     if progress is not None:
         progress.started("predicting")
     features = _features(request, inputs, journal, progress)
-    settings, held = request.settings, journal.contents.holds
+    settings, held = request.settings, journal.contents.held
     with Workers(request.workers, draws_aside=model.draws_aside) as workers:
         for result in results(
             *(features, model, settings, workers), source=source, knowledge=knowledge, held=held
@@ -252,12 +252,12 @@ def _features(
     request: PredictRequest, inputs: Inputs, journal: Journal, progress: Progress | None
 ) -> Iterator[tuple[int, Feature | Unreadable]]:
     """What this shard still has to do, with its number among the features of all shards."""
-    settings = request.settings
+    settings, finished = request.settings, journal.contents.finished
     features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
     for number, item in enumerate(features):
         if not request.shard.holds(number):
             continue
-        if not journal.contents.is_finished(number):
+        if number not in finished:
             yield number, item
         elif progress is not None:
             progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
@@ -323,7 +323,7 @@ def _write_record(
 def _interrupted(request: PredictRequest, path: Path) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
-    n_finished = scan(path).n_finished if path.is_file() else 0
+    n_finished = len(scan(path).finished) if path.is_file() else 0
     features = "finished feature is" if n_finished == 1 else "finished features are"
     again = "the same command" if request.resume else "the same command with --resume"
     return (

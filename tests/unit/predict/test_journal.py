@@ -58,7 +58,7 @@ def feature(number, n_hypotheses=1, text="ok"):
 
 def fill(journal, *features):
     for result in itertools.chain(*features):
-        if not journal.contents.holds(result.feature, result.position):
+        if (result.feature, result.position) not in journal.contents.held:
             journal.append(result)
 
 
@@ -98,11 +98,8 @@ def test_resuming_knows_what_is_finished(tmp_path):
         journal.append(feature(1, n_hypotheses=2)[0])
 
     with Journal.resume(path, HEADER) as journal:
-        assert journal.contents.is_finished(0)
-        assert not journal.contents.is_finished(1)
-        assert journal.contents.holds(1, 0)
-        assert not journal.contents.holds(1, 1)
-        assert journal.contents.n_finished == 1
+        assert journal.contents.finished == {0}
+        assert journal.contents.held == {(0, 0), (1, 0)}
         assert not journal.contents.end
 
 
@@ -153,7 +150,7 @@ def test_starting_again_keeps_work_aside_that_is_in_no_output(tmp_path, part, is
     Journal.create(path, header).close()
 
     assert (tmp_path / "j.old").read_bytes() == before
-    assert not scan(path).counts
+    assert not scan(path).held
 
 
 def test_starting_again_after_a_finished_run_leaves_nothing_behind(tmp_path):
@@ -215,9 +212,9 @@ def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
 
     assert path.stat().st_size == 3000
     with Journal.resume(path, HEADER) as journal:
-        assert 0 < journal.contents.n_finished < 20
+        assert 0 < len(journal.contents.finished) < 20
         fill(journal, *map(feature, range(20)))
-        assert journal.contents.n_finished == 20
+    assert scan(path).finished == {*range(20)}
 
 
 def test_a_number_that_is_not_finite_never_enters(tmp_path):

@@ -29,7 +29,7 @@ def features(tmp_path):
         yield list(enumerate(inputs.features("feature"))), formula_source(SETTINGS, table, 100)
 
 
-def drawn(features, generator=None, held=lambda *_: False, draws_aside=False):
+def drawn(features, generator=None, held=(), draws_aside=False):
     items, source = features
     model = replace(stub_model(), generator=generator or StubGenerator())
     with Workers(1, draws_aside=draws_aside) as workers:
@@ -71,7 +71,8 @@ def test_what_is_held_already_is_not_drawn_again(features):
         def generate(self, *_):
             pytest.fail("drawn again")
 
-    assert list(drawn(features, Never(), held=lambda *_: True)) == []
+    every = {(feature, position) for feature in range(3) for position in range(9)}
+    assert list(drawn(features, Never(), held=every)) == []
 
 
 def test_results_of_a_feature_come_together(features):
