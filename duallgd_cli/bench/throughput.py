@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -44,34 +43,23 @@ _ADDUCT: Final = BY_NAME["[M+H]+"]
 _PEAKS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class ThroughputRequest:
-    """What is to be measured.
-
-    Attributes:
-        inputs: Spectrum files; none for spectra made from chemistry.
-        atoms: Heavy atoms of made spectra, and of the spectrum to warm up on.
-        spectra: Number of spectra to make.
-        settings: Of the prediction.
-        workers: Processes that assemble molecules.
-    """
-
-    inputs: tuple[str, ...] = ()
-    atoms: int = 30
-    spectra: int = 10
-    settings: PredictSettings = field(default_factory=PredictSettings)
-    workers: int = 1
-
-
 def measure_throughput(
-    weights: str | None, runtime: Runtime, request: ThroughputRequest
+    weights: str | None,
+    runtime: Runtime,
+    settings: PredictSettings,
+    made: Sequence[Formula],
+    inputs: tuple[str, ...] = (),
+    workers: int = 1,
 ) -> tuple[dict[str, Any], LoadedModel]:
     """Load, warm up on one made spectrum, run the whole pipeline once, and count.
 
     Args:
         weights: File or name; None takes those that come with the package.
         runtime: Where to run.
-        request: What.
+        settings: Of the prediction.
+        made: Formulas of spectra to make, of which the first warms up.
+        inputs: Spectrum files; none for the spectra that are made.
+        workers: Processes that assemble molecules.
 
     Returns:
         The figures as results.json holds them, and the model for a profile. Not part of the whole
@@ -85,19 +73,20 @@ def measure_throughput(
     clock = time.perf_counter()
     model = load_model(weights, runtime)
     load_s = time.perf_counter() - clock
-    warm_up = partial(_draw_made, model, replace(request, spectra=1), _Sizes())
+    warm_up = partial(_draw_made, model, settings, made[:1], _Sizes())
     (warm_up_s,), _ = work.timed(warm_up, 1, 0.0, runtime.device)
     sizes = _Sizes()
     assembles = importlib.util.find_spec(_NEEDED_TO_ASSEMBLE) is not None
-    run = _predict if assembles else _draw_made
-    whole = partial(work.timed, partial(run, model, request, sizes), 1, 0.0, runtime.device)
+    run = partial(_predict, inputs, workers) if assembles else _draw_made
+    once = partial(run, model, settings, made, sizes)
+    whole = partial(work.timed, once, 1, 0.0, runtime.device)
     times: list[list[float]] = []
     with watched() as stage_seconds:
         memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
     (seconds,), spectra = times[0], sum(sizes.atoms.values())
     precision = "float32" if runtime.autocast_dtype is None else "bfloat16"
     ceiling = work.measure_ceilings(runtime.device, (precision,)).flop_s[precision] / 1e9
-    sampling = request.settings.sampling
+    sampling = settings.sampling
     gflop = _mean_gflop(model, runtime, sizes.atoms)
     by_stage = _ordered(stage_seconds, seconds)
     share = None
@@ -114,7 +103,7 @@ def measure_throughput(
         "val_top1": model.record.get("ranking_validation", {}).get("top1"),
         "samples": sampling.samples,
         "steps": sampling.steps,
-        "workers": request.workers,
+        "workers": workers,
         "assembled": assembles,
         "spectra": spectra,
         "atoms": dict(sorted(sizes.atoms.items())),
@@ -134,12 +123,12 @@ def measure_throughput(
     return found, model
 
 
-def profile(model: LoadedModel, request: ThroughputRequest) -> str:
-    """PyTorch's profile of one made spectrum, as a table of its slowest operations."""
+def profile(model: LoadedModel, settings: PredictSettings, made: Sequence[Formula]) -> str:
+    """PyTorch's profile of the first made spectrum, as a table of its slowest operations."""
     from torch.profiler import profile, supported_activities
 
     with profile(activities=supported_activities()) as watched:
-        _draw_made(model, replace(request, spectra=1), _Sizes())
+        _draw_made(model, settings, made[:1], _Sizes())
     on_device = any(event.device_time for event in watched.key_averages())
     by = "self_device_time_total" if on_device else "self_cpu_time_total"
     return str(watched.key_averages().table(sort_by=by, row_limit=_PROFILED_ROWS))
@@ -189,32 +178,34 @@ class _Sizes:
         return (self._finished[-1] - self._finished[0]) / (len(self._finished) - 1)
 
 
-def _predict(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:
+def _predict(
+    inputs: tuple[str, ...],
+    workers: int,
+    model: LoadedModel,
+    settings: PredictSettings,
+    made: Sequence[Formula],
+    sizes: _Sizes,
+) -> None:
     """The predict use case into a folder that is thrown away."""
     from duallgd_cli.predict.run import predict
 
     with tempfile.TemporaryDirectory(prefix="duallgd-") as name:
-        inputs = request.inputs
         if not inputs:
             path = Path(name) / "made.mgf"
-            text = made_mgf(made_formulas(request.atoms, request.spectra), request.settings.seed)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(made_mgf(made, settings.seed), encoding="utf-8")
             inputs = (str(path),)
         output = str(Path(name) / "out.csv")
-        predict(
-            PredictRequest(inputs, output, settings=request.settings, workers=request.workers),
-            model,
-            sizes,
-        )
+        predict(PredictRequest(inputs, output, settings=settings, workers=workers), model, sizes)
 
 
-def _draw_made(model: LoadedModel, request: ThroughputRequest, sizes: _Sizes) -> None:
+def _draw_made(
+    model: LoadedModel, settings: PredictSettings, made: Sequence[Formula], sizes: _Sizes
+) -> None:
     """The network alone, on made spectra."""
-    formulas = made_formulas(request.atoms, request.spectra)
-    for number, spectrum in enumerate(made_spectra(formulas, request.settings.seed)):
+    for number, spectrum in enumerate(made_spectra(made, settings.seed)):
         with stage("sample"):
-            model.generator.generate(spectrum, request.settings.sampling, seed=number)
-        sizes.note(request.atoms)
+            model.generator.generate(spectrum, settings.sampling, seed=number)
+        sizes.note(made[number].n_heavy)
 
 
 def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) -> float | None:

@@ -235,6 +235,7 @@ def predict(
     accuracy of the weights and the share of what the machine reaches in matrix products.
     """
     from duallgd_cli.bench import throughput
+    from duallgd_cli.bench.measure import made_formulas
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
@@ -242,19 +243,16 @@ def predict(
     given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
-    request = throughput.ThroughputRequest(
-        inputs=tuple(spectra or ()),
-        atoms=atoms,
-        spectra=made,
-        settings=settings,
-        workers=runtime.default_workers if workers is None else workers,
+    formulas = made_formulas(atoms, made)
+    workers = runtime.default_workers if workers is None else workers
+    found, model = throughput.measure_throughput(
+        weights, runtime, settings, formulas, tuple(spectra or ()), workers
     )
-    found, model = throughput.measure_throughput(weights, runtime, request)
     show_throughput(found)
     if output is not None:
         throughput.write_throughput(found, output)
     if profile:
-        text = throughput.profile(model, request)
+        text = throughput.profile(model, settings, formulas)
         if output is None:
             typer.echo(text)
         else:

@@ -5,7 +5,7 @@ import torch
 
 from duallgd_cli.bench import throughput
 from duallgd_cli.bench.measure import made_formulas
-from duallgd_cli.bench.throughput import ThroughputRequest, measure_throughput
+from duallgd_cli.bench.throughput import measure_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.settings import PredictSettings
@@ -14,7 +14,6 @@ from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=3))
-REQUEST = ThroughputRequest(atoms=9, spectra=3, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def quick_ceilings(monkeypatch):
 
 
 def test_figures_add_up(weights):
-    found, _ = measure_throughput(weights, cpu(), REQUEST)
+    found, _ = measure_throughput(weights, cpu(), SETTINGS, made_formulas(9, 3))
 
     assert (found["spectra"], found["atoms"], found["assembled"]) == (3, {9: 3}, True)
     assert (found["weights"], found["val_top1"]) == ("small.safetensors", 0.25)
