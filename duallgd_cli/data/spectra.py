@@ -1,17 +1,14 @@
 """Labelled spectra to a prepared folder: annotated peaks and their molecules; needs rdkit once."""
 
 import hashlib
-import lzma
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
@@ -144,7 +141,7 @@ def read_labelled_file(source: Path) -> Iterator[Labelled]:
     starts from text as well. A record without a fold belongs to train.
 
     Args:
-        source: TSV, MGF or MSP, plain, .gz or .xz.
+        source: TSV, MGF or MSP, plain or packed.
 
     Raises:
         MissingInputError: No such file.
@@ -152,14 +149,13 @@ def read_labelled_file(source: Path) -> Iterator[Labelled]:
     """
     if not source.is_file():
         raise MissingInputError(f"{source} does not exist; check the path")
-    with lzma.open(source) if source.suffix == ".xz" else nullcontext() as raw:
-        for item in read(str(source), keep_structures=True, raw=cast("BinaryIO | None", raw)):
-            number = item.source.index + 1
-            if isinstance(item, Unreadable):
-                reason = item.failure.message
-                yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
-            else:
-                yield _labelled(item, number)
+    for item in read(str(source), keep_structures=True):
+        number = item.source.index + 1
+        if isinstance(item, Unreadable):
+            reason = item.failure.message
+            yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
+        else:
+            yield _labelled(item, number)
 
 
 def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
@@ -247,23 +243,9 @@ _CLEANING: Final = CleaningSettings()
 _ANNOTATION: Final = AnnotationSettings()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PreparedSpectrum:
-    """One spectrum of training data, still apart from the others.
-
-    Attributes:
-        number: Position of its record in the source, from 1.
-        spectrum_id: As read.
-        molecule: Its structure.
-        row: Peaks and values by the names of `data.prepared.SPECTRUM_ARRAYS`.
-        explained: Peaks looked at, those with a sub-formula, and their share of the intensity.
-    """
-
-    number: int
-    spectrum_id: str
-    molecule: PreparedMolecule
-    row: dict[str, Any]
-    explained: tuple[int, int, float]
+# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained``, the peaks looked
+# at, those with a sub-formula and their share of the intensity.
+Prepared = tuple[PreparedMolecule, dict[str, Any]]
 
 
 def prepare_spectra(
@@ -294,24 +276,31 @@ def prepare_spectra(
         MissingInputError: No such file.
         UnreadableError: Nothing in it became training data.
     """
-    spectra: list[PreparedSpectrum] = []
+    spectra: list[Prepared] = []
     rejected: list[RejectedSpectrum] = []
-    train = FOLDS.index("train")
-    for result in in_order(prepare_record, read_labelled(source, split), workers):
+    work = partial(prepare_record, holdout=holdout)
+    for result in in_order(work, read_labelled(source, split), workers):
         if isinstance(result, RejectedSpectrum):
             rejected.append(result)
-        elif result.molecule.inchikey in holdout and result.row["spectrum_fold"] == train:
-            about = result.number, result.spectrum_id, ON_HOLDOUT, result.molecule.inchikey
-            rejected.append(RejectedSpectrum(*about))
         else:
             spectra.append(result)
         advance(1)
     if not spectra:
         raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
-    arrays = _pack_spectra(spectra)
+    first: dict[str, PreparedMolecule] = {}
+    folds: defaultdict[str, set[int]] = defaultdict(set)
+    for molecule, row in spectra:
+        first.setdefault(molecule.inchikey, molecule)
+        folds[molecule.inchikey].add(row["spectrum_fold"])
+    place = {key: index for index, key in enumerate(first)}
+    rows = [row for _, row in spectra]
+    # The largest index is the fold farthest from training: it decides where folds share a molecule.
+    fold = np.array([max(folds[key]) for key in first], np.uint8)
+    arrays: dict[str, Any] = {
+        **pack(list(first.values()), fold),
+        **spectrum_arrays(rows, [place[molecule.inchikey] for molecule, _ in spectra]),
+    }
     reasons = Counter(r.reason for r in rejected)
-    seen = {(s.molecule.inchikey, s.row["spectrum_fold"]) for s in spectra}
-    folds = Counter(key for key, _ in seen)
     record: dict[str, object] = {
         "kind": "spectra",
         "source": {"file": source.name, "sha256": source_sha256(source)},
@@ -322,9 +311,9 @@ def prepare_spectra(
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),
         "holdout_removed": reasons.get(ON_HOLDOUT, 0),
-        "without_explained_peak": sum(s.explained[1] == 0 for s in spectra),
-        "molecules_in_several_folds": sum(n > 1 for n in folds.values()),
-        "explained": _explained(spectra),
+        "without_explained_peak": sum(row["explained"][1] == 0 for row in rows),
+        "molecules_in_several_folds": sum(len(several) > 1 for several in folds.values()),
+        "explained": _explained(rows),
     }
     manifest = write(out, arrays, record)
     write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
@@ -348,21 +337,23 @@ def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]
     return read_labelled_file(source)
 
 
-def prepare_record(record: Labelled) -> PreparedSpectrum | RejectedSpectrum:
+def prepare_record(
+    record: Labelled, holdout: frozenset[str] = frozenset()
+) -> Prepared | RejectedSpectrum:
     """Turn one record into training data, or say why it is none."""
     if isinstance(record, RejectedSpectrum):
         return record
+    spectrum_id = record.feature.first.spectrum_id
     try:
         molecule = molecule_of(record.smiles)
         hypothesis = _hypothesis_of(record, molecule)
+        if record.fold == "train" and molecule.inchikey in holdout:
+            raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
     except UnusableRecordError as refusal:
-        reason, detail = refusal.args
-        return RejectedSpectrum(record.number, record.feature.first.spectrum_id, reason, detail)
+        return RejectedSpectrum(record.number, spectrum_id, *refusal.args)
     found = annotate(hypothesis, _ANNOTATION)
-    spectrum_id = record.feature.first.spectrum_id
-    row = spectrum_row(found, spectrum_id, record.fold)
     explained = found.n_peaks, found.n_explained, found.explained_intensity
-    return PreparedSpectrum(record.number, spectrum_id, molecule, row, explained)
+    return molecule, spectrum_row(found, spectrum_id, record.fold) | {"explained": explained}
 
 
 def source_sha256(source: Path) -> str:
@@ -389,30 +380,11 @@ def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypo
     return Hypothesis(Feature(usable), formula, adduct)
 
 
-def _pack_spectra(spectra: Sequence[PreparedSpectrum]) -> dict[str, NDArray[Any]]:
-    """Join spectra, and their molecules once each, into the arrays of `data.prepared`."""
-    first: dict[str, PreparedMolecule] = {}
-    folds: dict[str, set[int]] = {}
-    for spectrum in spectra:
-        key = spectrum.molecule.inchikey
-        first.setdefault(key, spectrum.molecule)
-        folds.setdefault(key, set()).add(spectrum.row["spectrum_fold"])
-    row = {key: index for index, key in enumerate(first)}
-    # The largest index is the fold farthest from training: it decides where folds share a molecule.
-    fold = np.array([max(folds[key]) for key in first], np.uint8)
-    molecule = [row[s.molecule.inchikey] for s in spectra]
-    return {
-        **pack(list(first.values()), fold),
-        **spectrum_arrays([s.row for s in spectra], molecule),
-    }
-
-
-def _explained(spectra: Sequence[PreparedSpectrum]) -> list[dict[str, object]]:
+def _explained(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
     """What sub-formulas explain, by adduct and instrument."""
-    groups: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
-    for spectrum in spectra:
-        measured_as = spectrum.row["adduct"], spectrum.row["instrument"]
-        groups.setdefault(measured_as, []).append(spectrum.explained)
+    groups: defaultdict[tuple[int, int], list[tuple[int, int, float]]] = defaultdict(list)
+    for row in rows:
+        groups[row["adduct"], row["instrument"]].append(row["explained"])
     return [
         {
             "adduct": ADDUCTS[adduct].name,

@@ -14,7 +14,6 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
     INSTRUMENTS,
-    PreparedSpectrum,
     prepare_record,
     prepare_spectra,
     read_labelled,
@@ -173,11 +172,11 @@ def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_pa
     )
 
     (record,) = read_labelled(folder)
-    found = prepare_record(record)
+    _, found = prepare_record(record)
 
-    assert math.isnan(found.row["energy_ev"])
-    assert found.row["peak_energy_ev"].tolist() == [10.0, 40.0]
-    assert found.row["intensity"].tolist() == [1.0, 1.0]
+    assert math.isnan(found["energy_ev"])
+    assert found["peak_energy_ev"].tolist() == [10.0, 40.0]
+    assert found["intensity"].tolist() == [1.0, 1.0]
 
 
 def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
@@ -199,9 +198,8 @@ def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
 
     found = [prepare_record(record) for record in islice(read_labelled(source), 400)]
 
-    assert all(isinstance(spectrum, PreparedSpectrum) for spectrum in found)
-    for spectrum in found:
-        ion = spectrum.molecule.atom_counts + np.array(ADDUCTS[spectrum.row["adduct"]].change)
-        assert (spectrum.row["subformula"] <= ion).all()
-        assert len(spectrum.row["mz"]) <= AnnotationSettings().max_rows
-    assert np.mean([spectrum.explained[2] for spectrum in found]) > 0.9
+    for molecule, row in found:
+        ion = molecule.atom_counts + np.array(ADDUCTS[row["adduct"]].change)
+        assert (row["subformula"] <= ion).all()
+        assert len(row["mz"]) <= AnnotationSettings().max_rows
+    assert np.mean([row["explained"][2] for _, row in found]) > 0.9
