@@ -10,7 +10,6 @@ Example:
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -164,12 +163,16 @@ def predictions(
             drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
             for together in by_feature(drawn):
                 item = held.pop(together[0].feature)
-                ordered = rank(together, ranking)
-                if rescore is None or not isinstance(item, Feature):
-                    yield from predictions_of(together, *ordered, chosen.top_k)
-                else:
-                    ranked = predictions_of(together, *ordered, sys.maxsize)
-                    yield from _rescored(ranked, item, rescore, chosen.top_k)
+                candidates, top10 = rank(together, ranking)
+                remark = ""
+                if rescore is not None and isinstance(item, Feature) and candidates:
+                    name, scores = _name(rescore), rescore(item.spectra, candidates)
+                    candidates = rescored(candidates, scores, name)
+                    top10 = math.fsum(one.confidence for one in candidates[:FIRST])
+                    remark = f"rescored by {name}: confidence is not calibrated"
+                for one in predictions_of(together, candidates, top10, chosen.top_k):
+                    said = remark if one.candidates else ""
+                    yield replace(one, warnings=sentences(one.warnings, said))
 
     return Predictions(computed(), record)
 
@@ -285,28 +288,6 @@ def _features(
             replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
         ]
     yield group(given, settings.group_by, settings.adduct)
-
-
-def _rescored(
-    ranked: Sequence[Prediction], feature: Feature, rescore: Rescore, top_k: int
-) -> Iterator[Prediction]:
-    """The predictions of a feature, whose spectra share their candidates, with a further score."""
-    candidates = next((one.candidates for one in ranked if one.candidates), ())
-    if not candidates:
-        yield from ranked
-        return
-    found = rescored(candidates, rescore(feature.spectra, candidates), _name(rescore))
-    first_ten = math.fsum(one.confidence for one in found[:FIRST])
-    for one in ranked:
-        if one.candidates:
-            remark = f"rescored by {_name(rescore)}: confidence is not calibrated"
-            one = replace(
-                one,
-                candidates=found[:top_k],
-                confidence_top10=first_ten,
-                warnings=sentences(one.warnings, remark),
-            )
-        yield one
 
 
 def _name(rescore: Rescore) -> str:
