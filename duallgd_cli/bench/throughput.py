@@ -154,15 +154,11 @@ class _Sizes:
         self.atoms: Counter[int] = Counter()
         self._finished: list[float] = []
 
-    def started(self, description: str) -> None:
-        """Stages are timed elsewhere."""
-
-    def skipped(self, n_spectra: int) -> None:
-        """Nothing is resumed."""
-
-    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
+    def __call__(self, stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
         """Note the spectra of a feature that was drawn."""
-        if result.sampled and n_spectra:  # none for further hypotheses of a spectrum
+        if (
+            result is not None and result.sampled and n_spectra
+        ):  # none for further hypotheses of a spectrum
             self.note(result.n_heavy, n_spectra)
 
     def note(self, n_atoms: int, n_spectra: int = 1) -> None:

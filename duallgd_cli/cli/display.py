@@ -21,7 +21,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -33,6 +32,7 @@ from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.prediction import HypothesisResult, Prediction
+    from duallgd_cli.predict.run import Progress as RunProgress
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _JSON_EVERY_S: Final = 5.0
@@ -40,54 +40,34 @@ _BAR: Final = 10  # characters of a confidence of 1
 MOST_SHOWN: Final = 20
 
 
-class JsonLines:
+def _json_lines(total: int | None) -> "RunProgress":
     """Progress as a JSON line every few seconds, and when a stage begins."""
+    done, due, began = 0, 0.0, time.monotonic()
 
-    def __init__(self, total: int | None) -> None:
-        self._total = total
-        self._done = 0
-        self._started = time.monotonic()
-        self._next = 0.0
+    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+        nonlocal done, due
+        done += n_spectra
+        seconds = time.monotonic() - began
+        if result is None and not n_spectra:
+            write_json("stage", stage=stage)
+        elif result is not None and seconds >= due:
+            due = seconds + _JSON_EVERY_S
+            write_json("progress", done=done, total=total, seconds=round(seconds, 2))
 
-    def started(self, description: str) -> None:
-        """Say that a stage begins."""
-        write_json("stage", stage=description)
-
-    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
-        """Count, and write a line unless one was written just now."""
-        self._done += n_spectra
-        seconds = time.monotonic() - self._started
-        if seconds >= self._next:
-            self._next = seconds + _JSON_EVERY_S
-            write_json("progress", done=self._done, total=self._total, seconds=round(seconds, 2))
-
-    def skipped(self, n_spectra: int) -> None:
-        """Count spectra that an earlier run finished."""
-        self._done += n_spectra
+    return tell
 
 
-class LiveBar:
+def _live_bar(bar: Progress, total: int | None) -> "RunProgress":
     """Progress as a bar on the terminal: spectra done, time for each, time left."""
+    task, fresh = bar.add_task("starting", total=total, pace=""), 0
 
-    def __init__(self, progress: Progress, total: int | None) -> None:
-        self._progress = progress
-        self._task: TaskID = progress.add_task("starting", total=total, pace="")
-        self._fresh = 0
+    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+        nonlocal fresh
+        fresh += 0 if result is None else n_spectra
+        pace = f"{(bar.tasks[0].elapsed or 0.0) / fresh:.1f} s each" if fresh else ""
+        bar.update(task, description=stage, advance=n_spectra, pace=pace)
 
-    def started(self, description: str) -> None:
-        """Name the stage."""
-        self._progress.update(self._task, description=description)
-
-    def finished(self, result: "HypothesisResult", n_spectra: int) -> None:
-        """Move the bar."""
-        self._fresh += n_spectra
-        elapsed = self._progress.tasks[0].elapsed or 0.0
-        pace = f"{elapsed / self._fresh:.1f} s each" if self._fresh else ""
-        self._progress.update(self._task, advance=n_spectra, pace=pace)
-
-    def skipped(self, n_spectra: int) -> None:
-        """Move the bar over spectra that an earlier run finished."""
-        self._progress.update(self._task, advance=n_spectra)
+    return tell
 
 
 @cache
@@ -114,9 +94,7 @@ def is_interactive(quiet: bool, json_log: bool) -> bool:
 
 
 @contextmanager
-def progress(
-    quiet: bool, json_log: bool, total: int | None
-) -> Iterator["JsonLines | LiveBar | None"]:
+def progress(quiet: bool, json_log: bool, total: int | None) -> Iterator["RunProgress | None"]:
     """A display that suits where standard error goes; None where nobody looks.
 
     Args:
@@ -126,9 +104,9 @@ def progress(
     """
     if is_interactive(quiet, json_log):
         with Progress(*_columns(total), console=console(), transient=True) as bar:
-            yield LiveBar(bar, total)
+            yield _live_bar(bar, total)
     else:
-        yield JsonLines(total) if json_log and not quiet else None
+        yield _json_lines(total) if json_log and not quiet else None
 
 
 @contextmanager

@@ -7,13 +7,13 @@ import platform
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
@@ -129,25 +129,14 @@ class RunSummary:
         return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
 
 
-class Progress(Protocol):
-    """Told about a run as it goes; what it does with that is its own business."""
+# Told the stage of a run, spectra that are newly accounted for (0 where a stage begins, and for
+# further hypotheses of a feature), and the result just computed; None for the beginning of a stage
+# and for what was found finished in the journal.
+Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
-    def started(self, description: str) -> None:
-        """Work on a stage begins, such as ``predicting`` or ``writing``."""
-        ...
 
-    def finished(self, result: HypothesisResult, n_spectra: int) -> None:
-        """One hypothesis of a feature is in the journal.
-
-        Args:
-            result: What it gave.
-            n_spectra: Spectra newly accounted for by it; 0 for further hypotheses.
-        """
-        ...
-
-    def skipped(self, n_spectra: int) -> None:
-        """A feature with this many spectra was found finished in the journal."""
-        ...
+def _nobody(stage: str, n_spectra: int, result: HypothesisResult | None) -> None:
+    """What is told of a run that nobody watches."""
 
 
 def predict(
@@ -169,8 +158,12 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    output_format = _checked(request)
+    tell = progress or _nobody
     files, guide = request.guide, request.settings.guide
+    if guide is not None:
+        guide.check()
+    output_format = _check_output(request.output, request.format, request.parts, request.summaries)
+    _refuse_to_overwrite(request)
     knowledge = None if files is None else Knowledge.read(guide, files)
     for_run(model.ranking, request.settings, request.guide)  # warns
     is_shard = request.shard.count > 1
@@ -178,18 +171,16 @@ def predict(
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         try:
-            if progress is not None:
-                progress.started("reading")
+            tell("reading", 0, None)
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
             with open_journal(path, run_header(request, model, inputs)) as journal:
                 summary.n_resumed = len(journal.contents.finished)
                 if journal.contents.end is None:
-                    _fill(journal, request, model, inputs, source, knowledge, progress)
+                    _fill(journal, request, model, inputs, source, knowledge, tell)
             finished = FinishedRun([path])
             _require_spectra(finished)
-            if progress is not None:
-                progress.started("writing")
+            tell("writing", 0, None)
             with stage("write"):
                 if is_shard:  # counted: the output is written from all shards
                     deque(summary.watch(finished), maxlen=0)
@@ -230,12 +221,11 @@ def _fill(
     inputs: Inputs,
     source: FormulaSource,
     knowledge: Knowledge | None,
-    progress: Progress | None,
+    tell: Progress,
 ) -> None:
     """Compute what the journal does not hold yet, in order."""
-    if progress is not None:
-        progress.started("predicting")
-    features = _features(request, inputs, journal, progress)
+    tell("predicting", 0, None)
+    features = _features(request, inputs, journal, tell)
     settings, held = request.settings, journal.contents.held
     with Workers(request.workers, draws_aside=model.draws_aside) as workers:
         for result in results(
@@ -243,13 +233,12 @@ def _fill(
         ):
             with stage("write"):
                 journal.append(result)
-            if progress is not None:
-                progress.finished(result, 0 if result.position else len(result.spectra))
+            tell("predicting", 0 if result.position else len(result.spectra), result)
     journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
 
 
 def _features(
-    request: PredictRequest, inputs: Inputs, journal: Journal, progress: Progress | None
+    request: PredictRequest, inputs: Inputs, journal: Journal, tell: Progress
 ) -> Iterator[tuple[int, Feature | Unreadable]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings, finished = request.settings, journal.contents.finished
@@ -259,22 +248,8 @@ def _features(
             continue
         if number not in finished:
             yield number, item
-        elif progress is not None:
-            progress.skipped(1 if isinstance(item, Unreadable) else len(item.spectra))
-
-
-def _checked(request: PredictRequest) -> str:
-    """The format of the output, once nothing stands against writing all that is asked for."""
-    if request.settings.guide is not None:
-        request.settings.guide.check()
-    output_format = resolve_format(request.output, request.format)
-    check_writable(request.output)
-    if request.parts:
-        parts_path(request.output)
-    if request.summaries:
-        summary_paths(request.summaries, request.output)
-    _refuse_to_overwrite(request)
-    return output_format
+        else:
+            tell("predicting", 1 if isinstance(item, Unreadable) else len(item.spectra), None)
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
@@ -377,11 +352,7 @@ def merge(
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
     """
-    output_format = resolve_format(output, format_name)
-    check_writable(output)
-    if parts:
-        parts_path(output)
-    summary_paths(summaries, output)
+    output_format = _check_output(output, format_name, parts, summaries)
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
     run = read(names, partial=partial, workers=workers)
@@ -390,6 +361,20 @@ def merge(
     if output != STANDARD_STREAM:
         write_record(record_path(Path(output)), run, summary, {})
     return summary
+
+
+def _check_output(output: str, format_name: str, parts: bool, summaries: Collection[str]) -> str:
+    """The format of an output, once nothing stands against writing all that is asked for.
+
+    Raises:
+        UsageError: Something does.
+    """
+    output_format = resolve_format(output, format_name)
+    check_writable(output)
+    if parts:
+        parts_path(output)
+    summary_paths(summaries, output)
+    return output_format
 
 
 def write_all(
@@ -426,9 +411,8 @@ def write_all(
         write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))
-    if summaries:
-        for name, path in summary_paths(summaries, summary.output).items():
-            write_summary(predictions(run), name, path)
+    for name, path in summary_paths(summaries, summary.output).items():
+        write_summary(predictions(run), name, path)
 
 
 def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:

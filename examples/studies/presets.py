@@ -36,24 +36,21 @@ class Clock:
         self._name, self._file = name, file
         self._spent = self._done = 0
 
-    def started(self, description: str) -> None:
-        """A stage begins."""
-        self._spent = time.process_time_ns()
-        command.say(f"{self._name}: {description}")
-
-    def finished(self, result: HypothesisResult, n_spectra: int) -> None:
+    def __call__(self, stage: str, n_spectra: int, result: HypothesisResult | None) -> None:
         """Note a spectrum; there is one hypothesis of each, as its formula is given."""
-        del result
+        if not n_spectra:
+            self._spent = time.process_time_ns()
+            command.say(f"{self._name}: {stage}")
+            return
+        if result is None:  # a finished spectrum is in the journal, its time in the file
+            self._done += n_spectra
+            return
         now = time.process_time_ns()
         self._file.write(f"{(now - self._spent) / 1e9:.4f}\n")
         self._file.flush()
         self._spent, self._done = now, self._done + n_spectra
         if self._done % 10 == 0:
             command.say(f"{self._name}: {self._done} spectra")
-
-    def skipped(self, n_spectra: int) -> None:
-        """A finished spectrum is in the journal, its time in the file."""
-        self._done += n_spectra
 
 
 def measured(name: str, settings: EvaluateSettings) -> dict[str, Any]:
