@@ -18,7 +18,7 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_530, 11),
+    "spectra": (3_499, 11),
     "formulas": (1_470, 5),
     "predict": (3_890, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
@@ -48,7 +48,7 @@ ALLOWED = {
     "config": set(),
     "runtime": set(),
     "chem": set(),
-    "spectra": {"chem"},
+    "spectra": {"chem", "config"},
     "formulas": {"spectra", "chem", "config", "predict", "writers"},
     "model": {"config"},
     "diffusion": {"config"},

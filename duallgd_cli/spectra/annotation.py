@@ -28,7 +28,7 @@ from duallgd_cli.chem.elements import (
     N_ELEMENTS,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import ConfigError
+from duallgd_cli.config import require, require_range
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
 # Twice what one atom adds to rings plus double bonds.
@@ -45,7 +45,6 @@ _CARBON_AND_HYDROGEN: Final = (INDEX["C"], HYDROGEN)
 _LARGEST_TABLE: Final = 1 << 15
 _CHUNK: Final = 16
 _PPM: Final = 1e-6
-_MAX_PPM: Final = 100.0
 # Without its metal a fragment of a metal adduct is a neutral molecule, so its unsaturation is >= 0.
 _LEAST_EXCESS_BESIDE_METAL: Final = -2
 # In the log-odds of `Matches.cost`, fitted the same way: an unpaired electron, and a mass error
@@ -216,17 +215,12 @@ class AnnotationSettings:
     max_rows: int = 128
 
     def __post_init__(self) -> None:
-        for name in ("ppm", "orbitrap_ppm", "qtof_ppm"):
-            if not 0 < getattr(self, name) <= _MAX_PPM:
-                raise ConfigError(
-                    f"{name} must be above 0 and at most {_MAX_PPM:g}, not {getattr(self, name)}"
-                )
-        if not self.floor_mz >= 0:
-            raise ConfigError(f"floor_mz must be 0 or more, not {self.floor_mz}")
-        if not 1 <= self.candidates <= self.max_rows:
-            raise ConfigError(
-                f"candidates must be 1 to max_rows ({self.max_rows}), not {self.candidates}"
-            )
+        require_range(self, "ppm", "orbitrap_ppm", "qtof_ppm", above=0, most=100)
+        require(self.floor_mz >= 0, f"floor_mz must be 0 or more, not {self.floor_mz}")
+        require(
+            1 <= self.candidates <= self.max_rows,
+            f"candidates must be 1 to max_rows ({self.max_rows}), not {self.candidates}",
+        )
 
     def tolerance_ppm(self, instrument: str) -> float:
         """Tolerance for ``orbitrap``, ``qtof`` or an unknown instrument."""

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final, Literal, Self
 import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import (
     ConfigError,
     DuallgdError,
@@ -71,10 +72,9 @@ class CleaningSettings:
     isotope_margin_da: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.max_peaks < 1:
-            raise ConfigError(f"max_peaks must be at least 1, not {self.max_peaks}")
-        if not self.isotope_margin_da >= 0:
-            raise ConfigError(f"isotope_margin_da must be 0 or more, not {self.isotope_margin_da}")
+        require_range(self, "max_peaks", least=1)
+        margin_da = self.isotope_margin_da
+        require(margin_da >= 0, f"isotope_margin_da must be 0 or more, not {margin_da}")
 
 
 def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:

@@ -21,8 +21,8 @@ from duallgd_cli.chem.adduct import (
     precursor_mz,
 )
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import require_range
 from duallgd_cli.errors import (
-    ConfigError,
     Failure,
     FormulaError,
     RefusedError,
@@ -60,10 +60,8 @@ class FormulaLimits:
     max_heavy_atoms: int = 100
 
     def __post_init__(self) -> None:
-        if not self.precursor_ppm > 0:
-            raise ConfigError(f"precursor_ppm must be above 0, not {self.precursor_ppm}")
-        if self.max_heavy_atoms < MIN_HEAVY_ATOMS:
-            raise ConfigError(f"max_heavy_atoms must be at least 2, not {self.max_heavy_atoms}")
+        require_range(self, "precursor_ppm", above=0)
+        require_range(self, "max_heavy_atoms", least=MIN_HEAVY_ATOMS)
 
 
 def hypothesis_of(

@@ -96,7 +96,6 @@ class Opened:
         format: mgf, msp, ms, tsv, mzspeclib, json, usi, mzml or mzxml.
         stream: Decompressed bytes, seekable.
         encoding: Of the text.
-        raw: The bytes as stored, the same object as `stream` where nothing is compressed.
         damage: Set while reading: why the bytes ended early, else "".
     """
 
@@ -104,7 +103,6 @@ class Opened:
     format: str
     stream: BinaryIO
     encoding: str
-    raw: BinaryIO
     damage: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -138,7 +136,6 @@ class Opened:
     def close(self) -> None:
         """Release the file."""
         self.stream.close()
-        self.raw.close()
 
 
 def read(
@@ -263,7 +260,7 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     except UnreadableError:
         raw.close()
         raise
-    return Opened(path, file_format, stream, encoding, raw)
+    return Opened(path, file_format, stream, encoding)
 
 
 def _open(path: str) -> BinaryIO:

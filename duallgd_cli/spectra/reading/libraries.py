@@ -9,6 +9,7 @@ larger than memory can be read.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,6 @@ from duallgd_cli.spectra.reading.record import (
     Block,
     Record,
     peak_record,
-    unreadable_record,
 )
 
 _SECTION: Final = re.compile(r"\s*<\s*(\w+)(?:\s+(\w+))?(?:\s*=\s*([^>]*))?>\s*")
@@ -74,8 +74,8 @@ def text_records(lines: Iterable[str]) -> Iterator[Record]:
     for line in lines:
         section = _SECTION.fullmatch(line)
         if section is None:
-            if in_peaks:
-                entry.add_peaks(line)
+            if in_peaks and line.strip():  # m/z, intensity, and annotations that are not used
+                entry.add_peak("\t".join(line.split(None, 2)[:2]))
             elif takes is not None:
                 takes.add(line)
             continue
@@ -92,30 +92,24 @@ def text_records(lines: Iterable[str]) -> Iterator[Record]:
         yield entry.record(shared)
 
 
-class _Attributes:
-    """Attributes and peak lines of one spectrum."""
+@dataclass(slots=True)
+class _Attributes(Block):
+    """Attributes, as names, values and groups, and peak lines of one spectrum."""
 
-    def __init__(self) -> None:
-        self._block = Block()
-        self._listed: list[tuple[str, str, str]] = []
+    listed: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, line: str) -> None:
         """Take a line of an attribute."""
         found = _ATTRIBUTE.fullmatch(line)
         if found is not None:
-            self._block.count(len(line) + _ATTRIBUTE_COST)
-            if not self._block.trouble:
-                self._listed.append((found[2], found[3], found[1] or ""))
-
-    def add_peaks(self, line: str) -> None:
-        """Take a line of peaks: m/z, intensity, and annotations that are not used."""
-        if line.strip():
-            self._block.add_peak("\t".join(line.split(None, 2)[:2]))
+            self.count(len(line) + _ATTRIBUTE_COST)
+            if not self.trouble:
+                self.listed.append((found[2], found[3], found[1] or ""))
 
     def record(self, shared: "_Attributes") -> Record:
         """The record, its own attributes before those of all spectra."""
-        self._block.metadata = fields_of(shared._listed) | fields_of(self._listed)
-        return peak_record(self._block, self._block.peaks)
+        self.metadata = fields_of(shared.listed) | fields_of(self.listed)
+        return peak_record(self, self.peaks)
 
 
 _TOKEN: Final = re.compile(r'["\\{}\[\]]')
@@ -133,7 +127,7 @@ def json_records(blocks: Iterable[str]) -> Iterator[Record]:
         blocks: Of the text, of any length.
     """
     for text, trouble in _objects(blocks):
-        yield unreadable_record({}, trouble) if trouble else _record(text)
+        yield Record({}, trouble=trouble) if trouble else _record(text)
 
 
 class _Cutter:
@@ -215,9 +209,9 @@ def _record(text: str) -> Record:
         pairs, fields = _peaks(values), _fields(values)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         said = " ".join(str(error).split())[:100]
-        return unreadable_record({}, f"it is no spectrum in JSON ({said})")
+        return Record({}, trouble=f"it is no spectrum in JSON ({said})")
     if pairs is None:
-        return unreadable_record(fields, TOO_LARGE)
+        return Record(fields, trouble=TOO_LARGE)
     return Record(fields, pairs[:, 0], pairs[:, 1])
 
 

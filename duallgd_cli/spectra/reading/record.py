@@ -109,8 +109,8 @@ class Record:
     """
 
     metadata: Mapping[str, str]
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
@@ -283,7 +283,7 @@ def peak_record(
 ) -> Record:
     """A record from its fields and peak lines, with what could not be read said in it."""
     if block.trouble:
-        return unreadable_record(block.metadata, block.trouble)
+        return Record(block.metadata, trouble=block.trouble)
     mz, intensity, bad = peaks(lines)
     trouble = ""
     if bad and not mz.size:
@@ -291,11 +291,6 @@ def peak_record(
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
     return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)
-
-
-def unreadable_record(metadata: Mapping[str, str], trouble: str) -> Record:
-    """A record that cannot be used, and why."""
-    return Record(metadata, np.zeros(0), np.zeros(0), trouble)
 
 
 @lru_cache(maxsize=4096)

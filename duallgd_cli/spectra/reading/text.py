@@ -24,7 +24,6 @@ from duallgd_cli.spectra.reading.record import (
     Block,
     Record,
     peak_record,
-    unreadable_record,
 )
 
 _BEGIN_IONS: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
@@ -52,7 +51,7 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             block, is_open = Block(), True
         elif _END_IONS.fullmatch(line):
             # Parameters before a stray END IONS belonged to its record, so they are not shared.
-            yield _torn_or_whole(block, shared) if is_open else unreadable_record({}, _STRAY_END)
+            yield _torn_or_whole(block, shared) if is_open else Record({}, trouble=_STRAY_END)
             block, is_open = Block(), False
         else:
             _add(block, line)
@@ -291,10 +290,10 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
         cells = dict(zip(header, _cells(line, len(header)), strict=False))
         n = line.count("\t") + 1
         if len(line) > LONGEST_LINE:
-            yield unreadable_record(cells, TOO_LARGE)
+            yield Record(cells, trouble=TOO_LARGE)
         elif n != len(header):
             trouble = f"the row has {n} columns and the header {len(header)}"
-            yield unreadable_record(cells, trouble)
+            yield Record(cells, trouble=trouble)
         else:
             yield _row(cells)
 
@@ -311,14 +310,14 @@ def _row(cells: dict[str, str]) -> Record:
         cells.pop(name, "").strip("[]() ").replace(",", " ") for name in ("mzs", "intensities")
     ]
     if max(text.count(" ") for text in texts) > 2 * MOST_PEAKS:
-        return unreadable_record(cells, TOO_LARGE)
+        return Record(cells, trouble=TOO_LARGE)
     mz, intensity = map(_floats, texts)
     if mz is None or intensity is None:
         trouble = "its columns mzs and intensities must hold numbers separated by commas"
-        return unreadable_record(cells, trouble)
+        return Record(cells, trouble=trouble)
     if mz.size != intensity.size:
         trouble = f"it has {mz.size} m/z values and {intensity.size} intensities"
-        return unreadable_record(cells, trouble)
+        return Record(cells, trouble=trouble)
     return Record(cells, mz, intensity, energy_in_ev=not as_recorded)
 
 
@@ -365,13 +364,13 @@ def usi_records(
     for usi, each in zip(wanted, matches, strict=True):
         name = {"spectrum_id": usi[:_LONGEST_USI]}
         if each is None:
-            yield unreadable_record(name, f"{quote(usi)} is no USI such as mzspec:SET:RUN:scan:7")
+            yield Record(name, trouble=f"{quote(usi)} is no USI such as mzspec:SET:RUN:scan:7")
             continue
         spectra, reason = found[each[1], each[2]]
         record = spectra.get((each[3], each[4]))
         if record is None:
             reason = reason or f"{quote(each[2])} holds no {each[3]} {quote(each[4])}"
-            yield unreadable_record(name, reason)
+            yield Record(name, trouble=reason)
         else:
             # Numbers of features are those of another file; the list's own come before them.
             own = {"feature_id": usi, **name}

@@ -21,7 +21,7 @@ from pyteomics import mzml, mzxml
 from pyteomics import xml as pyteomics_xml
 from pyteomics.auxiliary import PyteomicsError
 
-from duallgd_cli.spectra.reading.record import Record, instrument_class, unreadable_record
+from duallgd_cli.spectra.reading.record import Record, instrument_class
 
 # Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
 pyteomics_xml._has_psims = True
@@ -131,9 +131,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         instrument = _instrument(stream)
         # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
         # only types values, which the functions below do by themselves.
-        reader = mzml.MzML(
-            stream, use_index=False, decode_binary=False, huge_tree=True, cv=object()
-        )
+        reader = mzml.MzML(stream, **_OPTIONS, cv=object())
         reader.cv = None
         reader.compression_type_map = _UNPACK
         reader._param_value = partial(_finite_value, reader._param_value)
@@ -152,7 +150,7 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         instrument = _instrument(stream)
         reader = mzxml.MzXML(stream, **_OPTIONS)
         # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
-        reader._decode_peaks = _leave
+        reader._decode_peaks = lambda info: None
         reader.compression_type_map = _UNPACK
         # Not the reader's own order: it sorts by scan number and fails where two are equal.
         scans = pyteomics_xml.XML.iterfind(reader, "scan")
@@ -164,10 +162,6 @@ def _finite_value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # 
     """A parameter; an infinite one as text, since the reader makes integers of some of them."""
     value = read_value(attributes)
     return str(value) if value in (math.inf, -math.inf) else value
-
-
-def _leave(info: Mapping[str, Any]) -> None:
-    """Decode nothing."""
 
 
 def _quiet() -> AbstractContextManager[object]:
@@ -238,35 +232,33 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> dict[str, str]:
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
-    window = precursor.get("isolationWindow") or {}
-    activation = precursor.get("activation") or {}
-    if isinstance(activation, str):  # pyteomics shortens an element with nothing but a name
-        activation = {activation: ""}
-    ions = _list(precursor, "selectedIonList", "selectedIon")
-    ion = ions[0] if ions and isinstance(ions[0], Mapping) else {}
-    target = window.get("isolation window target m/z", "") if isinstance(window, Mapping) else ""
-    found = {
+    window = _fields(precursor.get("isolationWindow"))
+    ion = _fields(next(iter(_list(precursor, "selectedIonList", "selectedIon")), None))
+    target = window.get("isolation window target m/z", "")
+    energy = _fields(precursor.get("activation")).get("collision energy", "")
+    return {
         "precursor_mz": str(ion.get("selected ion m/z", "") or target),
         "charge": str(ion.get("charge state", "")).removesuffix(".0"),
-        "collision_energy": str(activation.get("collision energy", "")),
+        "collision_energy": str(energy),
         "isolation_window_target_mz": str(target),
+        "isolation_window_lower_offset": str(window.get("isolation window lower offset", "")),
+        "isolation_window_upper_offset": str(window.get("isolation window upper offset", "")),
     }
-    if isinstance(window, Mapping):
-        for side in ("lower", "upper"):
-            offset = window.get(f"isolation window {side} offset", "")
-            found[f"isolation_window_{side}_offset"] = str(offset)
-    return found
+
+
+def _fields(element: object) -> Mapping[str, Any]:
+    """What an element holds; pyteomics shortens one with nothing but a name to a text."""
+    return element if isinstance(element, Mapping) else {}
 
 
 def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
-    holder = info.get(outer) or {}
-    items = holder.get(inner) or [] if isinstance(holder, Mapping) else []
+    items = _fields(info.get(outer)).get(inner) or []
     return [item for item in items if isinstance(item, Mapping)]
 
 
 def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Record:  # noqa: ANN401
     precursors = info.get("precursorMz") or [{}]
-    precursor = precursors[0] if isinstance(precursors[0], Mapping) else {}
+    precursor = _fields(precursors[0])
     precursor_mz = precursor.get("precursorMz", precursors[0] if not precursor else "")
     number = str(info.get("num", ""))
     metadata = {
@@ -325,10 +317,10 @@ def _with_arrays(
         mz, intensity = peaks()
     except BROKEN as error:
         trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
-        return unreadable_record(fields, trouble)
+        return Record(fields, trouble=trouble)
     if mz.size != intensity.size:
         trouble = f"it has {mz.size} m/z values and {intensity.size} intensities"
-        return unreadable_record(fields, trouble)
+        return Record(fields, trouble=trouble)
     if is_profile:
         mz, intensity = pick_peaks(mz, intensity)
         notes = (*notes, PROFILE_WARNING)
