@@ -183,7 +183,8 @@ class Search:
         best, start, values = ceiling, 0, []
         for k in top_k:
             valid = dict.fromkeys(smiles for smiles in candidates[start:k] if smiles is not None)
-            bounds = sorted((lower_bound(_graph(truth), _graph(s)), s) for s in valid)
+            own = molecule_graph(truth)
+            bounds = sorted((lower_bound(own, molecule_graph(s)), s) for s in valid)
             for bound, smiles in bounds:
                 best = self._lowered(best, bound, (truth, smiles), threshold)
             values.append(best)
@@ -205,7 +206,8 @@ class Search:
         self.needed.add(key)
         found = self.solved[key] or Interval(bound, math.inf)
         if not found.settles(cutoff) and found.limit_s < self.limit_s:
-            found &= search(_graph(first), _graph(second), cutoff, self.limit_s, bound)
+            graphs = molecule_graph(first), molecule_graph(second)
+            found &= search(*graphs, cutoff, self.limit_s, bound)
             self.solved[key] = found
         if not found.settles(cutoff):
             _log.debug("no proven distance within %.0f s for %s and %s", self.limit_s, *key)
@@ -226,6 +228,7 @@ def require() -> None:
         )
 
 
+@lru_cache(maxsize=20_000)
 def molecule_graph(smiles: str) -> MoleculeGraph:
     """Read the graph of a valid SMILES.
 
@@ -239,9 +242,6 @@ def molecule_graph(smiles: str) -> MoleculeGraph:
         ends=tuple((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds),
         orders=np.array([bond.GetBondTypeAsDouble() for bond in bonds], dtype=np.float64),
     )
-
-
-_graph = lru_cache(maxsize=20_000)(molecule_graph)
 
 
 def lower_bound(first: MoleculeGraph, second: MoleculeGraph) -> float:

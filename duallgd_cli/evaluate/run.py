@@ -22,8 +22,8 @@ from duallgd_cli.evaluate.report import make_folder, report
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import (
     EvaluationInputs,
+    Suite,
     find,
-    truth_only,
     write_truth,
     write_unlabelled,
 )
@@ -100,10 +100,11 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     """
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    if settings.benchmark is not None and settings.truth is None:
+    truth = settings.truth
+    if settings.benchmark is not None and truth is None:
         suite = find(settings.benchmark, settings.data_dir)
-    elif settings.truth is not None and settings.benchmark is None:
-        suite = truth_only(settings.truth)
+    elif truth is not None and settings.benchmark is None:
+        suite = Suite(truth.name, (truth,), lambda: table_rows(truth, required=("smiles",)))
     else:
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
     found = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
@@ -182,7 +183,8 @@ def predict_inputs(
     if model.known:
         lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
     check_leakage(inputs, lists, settings)
-    folder, with_formula = settings.folder, settings.gives_formulas
+    folder = settings.folder
+    with_formula = settings.formulas is None and settings.prediction.formula is None
     make_folder(folder)
     rows = inputs.suite.rows()
     write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
@@ -270,16 +272,12 @@ def predicted_formulas(
 
 def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
     """The formulas under which structures were drawn, by spectrum, the likeliest first."""
-    return {
-        one.spectrum_id: list(
-            dict.fromkeys(
-                tried.formula
-                for tried in sorted(one.hypotheses, key=lambda tried: -tried.log_prior)
-                if tried.formula
-            )
-        )
-        for one in predictions
-    }
+    found = {}
+    for one in predictions:
+        likeliest = sorted(one.hypotheses, key=lambda tried: -tried.log_prior)
+        named = (tried.formula for tried in likeliest if tried.formula)
+        found[one.spectrum_id] = list(dict.fromkeys(named))
+    return found
 
 
 def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> None:

@@ -74,11 +74,6 @@ class EvaluateSettings:
             raise UsageError(f"--formula is {PREDICT}, not {quote(self.prediction.formula)}")
 
     @property
-    def gives_formulas(self) -> bool:
-        """Whether the true formulas are given: the track."""
-        return self.formulas is None and self.prediction.formula is None
-
-    @property
     def folder(self) -> Path:
         """Where the report goes."""
         name = self.predictions or Path(str(self.benchmark))

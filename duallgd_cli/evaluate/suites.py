@@ -143,15 +143,6 @@ def find(benchmark: str, data_dir: Path | None) -> Suite:
     return known(data_dir) if known is not None else _labelled(Path(benchmark), data_dir)
 
 
-def truth_only(path: Path) -> Suite:
-    """A table that only says what spectra are; their peaks may be missing.
-
-    Raises:
-        MissingInputError: There is no such file, said when its rows are read.
-    """
-    return Suite(path.name, (path,), lambda: table_rows(path, required=("smiles",)))
-
-
 def published(benchmark: str) -> list[dict[str, Any]]:
     """Published rows of a benchmark; None where a number was not given.
 
