@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from authors_protocol import (
     TrueOrder,
     authors,
@@ -21,14 +20,12 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth, report
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth
 from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
-from duallgd_cli.reference import convert, weights_file
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
-from tests import labelled_table
-from tests.made_reference import fine_tuned_file, stirred_network
+from tests.made_reference import converted, fine_tuned_file, stirred_network
 from tests.stub_model import stub_model
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -105,19 +102,14 @@ def test_scores_are_by_the_authors_rules(truth, candidates, expected):
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """Their checkpoint, converted."""
-    folder = tmp_path_factory.mktemp("authors")
-    torch.save(fine_tuned_file(stirred_network()), folder / "authors.ckpt")
-    checkpoint = convert.convert(folder / "authors.ckpt", convert.DEFAULT_SEED)
-    weights_file.save(folder / "ref.safetensors", checkpoint)
-    return folder / "ref.safetensors"
+    content = fine_tuned_file(stirred_network())
+    return converted(tmp_path_factory.mktemp("authors"), content, "ref")
 
 
 @pytest.mark.slow
 def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(
-    study, weights, tmp_path, monkeypatch
+    study, weights, table, tmp_path
 ):
-    monkeypatch.setattr(report, "write_plots", lambda *_: {})
-    table = labelled_table.write(tmp_path / "labelled.tsv")
     first = table.read_text().splitlines()[1]
     bromine = first.replace(ASPIRIN, "Brc1ccccc1").replace("S00", "S99")
     table.write_text(f"{table.read_text()}{bromine}\n")

@@ -6,25 +6,19 @@ import presets
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate import report
-from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.predict import api
-from tests import labelled_table
-from tests.stub_model import stub_model
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
 
 
 @pytest.mark.slow
-def test_every_preset_gets_a_row_and_a_second_run_predicts_nothing(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_plots", lambda *_: {})
+@pytest.mark.usefixtures("stand_in")
+def test_every_preset_gets_a_row_and_a_second_run_predicts_nothing(
+    study, table, hashes, tmp_path, monkeypatch
+):
     few = {"fast": SamplingSettings(samples=3, steps=2), "thorough": SamplingSettings(samples=9)}
     monkeypatch.setattr(presets, "PRESETS", few)
-    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
-    table = labelled_table.write(tmp_path / "labelled.tsv")
-    options = "--fold test --presets fast,thorough --train-hashes none.train.hashes -o out"
-    asked = (table, *options.split())
-    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
+    options = "--fold test --presets fast,thorough -o out --train-hashes"
+    asked = (table, *options.split(), hashes)
 
     first = study(presets.main, *asked)
     assert first.code == 0, first.err

@@ -16,16 +16,9 @@ from rivals import (
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate import EvaluateSettings, report
-from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.suites import Suite
 from duallgd_cli.evaluate.tables import Truth
-from duallgd_cli.predict import api
-from duallgd_cli.predict.settings import PredictSettings
 from tests import labelled_table
-from tests.stub_model import stub_model
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
 
@@ -131,19 +124,9 @@ def test_differences_of_shares_have_newcombe_s_interval():
     assert (both_wrong.low, both_wrong.high) == pytest.approx((-0.4345, 0.4345), abs=1e-4)
 
 
-def test_all_stand_beside_an_evaluation(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_plots", lambda *_: {})
-    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
-    table = labelled_table.write(tmp_path / "labelled.tsv")
-    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
-    evaluate(
-        EvaluateSettings(
-            **{"benchmark": str(table), "fold": "test", "out": tmp_path / "test"},
-            **{"mces": False, "top_k": (1, 3), "workers": 1},
-            train_hashes=tmp_path / "none.train.hashes",
-            prediction=PredictSettings(sampling=SamplingSettings(samples=4)),
-        )
-    )
+@pytest.mark.usefixtures("stand_in")
+def test_all_stand_beside_an_evaluation(study, evaluated, table, tmp_path):
+    evaluated("test", top_k=(1, 3))
 
     done = study(main, "test", "--other", "test", "--benchmark", table)
 

@@ -7,11 +7,8 @@ from true_fingerprints import assembly_recovers, knowing, main, steps
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate import EvaluateSettings, report
-from duallgd_cli.evaluate.run import evaluate
-from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.evaluate import EvaluateSettings
 from tests import labelled_table
 from tests.made_graphs import small_settings, stirred
 from tests.scored_entries import scored
@@ -58,18 +55,13 @@ def test_a_model_without_an_encoder_is_refused():
 
 
 @pytest.mark.slow
-def test_an_evaluation_is_predicted_from_the_true_fingerprints(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_plots", lambda *_: {})
+def test_an_evaluation_is_predicted_from_the_true_fingerprints(
+    study, evaluated, tmp_path, monkeypatch
+):
     model = stirred(small_settings())
     weights = tmp_path / "w.safetensors"
     save(weights, Checkpoint(model.settings, dict(model.state_dict()), {"step": 7}))
-    settings = EvaluateSettings(
-        benchmark=str(labelled_table.write(tmp_path / "labelled.tsv")),
-        **{"fold": "test", "limit": 2, "mces": False, "workers": 1},
-        **{"out": tmp_path / "val", "weights": str(weights), "device": "cpu"},
-        prediction=PredictSettings(sampling=SamplingSettings(steps=2, samples=4)),
-    )
-    evaluate(settings)
+    evaluated("val", steps=2, limit=2, weights=str(weights), device="cpu")
     seen = []
     generate = "true_fingerprints.TrueFingerprints.fingerprint"
     told = __import__("true_fingerprints").TrueFingerprints.fingerprint
