@@ -35,7 +35,7 @@ def made_settings(**changes):
 def decoder_stage(settings, rank=0, world_size=1):
     """The decoder stage on 45 made molecules."""
     molecules = made_molecules(len(FOLDS), fold=FOLDS)
-    return DecoderStage(molecules, settings, rank, world_size)
+    return DecoderStage(molecules, settings, (rank, world_size))
 
 
 def small_model(seed=1):

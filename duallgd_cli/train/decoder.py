@@ -70,50 +70,72 @@ class GraphBatch:
         return len(self.level)
 
 
-class DecoderStage:
+class _BySize:
+    """Batches of molecules of like size with noise to add.
+
+    Args:
+        molecules: Prepared molecules.
+        rows: Those that are trained on.
+        noise: How fingerprints are corrupted; None keeps the true ones.
+        settings: Settings of the run.
+        ranks: This process, from 0, and the number of processes.
+    """
+
+    def __init__(
+        self,
+        molecules: Molecules,
+        rows: NDArray[np.int64],
+        noise: ConditionNoise | None,
+        settings: TrainingSettings,
+        ranks: tuple[int, int],
+    ) -> None:
+        data = settings.data
+        self.molecules, self.rows = molecules, rows
+        self.settings, self.ranks = settings, ranks
+        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
+        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share, data.core_share)
+
+    def plan(self, first_step: int) -> Iterator[Planned]:
+        """Rows of molecules and padded size of each step, from a step on."""
+        sizes = self.molecules.n_heavy[self.rows]
+        for members in self.plan_of.stream(sizes, first_step, *self.ranks):
+            yield self.rows[members], int(self.plan_of.padded(sizes[members]).max())
+
+    def generator(self, step: int) -> np.random.Generator:
+        """Of all that is drawn for one step."""
+        return np.random.default_rng((self.settings.seed, step, self.ranks[0]))
+
+    def collate(self, planned: Planned, step: int) -> GraphBatch:
+        """Graphs, conditions and noise of one step: a function of seed, step and rank."""
+        return graph_batch(self.collator, planned, self.generator(step))
+
+
+class DecoderStage(_BySize):
     """Batches and losses of fingerprint-conditioned generation.
 
     Args:
         molecules: Prepared molecules; fold train is trained on, fold dev (or val) looked at.
         settings: Settings of the run.
-        rank: This process.
-        world_size: Number of processes.
+        ranks: This process, from 0, and the number of processes.
     """
 
     def __init__(
-        self, molecules: Molecules, settings: TrainingSettings, rank: int = 0, world_size: int = 1
+        self, molecules: Molecules, settings: TrainingSettings, ranks: tuple[int, int] = (0, 1)
     ) -> None:
         data = settings.data
         fits = (molecules.n_heavy <= data.max_atoms) & (molecules.n_heavy >= 2)
-        self.rows = np.flatnonzero(fits & molecules.in_folds("train"))
-        if not len(self.rows):
+        rows = np.flatnonzero(fits & molecules.in_folds("train"))
+        if not len(rows):
             raise UnreadableError("the prepared data hold no molecule of fold train")
-        self.settings = settings
-        self.rank, self.world_size = rank, world_size
-        self.molecules = molecules
-        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         noise = ConditionNoise(data.clean_share, data.false_bits)
-        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share, data.core_share)
-        held_out = molecules.in_folds("dev", "val")
+        super().__init__(molecules, rows, noise, settings, ranks)
         generator = np.random.default_rng(settings.seed)
-        chosen = np.flatnonzero(fits & held_out)
+        chosen = np.flatnonzero(fits & molecules.in_folds("dev", "val"))
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
-
-    def plan(self, first_step: int) -> Iterator[Planned]:
-        """Molecules and padded size of each step, from a step on."""
-        sizes = self.molecules.n_heavy[self.rows]
-        for members in self.plan_of.stream(sizes, first_step, self.rank, self.world_size):
-            rows = self.rows[members]
-            yield rows, int(self.plan_of.padded(self.molecules.n_heavy[rows]).max())
-
-    def collate(self, planned: Planned, step: int) -> GraphBatch:
-        """Graphs, conditions and noise of one step: a function of seed, step and rank."""
-        generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        return graph_batch(self.collator, planned, generator)
 
     def loss(self, model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Summed cross entropy over the real pairs, and how many there are."""
-        return graph_loss(model, batch)
+        return bond_loss(model, batch)
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Mean cross entropy per pair, true fingerprints given; see `held_out_nll`."""
@@ -143,24 +165,19 @@ def held_out_nll(
     if not len(rows):
         return {}
     device, clean = next(model.parameters()).device, MoleculeCollator(molecules, None)
-    levels = [t for t in NLL_STEPS if t <= model.settings.diffusion.n_steps]
-    totals = torch.zeros(len(levels), 2)
+    n_steps = model.settings.diffusion.n_steps
+    steps = [t for t in NLL_STEPS if t <= n_steps]
+    totals = torch.zeros(len(steps), 2)
     for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
         size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
         batch = graph_batch(clean, (rows[members], size), np.random.default_rng((7, number)))
         batch = map_tensors(batch, lambda x: x.to(device))
         condition = told(members, batch.condition)
-        for t, total in zip(levels, totals, strict=True):
-            steps = torch.full((batch.n_samples,), t, device=device)
-            loss = bond_loss(model, batch.graph, condition, steps, batch.uniform)
-            total += torch.stack(loss).cpu()
-    return {f"{name}_{t}": float(of[0] / of[1]) for t, of in zip(levels, totals, strict=True)}
-
-
-def graph_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Summed cross entropy over the real pairs of a batch, and how many there are."""
-    t = noise_steps(batch.level, model.settings.diffusion.n_steps)
-    return bond_loss(model, batch.graph, batch.condition, t, batch.uniform)
+        for t, total in zip(steps, totals, strict=True):
+            level = torch.full_like(batch.level, (t - 0.5) / n_steps)
+            told_now = replace(batch, condition=condition, level=level)
+            total += torch.stack(bond_loss(model, told_now)).cpu()
+    return {f"{name}_{t}": float(of[0] / of[1]) for t, of in zip(steps, totals, strict=True)}
 
 
 def graph_batch(
@@ -186,32 +203,25 @@ def noise_steps(level: Tensor, n_steps: int) -> Tensor:
     return (1 + torch.floor(level * n_steps).long()).clamp_max(n_steps)
 
 
-def bond_loss(
-    model: DualLGD,
-    graph: BondGraph,
-    condition: Condition,
-    t: Tensor,
-    uniform: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Noise clean graphs to step t and score the denoiser's guess of the clean classes.
+def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    """Noise clean graphs and score the denoiser's guess of the clean classes.
 
     Pairs whose class is given have no noise and no score.
 
     Args:
         model: Its denoiser guesses, its settings hold the noise process.
-        graph: Clean graphs, on the device of t.
-        condition: What is known of each graph, on the same device.
-        t: Noise steps, int64 (B,).
-        uniform: Uniform numbers for the noise, (B, M).
+        batch: On the model's device.
 
     Returns:
         Summed cross entropy over real pairs that are not given, and their number, both scalars.
     """
+    graph, diffusion = batch.graph, model.settings.diffusion
+    t = noise_steps(batch.level, diffusion.n_steps)
     clean, mask = graph.bond_class, graph.pair_mask & ~graph.is_known
-    share, marginal = _process(model.settings.diffusion, t.device)
-    noisy = torch.where(mask, corrupt(clean, share[t], marginal, uniform), 0)
+    share, marginal = _process(diffusion, t.device)
+    noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
     noisy = torch.where(graph.is_known, clean + KNOWN, noisy)
-    logits = model.denoiser(noisy, t, model.denoiser.context(condition))
+    logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
 
@@ -226,48 +236,34 @@ def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor,
 _FINGERPRINT_WEIGHT: Final = 0.02
 
 
-class _LabelledSpectra:
+class _LabelledSpectra(_BySize):
     """Batches of spectra with the graphs of their molecules.
 
     Args:
         spectra: Measured or simulated; fold train is drawn from.
         settings: Settings of the run.
-        rank: This process.
-        world_size: Number of processes.
+        ranks: This process, from 0, and the number of processes.
     """
 
     def __init__(
-        self, spectra: PreparedSpectra, settings: TrainingSettings, rank: int, world_size: int
+        self, spectra: PreparedSpectra, settings: TrainingSettings, ranks: tuple[int, int]
     ) -> None:
-        data = settings.data
-        self.molecules, self.settings = spectra.molecules, settings
-        self.rank, self.world_size = rank, world_size
-        self.sampler = SpectrumSampler(spectra, "train")
-        sizes = spectra.molecules.n_heavy[self.sampler.molecules]
-        self.indices = np.flatnonzero(sizes <= data.max_atoms)
-        if not len(self.indices):
+        self.sampler = SpectrumSampler(spectra)
+        rows = self.sampler.molecules.astype(np.int64)
+        rows = rows[spectra.molecules.n_heavy[rows] <= settings.data.max_atoms]
+        if not len(rows):
             raise UnreadableError(
                 "the prepared data hold no spectrum of fold train of a molecule of at most "
-                f"{data.max_atoms} heavy atoms"
+                f"{settings.data.max_atoms} heavy atoms"
             )
-        self.sizes = sizes[self.indices]
-        self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
-        self.collator = MoleculeCollator(
-            spectra.molecules, None, data.shuffle_share, data.core_share
-        )
-
-    def plan(self, first_step: int) -> Iterator[Planned]:
-        """Indices of molecules in the sampler, and their padded size."""
-        for members in self.plan_of.stream(self.sizes, first_step, self.rank, self.world_size):
-            yield self.indices[members], int(self.plan_of.padded(self.sizes[members]).max())
+        super().__init__(spectra.molecules, rows, None, settings, ranks)
 
     def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Spectra with their graphs: a function of seed, step and rank."""
-        indices, size = planned
-        generator = np.random.default_rng((self.settings.seed, step, self.rank))
-        drawn = [self.sampler.rows(self.settings, generator, int(index)) for index in indices]
-        molecules = self.sampler.molecules[indices].astype(np.int64)
-        graphs = graph_batch(self.collator, (molecules, size), generator)
+        generator = self.generator(step)
+        places = np.searchsorted(self.sampler.molecules, planned[0]).tolist()
+        drawn = [self.sampler.rows(self.settings, generator, place) for place in places]
+        graphs = graph_batch(self.collator, planned, generator)
         return replace(graphs, spectra=spectrum_batch(drawn))
 
 
@@ -280,8 +276,7 @@ class JointStage:
             small one is trained on as much as a large one; none for spectra alone.
         simulated: Prepared simulated spectra, or None for measured ones alone.
         settings: Settings of the run.
-        rank: This process.
-        world_size: Number of processes.
+        ranks: This process, from 0, and the number of processes.
         kernel: What the weights will say beside the encoder, on the model's device; None while the
             encoder trains, on spectra that it knows.
 
@@ -295,11 +290,9 @@ class JointStage:
         structures: Sequence[Molecules],
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
-        rank: int = 0,
-        world_size: int = 1,
+        ranks: tuple[int, int] = (0, 1),
         kernel: FragmentKernel | None = None,
     ) -> None:
-        ranks = (rank, world_size)
         self.kernel = kernel
         self.frozen = settings.freeze_encoder
         if self.frozen and simulated is None:
@@ -307,14 +300,14 @@ class JointStage:
                 "freeze_encoder trains the denoiser on simulated spectra; make some with "
                 "'duallgd data simulate' and give them as --simulated"
             )
-        self.encoder = EncoderStage(spectra, None, settings, *ranks)
-        self.decoders = [DecoderStage(molecules, settings, *ranks) for molecules in structures]
-        self.turns: list[_LabelledSpectra | DecoderStage] = []
+        self.encoder = EncoderStage(spectra, None, settings, ranks)
+        self.decoders = [DecoderStage(molecules, settings, ranks) for molecules in structures]
+        self.turns: list[_BySize] = []
         if not self.frozen:
-            self.turns.append(_LabelledSpectra(spectra, settings, *ranks))
+            self.turns.append(_LabelledSpectra(spectra, settings, ranks))
         self.turns += self.decoders
         if simulated is not None:
-            self.turns.append(_LabelledSpectra(simulated, settings, *ranks))
+            self.turns.append(_LabelledSpectra(simulated, settings, ranks))
         # One spectrum of each molecule of fold val, always the same.
         self.spectra = spectra
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
@@ -327,7 +320,7 @@ class JointStage:
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, VALIDATION_SEED)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
-        """Rows or indices of molecules, and their padded size, of whose turn it is."""
+        """Rows of molecules, and their padded size, of whose turn it is."""
         n = len(self.turns)
         done = [(first_step + n - 1 - turn) // n for turn in range(n)]
         streams = [turn.plan(before) for turn, before in zip(self.turns, done, strict=True)]
@@ -343,9 +336,9 @@ class JointStage:
         if self.frozen:
             model.encoder.eval()  # it says what it will say in use
         if batch.spectra is None:
-            return graph_loss(model, batch)
+            return bond_loss(model, batch)
         condition, logits = self._predicted(model, batch.spectra.peaks, batch.condition)
-        summed, pairs = graph_loss(model, replace(batch, condition=condition))
+        summed, pairs = bond_loss(model, replace(batch, condition=condition))
         if self.frozen:
             return summed, pairs
         truth = batch.spectra.fingerprint.float()

@@ -47,18 +47,17 @@ class SpectrumSampler:
     """Draws training spectra: a molecule first, then one or more of its spectra of one ion.
 
     Args:
-        spectra: Prepared spectra.
-        fold: Name of the fold to draw from.
+        spectra: Prepared spectra; fold train is drawn from.
 
     Raises:
         UnreadableError: No spectrum is of that fold.
     """
 
-    def __init__(self, spectra: PreparedSpectra, fold: str) -> None:
+    def __init__(self, spectra: PreparedSpectra) -> None:
         self.spectra = spectra
-        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index(fold))
+        members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("train"))
         if not len(members):
-            raise UnreadableError(f"the prepared data hold no spectrum of fold {fold}")
+            raise UnreadableError("the prepared data hold no spectrum of fold train")
         self.molecules, self.members = by_molecule(spectra, members)
 
     def draw_from(self, index: int, generator: np.random.Generator) -> tuple[int, list[int]]:
@@ -95,8 +94,7 @@ class EncoderStage:
         spectra: Prepared spectra; fold train is trained on, fold val looked at.
         simulated: Prepared simulated spectra to train on beside them, or None.
         settings: Settings of the run.
-        rank: This process.
-        world_size: Number of processes.
+        ranks: This process, from 0, and the number of processes.
     """
 
     def __init__(
@@ -104,13 +102,11 @@ class EncoderStage:
         spectra: PreparedSpectra,
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
-        rank: int = 0,
-        world_size: int = 1,
+        ranks: tuple[int, int] = (0, 1),
     ) -> None:
-        self.spectra, self.settings = spectra, settings
-        self.rank, self.world_size = rank, world_size
-        self.measured = SpectrumSampler(spectra, "train")
-        self.simulated = None if simulated is None else SpectrumSampler(simulated, "train")
+        self.spectra, self.settings, self.ranks = spectra, settings, ranks
+        self.measured = SpectrumSampler(spectra)
+        self.simulated = None if simulated is None else SpectrumSampler(simulated)
         share = settings.data.simulated_share if simulated is not None else 0.0
         self.n_simulated = round(settings.data.spectra_per_batch * share)
         self.validation = validation_spectra(spectra)
@@ -123,7 +119,7 @@ class EncoderStage:
     def collate(self, planned: None, step: int) -> SpectrumBatch:
         """Measured and simulated spectra: a function of seed, step and rank."""
         del planned
-        generator = np.random.default_rng((self.settings.seed, step, self.rank))
+        generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
         n_measured = self.settings.data.spectra_per_batch - self.n_simulated
         sources = [self.measured] * n_measured
         if self.simulated is not None:
@@ -178,9 +174,9 @@ def by_molecule(
     return molecules, np.split(order, start)[1:]
 
 
-def dense_bits(bits: Sequence[NDArray[np.uint16]], n_bits: int = 4096) -> Tensor:
-    """On-bits as float 0/1, (B, n_bits)."""
-    dense = torch.zeros(len(bits), n_bits)
+def dense_bits(bits: Sequence[NDArray[np.uint16]]) -> Tensor:
+    """On-bits as float 0/1, (B, 4096)."""
+    dense = torch.zeros(len(bits), 4096)
     for b, index in enumerate(bits):
         dense[b, torch.from_numpy(index.astype(np.int64))] = 1
     return dense

@@ -154,16 +154,16 @@ def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime) -> Stage:
     settings, ranks = request.settings.training, (runtime.rank, runtime.world_size)
     _refuse_unused(request)
     if settings.stage == "decoder":
-        return DecoderStage(request.read(request.data), settings, *ranks)
+        return DecoderStage(request.read(request.data), settings, ranks)
     spectra = load_spectra(request.data)
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":
-        return EncoderStage(spectra, simulated, settings, *ranks)
+        return EncoderStage(spectra, simulated, settings, ranks)
     structures = [load_molecules(folder) for folder in request.structures]
     kernel = None
     if settings.freeze_encoder:
         kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
-    return JointStage(spectra, structures, simulated, settings, *ranks, kernel)
+    return JointStage(spectra, structures, simulated, settings, ranks, kernel)
 
 
 def _refuse_unused(request: TrainingRequest) -> None:

@@ -14,6 +14,7 @@ from duallgd_cli.train.decoder import (
     DecoderStage,
     JointStage,
     bond_loss,
+    graph_batch,
     noise_levels,
     noise_steps,
 )
@@ -43,15 +44,14 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     molecules = made_molecules(6, smallest=3, largest=7)
     collator = MoleculeCollator(molecules, None)
     rows, generator = np.arange(6), np.random.default_rng(2)
-    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
-    t = torch.tensor([1, 50, 150, 250, 400, 500])
-    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
+    batch = graph_batch(collator, (rows, 9), generator)
+    graph = batch.graph
 
     with torch.no_grad():
-        summed, count = bond_loss(model, graph, known, t, uniform)
+        summed, count = bond_loss(model, batch)
         # What the loss of padded pairs would be must not matter.
         dirty = replace(graph, bond_class=torch.where(graph.pair_mask, graph.bond_class, 3))
-        again, _ = bond_loss(model, dirty, known, t, uniform)
+        again, _ = bond_loss(model, replace(batch, graph=dirty))
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
@@ -62,14 +62,13 @@ def test_pairs_of_a_core_are_given_without_noise_and_are_no_part_of_the_loss(mod
     molecules = made_molecules(6, smallest=5, largest=9)
     collator = MoleculeCollator(molecules, None, core_share=1.0)
     rows, generator = np.arange(6), np.random.default_rng(2)
-    graph, known = collator.graphs(rows, 9, generator), collator.condition(rows, 9, generator)
-    seen = []
+    batch = graph_batch(collator, (rows, 9), generator)
+    graph, seen = batch.graph, []
     monkeypatch.setattr(
         model.denoiser, "forward", lambda bonds, *_: seen.append(bonds) or torch.zeros(6, 36, 5)
     )
 
-    uniform = torch.rand(graph.bond_class.shape)
-    summed, count = bond_loss(model, graph, known, torch.full((6,), 500), uniform)
+    summed, count = bond_loss(model, batch)
 
     assert (seen[0][graph.is_known] == graph.bond_class[graph.is_known] + 5).all()
     assert (seen[0][~graph.is_known] < 5).all()
@@ -103,7 +102,7 @@ def test_without_a_molecule_of_fold_train_the_decoder_says_so():
 
 
 def test_ranks_draw_noise_of_their_own(model):
-    stages = [DecoderStage(made_molecules(20), SETTINGS, rank, 2) for rank in range(2)]
+    stages = [DecoderStage(made_molecules(20), SETTINGS, (rank, 2)) for rank in range(2)]
     planned = next(stages[0].plan(3))
 
     with torch.no_grad():
@@ -144,7 +143,7 @@ def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
 
 
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
-    sampler = SpectrumSampler(spectra, "train")
+    sampler = SpectrumSampler(spectra)
     generator = np.random.default_rng(1)
     seen = set()
 
@@ -161,7 +160,7 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
 
 
 def test_a_molecule_is_drawn_or_named_and_comes_with_its_bits(spectra):
-    sampler, generator = SpectrumSampler(spectra, "train"), np.random.default_rng(1)
+    sampler, generator = SpectrumSampler(spectra), np.random.default_rng(1)
     bits = [spectra.molecules.fingerprint_bits(int(m)).tolist() for m in sampler.molecules]
 
     named = [sampler.rows(SETTINGS, generator, place)[1].tolist() for place in range(len(bits))]
