@@ -389,7 +389,7 @@ def _ring_names() -> dict[str, str]:
     return {row["smarts"]: row["name"] for row in catalogue() if row["kind"] == RING_SYSTEM}
 
 
-def _systems(mol: Chem.Mol) -> list[set[int]]:
+def ring_atoms(mol: Chem.Mol) -> list[set[int]]:
     """Atoms of each ring system, those at its double bonds not yet included."""
     systems: list[set[int]] = []
     for ring in mol.GetRingInfo().AtomRings():
@@ -414,7 +414,7 @@ def _ring_systems(table: AtomTable, number: int) -> list[Part]:
     written = atoms[:, [ELEMENT, CHARGE, AROMATIC, DEGREE]]
     written[:, 3] = atoms[:, AROMATIC] * (atoms[:, DEGREE] + atoms[:, HYDROGENS])
     texts = set()
-    for system in _systems(mol):
+    for system in ring_atoms(mol):
         ring = sorted(system)
         doubly_bound = set(np.flatnonzero((orders[ring] == _DOUBLE).any(0)).tolist()) - system
         inside = [*ring, *sorted(doubly_bound)]

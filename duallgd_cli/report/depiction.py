@@ -16,6 +16,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
+from duallgd_cli.chem.parts import ring_atoms
 from duallgd_cli.errors import MoleculeError
 
 _PATH: Final = re.compile(
@@ -53,7 +54,8 @@ def _cores(first: Mol) -> list[Mol]:
     """Pieces of a molecule that others may share, largest first: elements and bond types alone."""
     rdDepictor.Compute2DCoords(first)
     rings = sorted((tuple(sorted(ring)) for ring in first.GetRingInfo().AtomRings()), key=len)
-    systems = sorted(_ring_systems(first), key=lambda atoms: (-len(atoms), atoms))
+    joined = (tuple(sorted(atoms)) for atoms in ring_atoms(first))
+    systems = sorted(joined, key=lambda atoms: (-len(atoms), atoms))
     atom_sets = list(dict.fromkeys([_framework(first), *systems, *reversed(rings)]))
     symbols = [f"[#{atom.GetAtomicNum()}]" for atom in first.GetAtoms()]
     pieces = (
@@ -72,15 +74,6 @@ def _framework(mol: Mol) -> tuple[int, ...]:
             for other in bonded.pop(end):
                 bonded[other].discard(end)
     return tuple(sorted(bonded))
-
-
-def _ring_systems(mol: Mol) -> list[tuple[int, ...]]:
-    systems: list[set[int]] = []
-    for ring in map(set, mol.GetRingInfo().AtomRings()):
-        joined = [system for system in systems if system & ring]
-        systems = [system for system in systems if not system & ring]
-        systems.append(ring.union(*joined))
-    return [tuple(sorted(system)) for system in systems]
 
 
 def _laid_out(mol: Mol, first: Mol | None, cores: Sequence[Mol]) -> Mol:
