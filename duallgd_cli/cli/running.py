@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from duallgd_cli.errors import InterruptedRunError, UsageError, counted
-from duallgd_cli.files import PACKED_ENDINGS
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.run import RunSummary
 
 logger = logging.getLogger(__name__)
-
-STANDARD_STREAM = "-"
 
 
 @contextmanager
@@ -117,8 +115,6 @@ def report(summary: "RunSummary", strict: bool) -> None:
         UnreadableError: No record of the inputs could be read.
         typer.Exit: With 1, if spectra were skipped and that was to be an error.
     """
-    from duallgd_cli.errors import UnreadableError
-
     counts = {"event": "summary", "counts": dict(summary.counts), "output": summary.output}
     logger.info("%s", sentence(summary), extra={"json": counts})
     if summary.n_spectra and not summary.n_ok:

@@ -196,7 +196,13 @@ def predict(
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock
-        _write_record(request, path, finished, summary, began)
+        times = {
+            "started": began.isoformat(),
+            "seconds": round(summary.seconds, 3),
+            "resumed": summary.n_resumed,
+        }
+        shown = str(path).removesuffix(ENDING) if is_shard else request.output
+        _write_record(shown, finished, summary, times)
     return summary
 
 
@@ -281,20 +287,6 @@ def _require_spectra(run: FinishedRun) -> None:
         raise UnreadableError(f"no MS2 spectrum in {names} ({run.totals['ms1']} of MS1)")
 
 
-def _write_record(
-    request: PredictRequest, path: Path, run: FinishedRun, summary: RunSummary, began: datetime
-) -> None:
-    if request.shard.count > 1:
-        output = path.with_name(path.name.removesuffix(ENDING))
-    elif request.output != STANDARD_STREAM:
-        output = Path(request.output)
-    else:
-        return
-    seconds = round(summary.seconds, 3)
-    times = {"started": began.isoformat(), "seconds": seconds, "resumed": summary.n_resumed}
-    write_record(record_path(output), run, summary, times)
-
-
 def _interrupted(request: PredictRequest, path: Path) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
@@ -358,8 +350,7 @@ def merge(
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
     write_all(run, summary, output_format, rows, parts=parts, summaries=summaries, workers=workers)
-    if output != STANDARD_STREAM:
-        write_record(record_path(Path(output)), run, summary, {})
+    _write_record(output, run, summary, {})
     return summary
 
 
@@ -449,14 +440,16 @@ def record_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.run.json")
 
 
-def write_record(
-    path: Path, run: FinishedRun, summary: RunSummary, times: Mapping[str, Any]
+def _write_record(
+    output: str, run: FinishedRun, summary: RunSummary, times: Mapping[str, Any]
 ) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
 
     Raises:
         UsageError: The file cannot be written.
     """
+    if output == STANDARD_STREAM:
+        return
     record = {
         "duallgd": run.header.version,
         "versions": versions(),
@@ -472,4 +465,6 @@ def write_record(
         "notes": dict(sorted(summary.notes.items())),
         "times": {"computing_s": round(summary.computing_s, 3), **times},
     }
-    write_atomically(path, [json.dumps(record, indent=2, ensure_ascii=False) + "\n"])
+    write_atomically(
+        record_path(Path(output)), [json.dumps(record, indent=2, ensure_ascii=False) + "\n"]
+    )
