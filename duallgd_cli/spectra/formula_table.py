@@ -59,12 +59,6 @@ class TableRow:
 Rows = dict[str, list[TableRow]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Score:
-    column: str
-    is_probability: bool  # every value between 0 and 1; otherwise they are logarithms
-
-
 def read_table(path: str) -> dict[str, Rows]:
     """Rows by identifier, in the file's order, for each column that may hold identifiers.
 
@@ -102,7 +96,7 @@ def read_table(path: str) -> dict[str, Rows]:
     score = _score_column(header, table)
     found: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
-        rows = _single(cells, formula, score) if formula else _several(cells, numbered)
+        rows = _single(cells, formula, *score) if formula else _several(cells, numbered)
         for column, by_name in zip(identifiers, found.values(), strict=True):
             for name in _names(cells.get(column, "")):
                 by_name.setdefault(name, []).extend(rows)
@@ -133,14 +127,17 @@ def _records(path: str) -> Iterator[list[str]]:
         raise UnreadableError(f"{path} cannot be read: {describe_damage(error)}") from None
 
 
-def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> _Score | None:
-    """The first score column that holds a number anywhere."""
+def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> tuple[str, bool]:
+    """The first score column that holds a number anywhere, or "", and whether all are shares.
+
+    Values between 0 and 1 are probabilities, others logarithms of some.
+    """
     for name in _SCORES:
         values = [finite(row.get(name, "")) for row in table] if name in header else []
         numbers = [value for value in values if value is not None]
         if numbers:
-            return _Score(name, min(numbers) >= 0 and max(numbers) <= 1)
-    return None
+            return name, min(numbers) >= 0 and max(numbers) <= 1
+    return "", False
 
 
 def _names(cell: str) -> list[str]:
@@ -153,14 +150,16 @@ def _names(cell: str) -> list[str]:
     return [n for n in dict.fromkeys(names) if not is_missing(n)]
 
 
-def _single(cells: Mapping[str, str], formula: str, score: _Score | None) -> list[TableRow]:
+def _single(
+    cells: Mapping[str, str], formula: str, score: str, is_probability: bool
+) -> list[TableRow]:
     text = cells.get(formula, "").strip()
     if is_missing(text):
         return []
-    value = finite(cells.get(score.column, "")) if score is not None else None
+    value = finite(cells.get(score, ""))
     rank = next((r for name in _RANKS if (r := finite(cells.get(name, "")))), None)
-    if score is not None and value is not None:
-        log_weight = _log(value) if score.is_probability else value
+    if value is not None:
+        log_weight = _log(value) if is_probability else value
     else:
         log_weight = -math.log(rank) if rank is not None and rank > 0 else 0.0
     return [TableRow(text, _adduct(cells), log_weight)]

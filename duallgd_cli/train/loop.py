@@ -31,7 +31,7 @@ from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.prefetch import Stage, batches, refuse_if_worker_died
+from duallgd_cli.train.prefetch import Stage, batches, default_workers, refuse_if_worker_died
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,6 @@ class Hooks:
     Attributes:
         on_step: Told step and metrics after each logged step.
         record: Kept in every checkpoint: data, hold-outs, machine.
-        workers: Processes that make batches where the settings leave it open.
         stop_after: Step to stop at although the schedule goes on, or None.
         minutes: Minutes of this command to stop after although the schedule goes on, checked
             whenever figures are logged, or None.
@@ -91,7 +90,6 @@ class Hooks:
 
     on_step: Callable[[int, dict[str, float]], None]
     record: dict[str, Any]
-    workers: int = 0
     stop_after: int | None = None
     minutes: float | None = None
 
@@ -176,7 +174,7 @@ class _Run:
         self.runtime, self.hooks = runtime, hooks
         self.device = next(model.parameters()).device
         workers = settings.data.workers
-        self.workers = hooks.workers if workers is None else workers
+        self.workers = default_workers(runtime) if workers is None else workers
         self.optimisers = optimisers(model, settings.optimiser)
         # The weights that get saved as the model: a moving average.
         self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
@@ -372,10 +370,8 @@ def interruptible() -> Iterator[threading.Event]:
 
 _NARROW: Final = 16
 
-Optimisers = tuple[torch.optim.Optimizer, ...]
 
-
-def optimisers(module: nn.Module, settings: OptimiserSettings) -> Optimisers:
+def optimisers(module: nn.Module, settings: OptimiserSettings) -> tuple[torch.optim.Optimizer, ...]:
     """What updates the parameters, each of them once; weight decay is on matrices alone."""
     decayed = {
         f"{name}.weight" for name, part in module.named_modules() if isinstance(part, nn.Linear)

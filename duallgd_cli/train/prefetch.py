@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from duallgd_cli.errors import DuallgdError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.runtime import Runtime, available_cores
 
 _AHEAD: Final = 2  # batches under way for each process
 _MOST_BY_DEFAULT: Final = 8
@@ -56,9 +57,10 @@ class _Batches(Dataset[bytes]):
         return pickle.dumps(self.stage.collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
-def default_workers(device: torch.device, cores: int) -> int:
+def default_workers(runtime: Runtime) -> int:
     """Processes that make batches when nobody says: none on a CPU, which has better to do."""
-    return max(1, min(_MOST_BY_DEFAULT, cores - 1)) if device.type == "cuda" else 0
+    cores = available_cores() // runtime.world_size
+    return max(1, min(_MOST_BY_DEFAULT, cores - 1)) if runtime.device.type == "cuda" else 0
 
 
 def batches(

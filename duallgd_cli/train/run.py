@@ -18,13 +18,13 @@ from duallgd_cli.data.prepared import Molecules, load_molecules, load_spectra, r
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
-from duallgd_cli.runtime import Runtime, available_cores, device_name
+from duallgd_cli.runtime import Runtime, device_name
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.growth import grow
 from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import Hooks, process_group, train
-from duallgd_cli.train.prefetch import Stage, default_workers
+from duallgd_cli.train.prefetch import Stage
 from duallgd_cli.train.settings import RunSettings
 
 
@@ -95,9 +95,8 @@ def run_training(
     if runtime.compile:
         compile_layers(model)
     with process_group(runtime):
-        workers = default_workers(runtime.device, available_cores() // runtime.world_size)
         record = _record(request, runtime, origin)
-        hooks = Hooks(on_step, record, workers, request.stop_after, request.minutes)
+        hooks = Hooks(on_step, record, request.stop_after, request.minutes)
         return train(model, stage, settings, request.out, runtime, hooks)
 
 

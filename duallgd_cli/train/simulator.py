@@ -6,7 +6,7 @@ count alike, however many spectra they have.
 Letters: S spectra, C fragments.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -157,22 +157,15 @@ def list_measured(
 ) -> list[MeasuredSpectrum]:
     """Spectra of a fold whose ion can be simulated and of which a fragment is a peak."""
     result: list[MeasuredSpectrum] = []
-    for molecule, own in simulable(spectra, fold):
-        found = fragments(graph_of(spectra.molecules, molecule), generator)
+    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
+    able &= np.diff(spectra.molecules.bond_offset)[spectra.molecule] > 0
+    for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
+        found = fragments(graph_of(spectra.molecules, int(molecule)), generator)
         ions = [ion_of(spectra, s) for s in own]
         measured = [_measured(spectra, s, found, ion) for s, ion in zip(own, ions, strict=True)]
         kept = [(i, m) for i, m in zip(ions, measured, strict=True) if m.any()]
         result += [MeasuredSpectrum(found, ion, values, 1 / len(kept)) for ion, values in kept]
     return result
-
-
-def simulable(spectra: PreparedSpectra, fold: str) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Molecules of a fold that have a bond, and their spectra whose ions can be simulated."""
-    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
-    n_bonds = np.diff(spectra.molecules.bond_offset)
-    for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
-        if n_bonds[molecule]:
-            yield int(molecule), own
 
 
 def ion_of(spectra: PreparedSpectra, spectrum: int) -> Ion:

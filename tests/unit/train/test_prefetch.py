@@ -15,7 +15,7 @@ from torch import Tensor
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.train import prefetch
 from duallgd_cli.train.prefetch import WorkerDiedError, batches, default_workers
-from tests.made_training import decoder_stage, made_settings, run, state
+from tests.made_training import cpu, decoder_stage, made_settings, run, state
 
 CPU = torch.device("cpu")
 
@@ -149,8 +149,11 @@ def test_a_system_that_cannot_fork_is_told_so(monkeypatch):
 @pytest.mark.parametrize(("kind", "cores", "workers"), [
     ("cpu", 16, 0), ("cuda", 16, 8), ("cuda", 3, 2), ("cuda", 1, 1),
 ])  # fmt: skip
-def test_processes_by_default_leave_the_loop_a_core(kind, cores, workers):
-    assert default_workers(torch.device(kind), cores) == workers
+def test_processes_by_default_leave_the_loop_a_core(kind, cores, workers, monkeypatch):
+    monkeypatch.setattr(prefetch, "available_cores", lambda: 2 * cores)
+    runtime = replace(cpu(), device=torch.device(kind), world_size=2)
+
+    assert default_workers(runtime) == workers
 
 
 def test_a_run_with_processes_is_the_run_without_and_goes_on_with_either(tmp_path):
