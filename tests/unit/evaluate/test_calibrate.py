@@ -22,6 +22,18 @@ TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 MODEL = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
 
 
+def case_of(features, right=(), molecule="M", likeness=None, statistics=SampleStatistics(20)):
+    """A case of candidates by number, some of which are right."""
+    n = len(features)
+    keys = tuple(f"{place:014d}" for place in range(n))
+    likeness = np.zeros(n) if likeness is None else np.array(likeness)
+    return ScoredCase(features, np.isin(np.arange(n), right), keys, molecule, statistics, likeness)
+
+
+def without_truth(case):
+    return replace(case, is_right=np.zeros_like(case.is_right))
+
+
 def synthetic(count, seed=0, present=1.0, n_candidates=20):
     """Spectra whose right candidate is drawn from the softmax of the true weights."""
     rng = np.random.default_rng(seed)
@@ -34,20 +46,8 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
         features[:, 3] = rng.uniform(0, 0.6, n_candidates)
         scores = features @ TRUE
         chance = np.exp(scores - np.logaddexp.reduce(scores))
-        is_right = np.zeros(n_candidates, dtype=bool)
-        if rng.random() < present:
-            is_right[rng.choice(n_candidates, p=chance)] = True
-        keys = tuple(f"{place:014d}" for place in range(n_candidates))
-        cases.append(
-            ScoredCase(
-                features,
-                is_right,
-                keys,
-                f"M{number // 3:013d}",
-                SampleStatistics(20),
-                np.zeros(n_candidates),
-            )
-        )
+        right = [rng.choice(n_candidates, p=chance)] if rng.random() < present else []
+        cases.append(case_of(features, right, f"M{number // 3:013d}"))
     return cases
 
 
@@ -68,7 +68,7 @@ def test_a_feature_that_never_varies_keeps_its_weight():
 
 def test_spectra_without_the_truth_do_not_move_the_weights():
     cases = synthetic(200)
-    hopeless = [replace(case, is_right=np.zeros_like(case.is_right)) for case in synthetic(50, 1)]
+    hopeless = [without_truth(case) for case in synthetic(50, 1)]
 
     mixed, clean = fit_ranking([*cases, *hopeless]), fit_ranking(cases)
 
@@ -84,16 +84,8 @@ def test_with_no_truth_at_all_the_start_is_kept():
 
 
 def test_a_right_candidate_outweighs_all_that_are_like_it():
-    likeness = np.array([0.9, 1.0, 0.3])
-    right = ScoredCase(
-        np.zeros((3, len(FEATURES))),
-        np.arange(3) == 1,
-        ("a", "b", "c"),
-        "M",
-        SampleStatistics(20),
-        likeness,
-    )
-    wrong = replace(right, is_right=np.zeros(3, bool))
+    right = case_of(np.zeros((3, len(FEATURES))), [1], likeness=[0.9, 1.0, 0.3])
+    wrong = without_truth(right)
 
     assert right.wanted.sum() == pytest.approx(1)
     assert right.wanted[1] > 0.8
@@ -104,7 +96,7 @@ def test_a_right_candidate_outweighs_all_that_are_like_it():
 
 def test_candidates_like_the_truth_teach_where_it_is_absent():
     rng = np.random.default_rng(0)
-    hopeless = [replace(case, is_right=np.zeros_like(case.is_right)) for case in synthetic(300)]
+    hopeless = [without_truth(case) for case in synthetic(300)]
     alike = [replace(one, likeness=0.3 + 0.5 * one.features[:, 3]) for one in hopeless]
     noise = [replace(one, likeness=rng.uniform(0.3, 0.6, 20)) for one in hopeless]
 
@@ -156,14 +148,7 @@ def test_calibrated_confidence_is_reliable_on_unseen_spectra():
 
 
 def test_a_spectrum_without_candidates_counts_as_wrong():
-    empty = ScoredCase(
-        np.zeros((0, len(FEATURES))),
-        np.zeros(0, bool),
-        (),
-        "EMPTY",
-        SampleStatistics(),
-        np.zeros(0),
-    )
+    empty = case_of(np.zeros((0, len(FEATURES))), statistics=SampleStatistics())
     cases = synthetic(30)
 
     with_empty, without = cross_validate([*cases, *[empty] * 30]), cross_validate(cases)

@@ -49,8 +49,8 @@ def published(tmp_path, monkeypatch):
 class Hub:
     """Answers as `hf_hub_download` does, and remembers what it was asked."""
 
-    def __init__(self, path, cached, error=None):
-        self.path, self.cached, self.error, self.calls = path, cached, error, []
+    def __init__(self, path, cached):
+        self.path, self.cached, self.error, self.calls = path, cached, None, []
 
     def __call__(self, *, local_files_only=False, **where):
         self.calls.append((local_files_only, where))
@@ -59,6 +59,15 @@ class Hub:
         if not local_files_only and self.error is not None:
             raise self.error
         return str(self.path)
+
+
+@pytest.fixture
+def hub(published, monkeypatch):
+    """The stand-in, which has nothing cached; it answers unless a test says otherwise."""
+    hub = Hub(published, cached=False)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+    monkeypatch.setattr(suites, "answers", lambda _: True)
+    return hub
 
 
 def test_a_folder_is_read_without_asking_the_hub(published, monkeypatch):
@@ -81,19 +90,14 @@ def test_a_file_that_is_not_the_published_one_is_used_but_said(published):
     assert "SHA-256 differs" in found.remarks[0]
 
 
-def test_the_cache_is_asked_before_the_network(published, monkeypatch):
-    hub = Hub(published, cached=True)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+def test_the_cache_is_asked_before_the_network(hub, published):
+    hub.cached = True
 
     assert massspecgym(None).files == (published,)
     assert [only_local for only_local, _ in hub.calls] == [True]
 
 
-def test_the_download_is_of_a_pinned_revision(published, monkeypatch):
-    monkeypatch.setattr(suites, "answers", lambda _: True)
-    hub = Hub(published, cached=False)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
-
+def test_the_download_is_of_a_pinned_revision(hub):
     massspecgym(None)
 
     [_, (only_local, where)] = hub.calls
@@ -104,9 +108,8 @@ def test_the_download_is_of_a_pinned_revision(published, monkeypatch):
     assert len(where["revision"]) == 40
 
 
-def test_a_download_that_is_not_the_published_file_is_refused(published, monkeypatch):
-    monkeypatch.setattr(suites, "answers", lambda _: True)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", Hub(published, cached=False))
+@pytest.mark.usefixtures("hub")
+def test_a_download_that_is_not_the_published_file_is_refused(published):
     published.write_text("broken")
 
     with pytest.raises(UnreadableError, match=r"not MassSpecGym 1\.5 as published"):
@@ -121,10 +124,9 @@ def test_a_download_that_is_not_the_published_file_is_refused(published, monkeyp
     ],
 )
 def test_without_a_network_the_message_says_what_to_fetch_from_where(
-    published, monkeypatch, answered, error, said
+    hub, monkeypatch, answered, error, said
 ):
-    hub = Hub(published, cached=False, error=error)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
+    hub.error = error
     monkeypatch.setattr(suites, "answers", lambda _: answered)
 
     with pytest.raises(MissingInputError, match=said) as refused:
