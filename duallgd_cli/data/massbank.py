@@ -21,11 +21,9 @@ from duallgd_cli.data.spectra import (
     molecule_of,
     refuse_misfit,
 )
-from duallgd_cli.data.structures import PreparedMolecule
 from duallgd_cli.errors import MissingInputError, UnreadableError, quote
 from duallgd_cli.files import replaced_text, table_rows
 from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import Source, Spectrum
 
 COLUMNS: Final = (
     "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz",
@@ -90,19 +88,17 @@ def rebuild_massbank(
     written: Counter[str] = Counter()
     out.parent.mkdir(parents=True, exist_ok=True)
     with replaced_text(out) as stream:
-        table = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        table.writerow(COLUMNS)
+        table = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+        table.writeheader()
         for item in screen(release, advance):
             if isinstance(item, RejectedSpectrum):
                 rejected.append(item)
                 continue
-            fields, spectrum = item
-            molecule = molecule_of(fields["smiles"])
-            key = molecule.inchikey
+            key = item["inchikey"]
             molecules.add(key)
             written["held out" if key in holdout else "spectra"] += 1
             if key not in holdout:
-                table.writerow(_row(fields, spectrum, molecule, (folds or {}).get(key, "train")))
+                table.writerow(item | {"fold": (folds or {}).get(key, "train")})
         if not molecules:
             raise UnreadableError(f"{release} holds no record that passes the filters")
     report = out.with_name(out.name + ".report.tsv")
@@ -120,45 +116,48 @@ def rebuild_massbank(
 
 def screen(
     release: Path, advance: Callable[[int], None] = lambda records: None
-) -> Iterator[tuple[Fields, Spectrum] | RejectedSpectrum]:
+) -> Iterator[dict[str, str] | RejectedSpectrum]:
     """Apply the filters of the data set to every record of a release, in order.
 
-    What passes is yielded with all that its record says. Kept are MS2 spectra by ESI or APCI on a
-    TOF, Orbitrap or other FT analyser, under an open licence without NC and ND, of one connected
-    neutral molecule (or a permanent cation as [M]+) of the supported elements with 4 to 100 heavy
-    atoms, with a supported adduct and a recorded precursor m/z within 0.02 Da or 20 ppm; the same
-    peaks of the same ion are kept once.
+    What passes is yielded as cells by `COLUMNS`, but for its fold. Kept are MS2 spectra by ESI or
+    APCI on a TOF, Orbitrap or other FT analyser, under an open licence without NC and ND, of one
+    connected neutral molecule (or a permanent cation as [M]+) of the supported elements with 4 to
+    100 heavy atoms, with a supported adduct and a recorded precursor m/z within 0.02 Da or 20 ppm;
+    the same peaks of the same ion are kept once.
     """
     seen: set[tuple[str, str, bytes]] = set()
-    for index, (stated, published) in enumerate(read_release(release)):
+    for number, (stated, published) in enumerate(read_release(release), 1):
         fields = defaultdict(str, stated)
         try:
-            spectrum = _spectrum(fields, published, Source(release.name, index))
-            peaks = spectrum.mz.tobytes() + spectrum.intensity.tobytes()
-            identity = molecule_of(fields["smiles"]).inchikey, spectrum.adduct_text, peaks
+            cells, peaks = _cells(fields, published)
+            identity = cells["inchikey"], cells["adduct"], peaks
             if identity in seen:
                 raise UnusableRecordError("duplicate", "the same peaks of the same ion stand above")
             seen.add(identity)
-            yield fields, spectrum
+            yield cells
         except UnusableRecordError as refusal:
-            yield RejectedSpectrum(index + 1, fields["accession"], *refusal.args)
+            yield RejectedSpectrum(number, fields["accession"], *refusal.args)
         advance(1)
 
 
-def _spectrum(fields: Fields, published: Peaks, source: Source) -> Spectrum:
-    """Peaks by ascending m/z, base peak 1, at most `MAX_PEAKS`; or why the record is left out."""
+def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
+    """Cells and peaks of a record: m/z ascending, base peak 1, at most `MAX_PEAKS`.
+
+    Raises:
+        UnusableRecordError: With the reason why it is left out.
+    """
     _refuse_the_unsuitable(fields)
     adduct = adduct_of(fields["adduct"])
     molecule = molecule_of(fields["smiles"])
-    n_heavy = molecule.formula.n_heavy
-    if n_heavy < MIN_HEAVY_ATOMS:
-        raise UnusableRecordError("too few or too many atoms", f"{n_heavy} heavy atoms")
+    formula = molecule.formula
+    if formula.n_heavy < MIN_HEAVY_ATOMS:
+        raise UnusableRecordError("too few or too many atoms", f"{formula.n_heavy} heavy atoms")
     text = fields["precursor_mz"]
     try:
         measured = float(text)
     except ValueError:
         measured = None
-    refuse_misfit(molecule.formula, adduct, measured)
+    refuse_misfit(formula, adduct, measured)
     if measured is None:
         raise UnusableRecordError("no precursor m/z", text)
     mz, intensity = published
@@ -168,21 +167,26 @@ def _spectrum(fields: Fields, published: Peaks, source: Source) -> Spectrum:
         raise UnusableRecordError("no usable peaks", f"{len(positive)} peaks")
     strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
     order = strongest[np.argsort(mz[strongest], kind="stable")]
-    analyser = fields["instrument_type"]
-    instrument = instrument_class(analyser) or instrument_class(fields["instrument"])
-    energy_text = fields["collision_energy_text"]
-    return Spectrum(
-        source=source,
-        spectrum_id=fields["accession"],
-        mz=mz[order],
-        intensity=intensity[order] / intensity.max(),
-        precursor_mz=measured,
-        polarity=adduct.polarity,
-        adduct_text=adduct.name,
-        collision_energy_text=energy_text,
-        collision_energy_ev=collision_energy_ev(energy_text, measured, instrument),
-        instrument=instrument,
+    mz, intensity = mz[order], intensity[order] / intensity.max()
+    instrument = instrument_class(fields["instrument_type"]) or instrument_class(
+        fields["instrument"]
     )
+    energy = collision_energy_ev(fields["collision_energy_text"], measured, instrument)
+    return {
+        "identifier": fields["accession"],
+        "mzs": ",".join(f"{value:.10g}" for value in mz),
+        "intensities": ",".join(f"{value:.4g}" for value in intensity),
+        "smiles": _canonical(fields["smiles"]),
+        "inchikey": molecule.inchikey,
+        "formula": str(formula),
+        "precursor_mz": text,
+        "parent_mass": f"{formula.mass:.5f}",
+        "adduct": adduct.name,
+        "instrument_type": {"orbitrap": "Orbitrap", "qtof": "QTOF"}.get(instrument, ""),
+        "collision_energy": "" if energy is None else f"{energy:.2f}",
+        "ion_mode": "positive" if adduct.polarity > 0 else "negative",
+        **{name: fields[name] for name in COLUMNS[-4:]},  # as recorded
+    }, mz.tobytes() + intensity.tobytes()
 
 
 @lru_cache(maxsize=4096)  # records of one molecule stand together
@@ -201,30 +205,6 @@ def _refuse_the_unsuitable(fields: Fields) -> None:
         raise UnusableRecordError("not ESI or APCI on a TOF or FT analyser", instrument)
     if not _OPEN_LICENSE.fullmatch(fields["license"]):
         raise UnusableRecordError("licence not open", fields["license"])
-
-
-def _row(fields: Fields, spectrum: Spectrum, molecule: PreparedMolecule, fold: str) -> list[str]:
-    """The cells of `COLUMNS`."""
-    formula, energy = molecule.formula, spectrum.collision_energy_ev
-    return [
-        spectrum.spectrum_id,
-        ",".join(f"{value:.10g}" for value in spectrum.mz),
-        ",".join(f"{value:.4g}" for value in spectrum.intensity),
-        _canonical(fields["smiles"]),
-        molecule.inchikey,
-        str(formula),
-        fields["precursor_mz"],
-        f"{formula.mass:.5f}",
-        spectrum.adduct_text,
-        {"orbitrap": "Orbitrap", "qtof": "QTOF"}.get(spectrum.instrument, ""),
-        "" if energy is None else f"{energy:.2f}",
-        fold,
-        "positive" if spectrum.polarity > 0 else "negative",
-        fields["instrument"],
-        fields["collision_energy_text"],
-        fields["resolution"],
-        fields["license"],
-    ]
 
 
 def read_folds(path: Path) -> dict[str, str]:
