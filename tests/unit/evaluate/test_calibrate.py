@@ -22,11 +22,12 @@ TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 MODEL = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
 
 
-def case_of(features, right=(), molecule="M", likeness=None, statistics=SampleStatistics(20)):
+def case_of(features, right=(), molecule="M", likeness=None, statistics=None):
     """A case of candidates by number, some of which are right."""
     n = len(features)
     keys = tuple(f"{place:014d}" for place in range(n))
     likeness = np.zeros(n) if likeness is None else np.array(likeness)
+    statistics = statistics or SampleStatistics(20)
     return ScoredCase(features, np.isin(np.arange(n), right), keys, molecule, statistics, likeness)
 
 

@@ -13,8 +13,9 @@ import pytest
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
-from duallgd_cli.evaluate.calibrate import ScoredCase, cross_validate, judge
+from duallgd_cli.evaluate.calibrate import cross_validate, judge
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics
+from tests.unit.evaluate.test_calibrate import case_of
 
 RECORDED = Path(__file__).with_name("recorded_draws.npz")
 NUMBERS = (1, 5, 10, 30, 100, 300)
@@ -39,16 +40,10 @@ def cases():
         features = np.zeros((count, len(FEATURES)))
         features[:, FEATURES.index("log_share")] = scores
         n_heavy, *rest = recorded["statistics"][number].astype(float).tolist()
-        found.append(
-            ScoredCase(
-                features=features,
-                is_right=np.arange(count) == recorded["right"][number],
-                keys=tuple(f"{place:014d}" for place in range(count)),
-                molecule=f"{recorded['molecule'][number]:014d}",
-                statistics=SampleStatistics(round(n_heavy), *rest),
-                likeness=np.zeros(count),
-            )
-        )
+        molecule = f"{recorded['molecule'][number]:014d}"
+        statistics = SampleStatistics(round(n_heavy), *rest)
+        right = recorded["right"][number]
+        found.append(case_of(features, right, molecule, statistics=statistics))
     return found
 
 

@@ -49,8 +49,8 @@ def published(tmp_path, monkeypatch):
 class Hub:
     """Answers as `hf_hub_download` does, and remembers what it was asked."""
 
-    def __init__(self, path, cached):
-        self.path, self.cached, self.error, self.calls = path, cached, None, []
+    def __init__(self, path):
+        self.path, self.cached, self.error, self.calls = path, False, None, []
 
     def __call__(self, *, local_files_only=False, **where):
         self.calls.append((local_files_only, where))
@@ -64,7 +64,7 @@ class Hub:
 @pytest.fixture
 def hub(published, monkeypatch):
     """The stand-in, which has nothing cached; it answers unless a test says otherwise."""
-    hub = Hub(published, cached=False)
+    hub = Hub(published)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub)
     monkeypatch.setattr(suites, "answers", lambda _: True)
     return hub
@@ -138,14 +138,15 @@ def test_without_a_network_the_message_says_what_to_fetch_from_where(
     assert "--benchmark also takes a table of your own" in sentence
 
 
-def test_a_name_that_is_never_looked_up_is_not_waited_for(published, monkeypatch):
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_is_never_looked_up_is_not_waited_for(monkeypatch):
     over = threading.Event()
 
     def for_ever(*_, **__):
         over.wait(60)
         raise OSError
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", Hub(published, cached=False))
+    monkeypatch.setattr(suites, "answers", answers)
     monkeypatch.setattr(constants, "ENDPOINT", "https://hub.invalid")
     monkeypatch.setattr(socket, "getaddrinfo", for_ever)
     began = time.monotonic()
