@@ -10,6 +10,7 @@ import pytest
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
 from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_runs import rows_of
 from tests.stub_model import stub_model
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -25,7 +26,7 @@ class Done:
 
     @property
     def rows(self):
-        return [line.split(",") for line in self.out.splitlines()]
+        return rows_of(self.out)
 
 
 @pytest.fixture

@@ -38,4 +38,4 @@ def test_a_file_of_settings_is_taken_by_predict(duallgd, spectra, tmp_path):
     done = duallgd("predict", spectra, "--config", "settings.yaml", "-o", "-")
 
     assert done.code == 0
-    assert {row[8] for row in done.rows[1:]} <= {"1", ""}
+    assert {row["rank"] for row in done.rows} <= {"1", ""}

@@ -1,8 +1,5 @@
 """`duallgd formulas`: rows for every spectrum, good or bad."""
 
-import csv
-import io
-import json
 import subprocess
 import sys
 
@@ -12,15 +9,12 @@ from typer.testing import CliRunner
 from duallgd_cli.cli import app
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
+from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 
 
 def run(*arguments):
     return CliRunner().invoke(app, ["formulas", *map(str, arguments)], catch_exceptions=False)
-
-
-def rows_of(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.fixture
@@ -57,12 +51,8 @@ def test_formats_hold_the_same(spectra, tmp_path, ending):
     place = tmp_path / f"out.{ending}"
     assert run(spectra, "-o", place, "--top-k", 2).exit_code == 0
 
-    text = place.read_text("utf-8")
-    if ending == "jsonl":
-        rows = [json.loads(line) for line in text.splitlines()]
-        assert rows[0]["isotope_score"] is None
-    else:
-        rows = list(csv.DictReader(io.StringIO(text), delimiter="," if ending == "csv" else "\t"))
+    rows = lines_of(place) if ending == "jsonl" else rows_of(place)
+    assert rows[0]["isotope_score"] == (None if ending == "jsonl" else "")
     assert [row["formula"] for row in rows][:1] == ["C9H8O4"]
     assert len(rows) == 6
     with pytest.raises(UsageError, match="exists; name another output, or add --force"):

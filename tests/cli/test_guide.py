@@ -1,30 +1,18 @@
 """`duallgd predict` with a core that is known, and parts that must or must not be there."""
 
-import csv
 import json
 
 import pytest
 
-
-def found(path):
-    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+from tests.made_runs import lines_of, rows_of
 
 
 def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_path):
-    duallgd(
-        "predict",
-        spectra,
-        "--formulas",
-        formulas,
-        "--require",
-        "[Si]",
-        "--samples",
-        5,
-        "-o",
-        "out.csv",
-    )
+    given = ("predict", spectra, "--formulas", formulas, "--samples", 5)
 
-    rows = found(tmp_path / "out.csv")
+    duallgd(*given, "--require", "[Si]", "-o", "out.csv")
+
+    rows = rows_of(tmp_path / "out.csv")
     assert {row["status"] for row in rows} == {"no_candidate"}
     assert all("without [Si]" in row["message"] for row in rows)
 
@@ -46,7 +34,7 @@ def test_each_candidate_is_told_from_the_nearest_analogue(
     done = duallgd(*given, "-o", "out.jsonl")
 
     assert done.code == 0
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    rows = lines_of(tmp_path / "out.jsonl")
     names = {}
     for row in rows:
         for one in row["candidates"]:
@@ -94,12 +82,12 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(
     text = (tmp_path / f"out.{ending}").read_text()
     assert ("<RANK>\n0\n" if ending == "sdf" else "found in lib.mgf") in text
     if ending == "csv":
-        rows = [row for row in found(tmp_path / "out.csv") if row["rank"] == "0"]
+        rows = [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
         assert rows
         assert {(row["samples"], row["confidence"]) for row in rows} == {("0", "")}
         assert all(float(row["score"]) > 0.99 for row in rows)
     if ending == "jsonl":
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = lines_of(tmp_path / "out.jsonl")
         first = next(one for one in lines if one.get("library_match"))
         assert first["library_match"]["offered"]
         assert first["candidates"][0]["rank"] == 0
@@ -114,7 +102,7 @@ def test_what_contradicts_the_guide_is_not_offered(duallgd, spectra, formulas, l
 
     duallgd(*given, "--forbid", "[#6]", "-o", "out.csv")
 
-    assert not [row for row in found(tmp_path / "out.csv") if row["rank"] == "0"]
+    assert not [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
 
 
 def test_a_library_without_structures_is_one_sentence(duallgd, spectra):
@@ -132,10 +120,7 @@ def test_sampling_goes_on_until_enough_samples_have_the_part(duallgd, spectra, f
     duallgd(*given, "-o", "ten.jsonl")
     duallgd(*given, "--max-draws", 20, "-o", "one.jsonl")
 
-    ten, one = (
-        [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("ten", "one")
-    )
+    ten, one = (lines_of(tmp_path / f"{name}.jsonl") for name in ("ten", "one"))
     drawn = [row["hypotheses"][0]["sampled"] for row in ten]
     assert max(drawn) <= 200
     assert max(drawn) > 20
@@ -153,12 +138,12 @@ def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formu
     blocks = [f"BEGIN IONS{one}" for one in spectra.read_text().split("BEGIN IONS")[1:]]
 
     duallgd("predict", spectra, *given, "-o", "all.csv", "--workers", 2)
-    every = found(tmp_path / "all.csv")
+    every = rows_of(tmp_path / "all.csv")
     index = next(row["index"] for row in every if row["index"] == row["indices"])
     (tmp_path / "alone.mgf").write_text(blocks[int(index)])
     duallgd("predict", "alone.mgf", *given, "-o", "alone.csv")
 
-    alone = [row["smiles"] for row in found(tmp_path / "alone.csv")]
+    alone = [row["smiles"] for row in rows_of(tmp_path / "alone.csv")]
     assert alone
     assert alone == [row["smiles"] for row in every if row["index"] == index]
 
@@ -172,7 +157,7 @@ def test_a_table_guides_single_features_and_is_part_of_the_run(
     done = duallgd(*given, "-o", "out.jsonl")
 
     assert done.code == 0, done.err
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    rows = lines_of(tmp_path / "out.jsonl")
     named = {row["feature_id"]: row for row in rows}
     assert named["4"]["status"] == "core_mismatch"
     for name, row in named.items():

@@ -1,8 +1,5 @@
 """MS1 spectra of each format turn a wrong first formula into the right one; rows stay the same."""
 
-import csv
-import io
-
 import pytest
 from typer.testing import CliRunner
 
@@ -12,7 +9,8 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.settings import PredictSettings
+from tests.made_runs import request, rows_of
 from tests.made_spectra import (
     BROMINATED,
     CHLORINATED,
@@ -97,7 +95,7 @@ def first_rows(path):
         app, ["formulas", path, "--adduct", "[M+H]+", "-q"], catch_exceptions=False
     )
     assert result.exit_code == 0
-    return [row for row in csv.DictReader(io.StringIO(result.stdout)) if row["rank"] == "1"]
+    return [row for row in rows_of(result.stdout) if row["rank"] == "1"]
 
 
 @pytest.mark.parametrize("write", [as_mgf, as_ms, as_mzml, as_nested_mzxml])
@@ -123,11 +121,9 @@ def test_the_isotopes_of_a_file_reach_predict(tmp_path):
     path = as_mgf(tmp_path, with_ms1=True)
     settings = PredictSettings(sampling=SamplingSettings(steps=2, samples=20), top_k=50)
 
-    summary = predict(
-        PredictRequest((path,), str(tmp_path / "out.csv"), settings=settings), stub_model()
-    )
+    summary = predict(request(path, tmp_path / "out.csv", settings=settings), stub_model())
 
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text("utf-8"))))
+    rows = rows_of(tmp_path / "out.csv")
     likeliest = {row["feature_id"]: row for row in rows if row["formula_rank"] in ("1", "")}
     assert [likeliest[number]["formula"] for number in "01"] == FORMULAS
     assert [likeliest[number]["index"] for number in "01"] == ["1", "3"]

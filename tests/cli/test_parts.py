@@ -1,19 +1,12 @@
 """`--parts`: a table of what structures contain, from a run or from its journal."""
 
-import csv
-import json
-
 from rich.console import Console
 
 from duallgd_cli.cli import display
 from duallgd_cli.writers.formats import PART_COLUMNS
+from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.unit.writers.test_writers import FAILED, candidate, prediction
-
-
-def rows_of(path):
-    with path.open(encoding="utf-8", newline="") as table:
-        return list(csv.DictReader(table))
 
 
 def test_every_part_has_a_probability_and_merge_writes_the_same(
@@ -25,13 +18,12 @@ def test_every_part_has_a_probability_and_merge_writes_the_same(
     duallgd("merge", own_run, "-o", "without.jsonl", "-q")
 
     rows = rows_of(written)
-    lines = (tmp_path / "with.jsonl").read_text(encoding="utf-8").splitlines()
     assert set(rows[0]) == set(PART_COLUMNS)
     assert all(0 < float(row["probability"]) < 1 for row in rows)
     assert all(row["part"] and row["kind"] and row["smarts"] for row in rows)
     moved = written.read_text().replace(str(example_run.parent), str(folder))
     assert (tmp_path / "again.parts.csv").read_text() == moved
-    assert sum(len(json.loads(line)["parts"]) for line in lines) == len(rows)
+    assert sum(len(line["parts"]) for line in lines_of(tmp_path / "with.jsonl")) == len(rows)
     assert '"parts"' not in (tmp_path / "without.jsonl").read_text(encoding="utf-8")
 
 

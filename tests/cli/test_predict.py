@@ -1,7 +1,5 @@
 """`duallgd predict` and `duallgd merge`, as a person at a terminal or a pipeline meets them."""
 
-import csv
-import io
 import json
 import signal
 import subprocess
@@ -16,14 +14,11 @@ from rich.console import Console
 from duallgd_cli.cli import app, display
 from duallgd_cli.cli.running import default_output
 from duallgd_cli.predict.settings import PredictSettings
+from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.unit.writers.test_writers import HEADER
 
 FEW = ("--samples", "4", "--top-k", "2")
-
-
-def rows_of(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas, tmp_path):
@@ -55,10 +50,9 @@ def test_formulas_are_looked_for_within_100_ppm_and_more_is_not_cut_in_silence(
 def test_a_pipeline_gets_rows_on_standard_output_and_nothing_else(duallgd, spectra):
     done = duallgd("predict", "-", "-o", "-", *FEW, stdin=spectra.read_bytes())
 
-    rows = rows_of(done.out)
     assert done.code == 0
     assert done.out.splitlines()[0] == HEADER
-    sources = Counter(row["formula_source"] for row in rows)
+    sources = Counter(row["formula_source"] for row in done.rows)
     assert sources == {"file": 2 * 9, "predicted": 2 * 2}
     assert "12 of 12 spectra with candidates" in done.err
 
@@ -75,9 +69,9 @@ def test_the_output_is_named_after_the_first_input_in_the_working_folder(
 ):
     duallgd("predict", spectra, "--format", "jsonl", *FEW)
 
-    lines = (tmp_path / "spectra.structures.jsonl").read_text().splitlines()
+    lines = lines_of(tmp_path / "spectra.structures.jsonl")
     assert len(lines) == 11
-    assert all(json.loads(line)["status"] for line in lines)
+    assert all(line["status"] for line in lines)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
@@ -109,7 +103,7 @@ def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     )
 
     assert skipped.code == 1
-    assert len(rows_of((tmp_path / "out.csv").read_text())) == 2 + 10
+    assert len(rows_of(tmp_path / "out.csv")) == 2 + 10
     assert complete.code == 0
 
 
@@ -125,7 +119,7 @@ def test_an_adduct_of_ones_own_decides_and_is_warned_of(duallgd, tmp_path):
     result = duallgd("predict", dimer, "--adduct", "[M+K-2H]-", "--precursor-ppm", 1e6, "-o", path)
 
     assert result.code == 0, result.err
-    row = rows_of(path.read_text())[0]
+    row = rows_of(path)[0]
     assert (row["adduct"], row["status"]) == ("[M+K-2H]-", "ok")
     assert "take it for [M-H]-; probabilities are not calibrated" in row["warnings"]
 

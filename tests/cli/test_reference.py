@@ -1,8 +1,5 @@
 """The authors' checkpoints on the command line: converted, then used like any other weights."""
 
-import csv
-import io
-
 import pytest
 import torch
 
@@ -39,7 +36,7 @@ def weights(duallgd, network, tmp_path):
 def predicted(duallgd, spectra, weights, *more):
     done = duallgd("predict", spectra, "--weights", weights, "-o", "-", *FEW, *more)
     assert done.code == 0, done.err
-    return list(csv.DictReader(io.StringIO(done.out)))
+    return done.rows
 
 
 def test_a_converted_checkpoint_predicts_unlabelled_spectra(duallgd, weights, tmp_path):

@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +10,11 @@ from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, to_dataframe
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.run import predict, predictions
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
+from tests.made_runs import SETTINGS, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
-
-SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
 
 
 @pytest.fixture
@@ -33,8 +29,7 @@ def spectra(tmp_path):
 
 
 def test_python_gives_what_the_command_line_writes(spectra, tmp_path):
-    request = PredictRequest((spectra,), str(tmp_path / "out.csv"), settings=SETTINGS)
-    predict(request, stub_model())
+    predict(request(spectra, tmp_path / "out.csv"), stub_model())
     written = list(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
 
     found = predict_spectra(stub_model(), spectra, SETTINGS)
@@ -207,14 +202,3 @@ def test_a_table_has_the_columns_of_the_output_and_numbers(spectra):
     assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
     assert frame["smiles"].iloc[0]
     assert len(frame) == len(to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS)))
-
-
-def test_importing_the_package_loads_nothing_heavy():
-    code = (
-        "import sys, duallgd_cli; "
-        "print([m for m in ('torch', 'rdkit', 'matchms', 'numpy') if m in sys.modules])"
-    )
-
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert found.stdout.strip() == "[]"

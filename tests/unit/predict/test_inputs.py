@@ -9,9 +9,9 @@ import pytest
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.predict.run import predict
 from duallgd_cli.spectra.features import Inputs, count_spectra
+from tests.made_runs import request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
-from tests.unit.predict.test_predict import request, rows
 
 TOO_LONG = "a" * 300 + ".mgf"  # stat refuses it, as it refuses what lies in a locked folder
 
@@ -30,7 +30,9 @@ def test_a_pipe_is_an_input_like_any_other(tmp_path):
 
     predict(request(text, tmp_path / "file.csv"), stub_model())
     assert summary.n_spectra == 2
-    assert [r["smiles"] for r in rows(output)] == [r["smiles"] for r in rows(tmp_path / "file.csv")]
+    assert [r["smiles"] for r in rows_of(output)] == [
+        r["smiles"] for r in rows_of(tmp_path / "file.csv")
+    ]
 
 
 def test_an_input_that_cannot_be_looked_at_is_an_error_in_words():

@@ -1,14 +1,11 @@
 """One feature of ten is broken: nine have candidates, and one row says what was wrong."""
 
-import csv
-
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import stub_model
+from duallgd_cli.predict.settings import PredictSettings
+from tests.made_runs import first_rows, predicted
+from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 BAD = 4
@@ -57,20 +54,14 @@ FAULTS = {
 }
 
 
-def rows_of(tmp_path, spectra, formulas=None, settings=SETTINGS):
-    """The first row of each spectrum by its index."""
-    output = tmp_path / "out.csv"
-    request = PredictRequest((str(spectra),), str(output), formulas=formulas, settings=settings)
-    predict(request, stub_model())
-    with output.open(newline="", encoding="utf-8") as stream:
-        return {int(row["index"]): row for row in reversed(list(csv.DictReader(stream)))}
-
-
-def assert_one_is_bad(rows, bad, status, words):
-    by_status = {index: row["status"] for index, row in rows.items()}
-    assert by_status == {index: status if index == bad else "ok" for index in range(10)}
-    assert words in rows[bad]["message"]
-    assert len(rows[bad]["message"]) < 600
+def bad_row(rows, status, words):
+    """The first row of the broken feature, once it and the others are as they should be."""
+    first = {int(index): row for index, row in first_rows(rows).items()}
+    by_status = {index: row["status"] for index, row in first.items()}
+    assert by_status == {index: status if index == BAD else "ok" for index in range(10)}
+    assert words in first[BAD]["message"]
+    assert len(first[BAD]["message"]) < 600
+    return first[BAD]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -78,10 +69,9 @@ def test_nine_features_are_predicted_and_one_row_says_what_was_wrong(tmp_path, f
     broken, status, words = FAULTS[fault]
     blocks = [*TEN[:BAD], broken(), *TEN[BAD + 1 :]]
 
-    rows = rows_of(tmp_path, mgf(tmp_path / "ten.mgf", *blocks))
+    rows = predicted(tmp_path, *blocks, settings=SETTINGS)
 
-    assert_one_is_bad(rows, BAD, status, words)
-    assert rows[BAD]["spectrum_id"] == str(BAD)
+    assert bad_row(rows, status, words)["spectrum_id"] == str(BAD)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +89,4 @@ def test_one_broken_cell_of_a_table_costs_one_feature(tmp_path, cell, status, wo
     table = tmp_path / "table.csv"
     table.write_text("title,formula,score\n" + "".join(f"{n},{c}\n" for n, c in enumerate(cells)))
 
-    rows = rows_of(tmp_path, mgf(tmp_path / "ten.mgf", *blocks), table)
-
-    assert_one_is_bad(rows, BAD, status, words)
+    assert bad_row(predicted(tmp_path, *blocks, formulas=table, settings=SETTINGS), status, words)

@@ -1,4 +1,3 @@
-import csv
 import gzip
 import io
 import json
@@ -11,33 +10,22 @@ import pytest
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import (
-    MissingInputError,
-    UnreadableError,
-    UsageError,
-)
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from tests.made_runs import (
+    SETTINGS,
+    Stopping,
+    first_rows,
+    model_with,
+    predicted,
+    request,
+    rows_of,
+)
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import StubGenerator, stub_model
 
-SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
 ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
-
-
-def request(inputs, output, **values):
-    inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-    return PredictRequest(inputs, str(output), **({"settings": SETTINGS} | values))
-
-
-def rows(path):
-    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
-
-
-def model_with(generator):
-    return replace(stub_model(), generator=generator)
 
 
 class Oracle:
@@ -52,25 +40,9 @@ class Oracle:
         return Generated(rows, np.full(settings.samples, -1.5, np.float32))
 
 
-class Stopping:
-    """Is interrupted, or breaks, when it comes to the given case."""
-
-    def __init__(self, after, error):
-        self.left, self.error, self.inner = after, error, StubGenerator()
-
-    def generate(self, annotated, settings, seed):
-        if self.left == 0:
-            raise self.error
-        self.left -= 1
-        return self.inner.generate(annotated, settings, seed)
-
-
 def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    (row,) = predicted(tmp_path, block(ASPIRIN), model=model_with(Oracle(ASPIRIN_SMILES)))
 
-    predict(request(made, tmp_path / "out.csv"), model_with(Oracle(ASPIRIN_SMILES)))
-
-    (row,) = rows(tmp_path / "out.csv")
     assert (row["rank"], row["smiles"]) == ("1", ASPIRIN_SMILES)
     assert (row["samples"], row["log_likelihood"], row["status"]) == ("4", "-1.5", "ok")
 
@@ -79,18 +51,18 @@ def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
     asked = request(spectra, tmp_path / "out.csv", rows="spectrum")
     summary = predict(asked, stub_model())
 
-    found = rows(tmp_path / "out.csv")
+    found = rows_of(tmp_path / "out.csv")
     order = list(dict.fromkeys(int(row["index"]) for row in found))
     assert order == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
-    status = {int(row["index"]): row["status"] for row in found}
+    status = {int(index): row["status"] for index, row in first_rows(found).items()}
     assert status[6] == "formula_mismatch"
     assert status[8] == "unsupported_adduct"
     assert status[9] == "unsupported_element"
     assert status[10] == "no_peaks"
     assert [status[index] for index in (0, 1, 3, 4, 5, 7, 11, 12)] == ["ok"] * 8
     assert summary.counts["ok"] == 8
-    source = {int(row["index"]): row["formula_source"] for row in found}
-    assert (source[0], source[5], source[10]) == ("file", "predicted", "")
+    source = {index: row["formula_source"] for index, row in first_rows(found).items()}
+    assert (source["0"], source["5"], source["10"]) == ("file", "predicted", "")
     assert summary.n_spectra == 12
     assert summary.n_ms1 == 1
     assert all(row["message"] for row in found if row["status"] != "ok")
@@ -99,7 +71,7 @@ def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
 def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv"), stub_model())
 
-    for row in rows(tmp_path / "out.csv"):
+    for row in rows_of(tmp_path / "out.csv"):
         if row["smiles"]:
             mol = identity.parse_smiles(row["smiles"])
             assert str(disassemble(mol).formula) == row["formula"]
@@ -110,7 +82,7 @@ def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
 def test_spectra_of_a_feature_share_their_candidates(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv", rows="spectrum"), stub_model())
 
-    found = rows(tmp_path / "out.csv")
+    found = rows_of(tmp_path / "out.csv")
     first, second = ([r for r in found if r["index"] == index] for index in ("0", "3"))
     assert [row["smiles"] for row in first] == [row["smiles"] for row in second]
     assert "read together with index 3" in first[0]["message"]
@@ -119,7 +91,7 @@ def test_spectra_of_a_feature_share_their_candidates(spectra, tmp_path):
 def test_a_feature_is_one_block_of_candidates_that_names_its_spectra(spectra, tmp_path):
     summary = predict(request(spectra, tmp_path / "out.csv"), stub_model())
 
-    found = rows(tmp_path / "out.csv")
+    found = rows_of(tmp_path / "out.csv")
     blocks = {row["index"]: row["indices"] for row in found}
     assert blocks["0"] == "0 3"
     assert "3" not in blocks
@@ -132,14 +104,10 @@ def test_a_feature_is_one_block_of_candidates_that_names_its_spectra(spectra, tm
 
 def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
     fields = {"title": "aspirin 20", "rtinseconds": "62.5", "collision_energy": "20 eV"}
-    made = mgf(
-        *(tmp_path / "in.mgf", block(ASPIRIN, **fields)),
-        block(CAFFEINE, formula="C8H10Pt").replace("[M+H]+", "M+H"),
-    )
+    platinum = block(CAFFEINE, formula="C8H10Pt").replace("[M+H]+", "M+H")
 
-    predict(request(made, tmp_path / "out.csv"), stub_model())
+    first, *_, last = predicted(tmp_path, block(ASPIRIN, **fields), platinum)
 
-    first, *_, last = rows(tmp_path / "out.csv")
     assert (first["name"], first["rt_seconds"]) == ("aspirin 20", "62.5")
     assert (first["collision_energy"], first["warnings"]) == ("20 eV", "")
     assert (last["status"], last["adduct"]) == ("unsupported_element", "[M+H]+")
@@ -147,11 +115,9 @@ def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
 
 def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_path):
     empty = block((ASPIRIN[0], ""), feature_id="1")
-    made = mgf(tmp_path / "in.mgf", empty, block(ASPIRIN, feature_id="1"))
 
-    predict(request(made, tmp_path / "out.csv"), stub_model())
+    found = predicted(tmp_path, empty, block(ASPIRIN, feature_id="1"))
 
-    found = rows(tmp_path / "out.csv")
     assert [row["status"] for row in found if row["index"] == "0"] == ["no_peaks"]
     assert {row["status"] for row in found if row["index"] == "1"} == {"ok"}
 
@@ -163,42 +129,34 @@ def test_samples_that_are_no_molecule_give_a_row_with_their_number(tmp_path):
             blank = np.zeros((settings.samples, n * (n - 1) // 2), np.int8)
             return Generated(blank, np.zeros(settings.samples, np.float32))
 
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-    predict(request(made, tmp_path / "out.csv"), model_with(Nothing()))
+    (row,) = predicted(tmp_path, block(ASPIRIN), model=model_with(Nothing()))
 
-    (row,) = rows(tmp_path / "out.csv")
     assert row["status"] == "no_candidate"
     assert "none of 4 samples is a molecule of C9H8O4 (4 disconnected)" in row["message"]
 
 
 def test_a_spectrum_that_nothing_explains_is_predicted_with_a_warning(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block((ASPIRIN[0], "P"), scale=1.0))
+    found = predicted(tmp_path, block((ASPIRIN[0], "P"), scale=1.0))
 
-    predict(request(made, tmp_path / "out.csv"), stub_model())
-
-    found = rows(tmp_path / "out.csv")
     assert found[0]["status"] == "ok"
     assert "none of the 1 peaks is explained by C9H8O4" in found[0]["message"]
 
 
 def test_a_molecule_larger_than_the_model_is_refused_by_size(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    small = replace(stub_model(), max_heavy_atoms=12)
 
-    predict(request(made, tmp_path / "out.csv"), replace(stub_model(), max_heavy_atoms=12))
+    (row,) = predicted(tmp_path, block(ASPIRIN), model=small)
 
-    (row,) = rows(tmp_path / "out.csv")
     assert row["status"] == "too_large"
     assert "13 heavy atoms and the limit is 12" in row["message"]
 
 
 def test_running_out_of_time_is_an_outcome(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
     settings = replace(SETTINGS, sampling=replace(SETTINGS.sampling, timeout_s=60.0))
-    stopping = Stopping(1, OutOfTimeError())
+    stopping, two = model_with(Stopping(1, OutOfTimeError())), (block(ASPIRIN), block(CAFFEINE))
 
-    predict(request(made, tmp_path / "out.csv", settings=settings), model_with(stopping))
+    found = predicted(tmp_path, *two, model=stopping, settings=settings)
 
-    found = rows(tmp_path / "out.csv")
     assert [row["status"] for row in found if row["index"] == "1"] == ["timeout"]
     assert "stopped after 60 s" in found[-1]["message"]
     assert found[0]["status"] == "ok"
@@ -239,10 +197,10 @@ def test_standard_input_gives_the_rows_of_the_file(spectra, tmp_path, monkeypatc
     monkeypatch.setattr(sys, "stdin", Piped())
     predict(request("-", tmp_path / "piped.csv"), stub_model())
 
-    expected = [row | {"file": "-"} for row in rows(tmp_path / "file.csv")]
+    expected = [row | {"file": "-"} for row in rows_of(tmp_path / "file.csv")]
     for row in expected:
         row["spectrum_id"] = row["spectrum_id"].replace("in:", "stdin:")
-    assert rows(tmp_path / "piped.csv") == expected
+    assert rows_of(tmp_path / "piped.csv") == expected
 
 
 def test_several_files_keep_their_order_and_a_broken_one_is_a_row(spectra, tmp_path):
@@ -254,7 +212,7 @@ def test_several_files_keep_their_order_and_a_broken_one_is_a_row(spectra, tmp_p
     inputs = [str(zipped), str(broken), spectra]
     predict(request(inputs, tmp_path / "out.csv"), stub_model())
 
-    found = rows(tmp_path / "out.csv")
+    found = rows_of(tmp_path / "out.csv")
     assert list(dict.fromkeys(row["file"] for row in found)) == inputs
     (bad,) = (row for row in found if row["file"] == str(broken))
     assert bad["status"] == "unreadable"

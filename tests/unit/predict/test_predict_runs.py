@@ -9,17 +9,14 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import (
-    InterruptedRunError,
-    UsageError,
-)
+from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.predict import run as output
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import Shard
 from duallgd_cli.spectra.features import Inputs
+from tests.made_runs import SETTINGS, Stopping, model_with, request
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model
-from tests.unit.predict.test_predict import SETTINGS, Stopping, model_with, request
 
 
 @pytest.mark.parametrize(

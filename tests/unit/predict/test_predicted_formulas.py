@@ -1,8 +1,5 @@
 """Spectra without a formula: the most probable formulas share the samples and the confidence."""
 
-import csv
-import io
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +14,8 @@ from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formu
 from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.settings import PredictSettings
+from tests.made_runs import first_rows, lines_of, predicted, request
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_ranking import outcome, structure
@@ -36,10 +34,6 @@ def ranked(*probabilities):
 def proposed(monkeypatch, *probabilities, most=5, largest=100):
     monkeypatch.setattr(room, "rank_formulas", lambda *_: ranked(*probabilities))
     return predicted_formulas(None, FormulaSettings(), largest, most)
-
-
-def rows_of(path):
-    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"))))
 
 
 @pytest.mark.parametrize(
@@ -88,11 +82,10 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
 
     monkeypatch.setattr(pipeline, "predicted_formulas", two)
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN, formula=None))
-    request = PredictRequest((made,), str(tmp_path / "out.jsonl"), settings=SETTINGS)
 
-    predict(request, stub_model())
+    predict(request(made, tmp_path / "out.jsonl", settings=SETTINGS), stub_model())
 
-    found = json.loads((tmp_path / "out.jsonl").read_text())
+    (found,) = lines_of(tmp_path / "out.jsonl")
     assert [one["sampled"] for one in found["hypotheses"]] == [36, 15]
     assert [one["formula_probability"] for one in found["hypotheses"]] == pytest.approx([0.8, 0.1])
     assert {one["formula_source"] for one in found["hypotheses"]} == {"predicted"}
@@ -134,17 +127,12 @@ def test_a_molecule_under_two_adducts_has_both_shares():
 
 @pytest.mark.parametrize("formula", [None, "predict"])
 def test_the_formula_of_the_file_is_used_unless_it_is_to_be_ignored(tmp_path, formula):
-    made = mgf(
-        *(tmp_path / "in.mgf", block(ASPIRIN)),
-        block(CAFFEINE, formula=None),
-        block(CAFFEINE, formula="C99H9"),
-    )
+    two = [block(CAFFEINE, formula=one) for one in (None, "C99H9")]
     settings = replace(SETTINGS, formula=formula, group_by="none")
 
-    predict(PredictRequest((made,), str(tmp_path / "out.csv"), settings=settings), stub_model())
+    rows = predicted(tmp_path, block(ASPIRIN), *two, settings=settings)
 
-    rows = rows_of(tmp_path / "out.csv")
-    first = {row["index"]: row for row in reversed(rows)}
+    first = first_rows(rows)
     source = [first[index]["formula_source"] for index in "012"]
     assert source == (["file", "predicted", ""] if formula is None else ["predicted"] * 3)
     assert first["2"]["status"] == ("formula_mismatch" if formula is None else "ok")
@@ -156,16 +144,12 @@ def test_the_formula_of_the_file_is_used_unless_it_is_to_be_ignored(tmp_path, fo
 
 
 def test_what_a_table_lacks_is_predicted(tmp_path):
-    made = mgf(tmp_path / "in.mgf", *[block(CAFFEINE, formula=None, title=n) for n in "ab"])
     table = tmp_path / "table.csv"
     table.write_text("title,formula\na,C8H10N4O2\nb,\n")
 
-    predict(
-        PredictRequest((made,), str(tmp_path / "out.csv"), formulas=table, settings=SETTINGS),
-        stub_model(),
-    )
+    two = [block(CAFFEINE, formula=None, title=name) for name in "ab"]
+    rows = predicted(tmp_path, *two, formulas=table, settings=SETTINGS)
 
-    rows = rows_of(tmp_path / "out.csv")
     assert {row["spectrum_id"]: row["formula_source"] for row in rows} == {
         "a": "table",
         "b": "predicted",

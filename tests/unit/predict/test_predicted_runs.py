@@ -8,6 +8,7 @@ import pytest
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
+from tests.made_runs import lines_of, request
 from tests.made_spectra import (
     ASPIRIN,
     BROMINATED,
@@ -19,7 +20,6 @@ from tests.made_spectra import (
     ms1_block,
 )
 from tests.stub_model import stub_model
-from tests.unit.predict.test_predict import request
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=30), top_k=20)
 
@@ -69,9 +69,8 @@ def test_workers_and_company_change_nothing(spectra, tmp_path):
     run(mgf(tmp_path / "one.mgf", block(BROMINATED, formula=None, feature_id=2)), alone)
 
     assert again.read_bytes() == whole.read_bytes()
-    mine = [json.loads(line) for line in whole.read_text().splitlines()]
-    mine = next(one for one in mine if one["feature_id"] == "2")
-    found = json.loads(alone.read_text())
+    mine = next(one for one in lines_of(whole) if one["feature_id"] == "2")
+    (found,) = lines_of(alone)
     assert [one["smiles"] for one in mine["candidates"]] == [
         one["smiles"] for one in found["candidates"]
     ]
@@ -81,8 +80,7 @@ def test_workers_and_company_change_nothing(spectra, tmp_path):
 def test_json_holds_every_formula_with_its_probability_and_explained_peaks(spectra, tmp_path):
     run(spectra, tmp_path / "out.jsonl")
 
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    by_id = {one["feature_id"]: one for one in found}
+    by_id = {one["feature_id"]: one for one in lines_of(tmp_path / "out.jsonl")}
     for feature_id in "123":
         tried = by_id[feature_id]["hypotheses"]
         probabilities = [one["formula_probability"] for one in tried]

@@ -8,8 +8,8 @@ import pytest
 
 from duallgd_cli.predict.run import predict
 from duallgd_cli.runtime import ELSEWHERE, STAGES, each_in_stage, stage, watched
+from tests.made_runs import request
 from tests.stub_model import stub_model
-from tests.unit.predict.test_predict import request
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Tables for other programs: the columns that their importers document, and what fills them."""
 
-import csv
-
 import pytest
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
 from duallgd_cli.writers.summaries import SUMMARIES
+from tests.made_runs import rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -45,13 +44,8 @@ def run(tmp_path_factory):
     return folder
 
 
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
-
-
 def test_sirius_tables_hold_the_first_candidate_of_each_feature(run):
-    found, first = rows(run / "out.structure_identifications.tsv"), rows(run / "out.csv")[0]
+    found, first = rows_of(run / "out.structure_identifications.tsv"), rows_of(run / "out.csv")[0]
 
     assert list(found[0]) == SIRIUS.split()
     assert [row["mappingFeatureId"] for row in found] == ["17", "5"]
@@ -65,7 +59,7 @@ def test_sirius_tables_hold_the_first_candidate_of_each_feature(run):
 
 
 def test_mzmine_tables_hold_all_candidates_with_minutes(run):
-    found = rows(run / "out.mzmine.csv")
+    found = rows_of(run / "out.mzmine.csv")
     aspirin = [row for row in found if row["id"] == "17"]
 
     assert set(found[0]) == MZMINE
@@ -78,7 +72,7 @@ def test_mzmine_tables_hold_all_candidates_with_minutes(run):
 
 
 def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run):
-    found = rows(run / "out.gnps.tsv")
+    found = rows_of(run / "out.gnps.tsv")
 
     assert next(iter(found[0])) == "cluster index"
     assert [row["cluster index"] for row in found] == ["17", "5", "8"]
