@@ -18,6 +18,7 @@ from duallgd_cli.model.duallgd import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
 from duallgd_cli.model.tensors import Linear, map_tensors
+from duallgd_cli.reference.denoiser import incidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +139,6 @@ class DensePairsFromAtoms(nn.Module):
     def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Change of the pairs, as in `PairsFromAtoms`."""
         return attend(self.fast, pairs, atoms, incidence(graph).T.unsqueeze(0))
-
-
-def incidence(graph: LineGraph) -> Tensor:
-    """Which atom is in which pair, bool (N, M)."""
-    atom = torch.arange(graph.n_atoms, device=graph.first.device).unsqueeze(1)
-    return (graph.first == atom) | (graph.second == atom)
 
 
 def attend(module: CrossAttention, target: Tensor, source: Tensor, mask: Tensor) -> Tensor:

@@ -362,12 +362,16 @@ def rival_rows(rivals: Mapping[str, Any]) -> Iterator[list[object]]:
                 yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
 
 
-def drawn(folder: Path, found: Mapping[str, Any]) -> dict[str, Predicted]:
-    """Random graphs for the spectra of an evaluation; what is finished of them is kept.
+def predicted_by(
+    model: LoadedModel, folder: Path, found: Mapping[str, Any], name: str
+) -> dict[str, Predicted]:
+    """What another model makes of the spectra of an evaluation; what is finished of it is kept.
 
     Args:
+        model: Predicts with the settings and the seed of the evaluation.
         folder: Of the evaluation.
         found: Contents of its results.json.
+        name: Of the file of predictions in that folder.
 
     Raises:
         UsageError: It took formulas from a table.
@@ -375,15 +379,14 @@ def drawn(folder: Path, found: Mapping[str, Any]) -> dict[str, Predicted]:
     given = dict(found["prediction"]["settings"])
     if given.pop("formulas"):
         raise UsageError("the evaluation took formulas from a table; make one that does not")
-    output, predictions = folder / "random_graphs.csv", folder / PREDICTIONS
-    ranking = recorded(read_journals([predictions]).header.model["ranking"], predictions)
+    output = folder / name
     request = PredictRequest(
         inputs=(str(folder / SPECTRA),),
         output=str(output),
         settings=parse(PredictSettings, given),
         resume=output.with_name(f"{output.name}.journal.jsonl").exists(),
     )
-    predict(request, random_graphs(ranking))
+    predict(request, model)
     return read_predictions(output)
 
 
@@ -413,7 +416,10 @@ def main(
         str(one): read_predictions(one / PREDICTIONS) for one in other or ()
     }
     if benchmark is not None:
-        rivals[RANDOM] = drawn(folder, found)
+        predictions = folder / PREDICTIONS
+        ranking = recorded(read_journals([predictions]).header.model["ranking"], predictions)
+        graphs = random_graphs(ranking)
+        rivals[RANDOM] = predicted_by(graphs, folder, found, "random_graphs.csv")
         most = max(settings.top_k)
         analogues = analogue_predictions(find(benchmark, data_dir), truths, most)
         rivals |= {ANALOGUE: analogues} if analogues else {}

@@ -21,24 +21,22 @@ import typer
 from command import run, show
 from numpy.typing import NDArray
 from rich.table import Table
+from rivals import predicted_by
 from torch import Tensor
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.molecule import assemble, disassemble
-from duallgd_cli.config import parse
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Scores, Truth, score
 from duallgd_cli.evaluate.intervals import Estimate, share
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
-from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
+from duallgd_cli.evaluate.run import PREDICTIONS, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
 from duallgd_cli.files import table_rows
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
@@ -133,21 +131,11 @@ def main(
     model = api.load(weights, runtime=Runtime.resolve(device))
     if model.sha256 != found["prediction"]["weights"]["sha256"]:
         raise UsageError(f"the evaluation used other weights than {model.name}; give --weights")
-    given = found["prediction"]["settings"]
-    if given.pop("formulas"):
-        raise UsageError("the evaluation took formulas from a table; make one that does not")
-    output = folder / "true_fingerprint.csv"
-    request = PredictRequest(
-        inputs=(str(folder / SPECTRA),),
-        output=str(output),
-        settings=parse(PredictSettings, given),
-        resume=output.with_name(f"{output.name}.journal.jsonl").exists(),
-    )
-    predict(request, knowing(model, truths))
+    told = predicted_by(knowing(model, truths), folder, found, "true_fingerprint.csv")
     settings = EvaluateSettings(top_k=tuple(found["scoring"]["top_k"]), mces=False)
     ours, bound = (
-        score(truths, ranked_of(truths, read_predictions(path)), settings)
-        for path in (folder / PREDICTIONS, output)
+        score(truths, ranked_of(truths, predicted), settings)
+        for predicted in (read_predictions(folder / PREDICTIONS), told)
     )
     table = Table("step", "spectra with the right molecule", "95 % interval", title=found["title"])
     for step, one in steps(ours, bound).items():
