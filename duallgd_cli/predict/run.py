@@ -364,7 +364,8 @@ def _check_output(output: str, format_name: str, parts: bool, summaries: Collect
     check_writable(output)
     if parts:
         parts_path(output)
-    summary_paths(summaries, output)
+    if summaries:
+        summary_paths(summaries, output)
     return output_format
 
 
@@ -402,8 +403,9 @@ def write_all(
         write_pieces(_joined(texts, summary, output_format), summary.output)
     if parts:
         write_parts(predictions(run, parts=True), parts_path(summary.output))
-    for name, path in summary_paths(summaries, summary.output).items():
-        write_summary(predictions(run), name, path)
+    if summaries:
+        for name, path in summary_paths(summaries, summary.output).items():
+            write_summary(predictions(run), name, path)
 
 
 def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:

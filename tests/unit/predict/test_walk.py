@@ -21,7 +21,7 @@ OTHER_ROOMS = ("reference", "train", "evaluate", "bench", "report")
 # One module and two types of them are known spectra beside the encoder; three modules and four
 # types changes of known molecules and likeness to them, which are assembled while samples are
 # planned: three calls deeper than what is drawn.
-MOST_MODULES, MOST_TYPES, DEEPEST = 44, 51, 21
+MOST_MODULES, MOST_TYPES, DEEPEST = 44, 47, 21
 
 
 class Walk:
