@@ -177,8 +177,7 @@ def formula_accuracy(
         Groups as `strata` gives them: all spectra, by mass of the true molecule, and by
         whether a structure of its formula is in the table that comes with duallgd.
     """
-    described = [molecule(truth.smiles) for truth in truths]
-    true = [one.formula if one is not None else "" for one in described]
+    true = [one.formula if (one := molecule(truth.smiles)) else "" for truth in truths]
     columns = {
         f"formula_accuracy@{k}": np.array(
             [

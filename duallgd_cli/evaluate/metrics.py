@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.errors import UnreadableError, clip, quote
 from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import Estimate, means, share
 from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
@@ -112,7 +111,6 @@ def score(
         advance: Called with the number of spectra done and of all.
 
     Raises:
-        UnreadableError: A truth is no molecule.
         UsageError: MCES was asked for and cannot be computed here.
     """
     if settings.mces:
@@ -142,11 +140,7 @@ def _score_one(
     """Scores of one spectrum, pairs whose MCES distance was needed, and those out of time."""
     spectrum, ranked = given
     truth = molecule(spectrum.smiles)
-    if truth is None:
-        raise UnreadableError(
-            f"the true structure of {clip(spectrum.spectrum_id)} is {quote(spectrum.smiles)}, "
-            "which is no molecule; correct it or leave the spectrum out"
-        )
+    assert truth is not None  # `tables.truths_of` refuses what is no molecule
     top_k = settings.top_k
     candidates = [molecule(smiles) for smiles in ranked.smiles]
     hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]

@@ -33,7 +33,7 @@ class Truth:
 
     Attributes:
         spectrum_id: Unique in its table.
-        smiles: As written.
+        smiles: As written; of a molecule.
         molecule: First block of the InChIKey (the SMILES where there is no InChI).
         fields: The other columns, by lower-case name; peaks left out.
     """
