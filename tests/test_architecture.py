@@ -32,7 +32,7 @@ BOUNDS = {
     "checkpoint": (575, 3),
     "bench": (1_605, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_385, 14),
-    "report": (963, 4),
+    "report": (962, 4),
     "generator": (2_312, 10),  # molecules one change away from known ones, likeness to these
     "writers": (861, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; a line while loading

@@ -120,11 +120,10 @@ class ReportedRun:
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        measured, latest = self._measured(), -1
-        for results, _ in self._run.in_input_order():
-            if results[0].feature == latest:
+        measured = self._measured()
+        for results, position in self._run.in_input_order():
+            if position:
                 continue
-            latest = results[0].feature
             candidates, confidence_top10 = rank(results, self._ranking)
             predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])

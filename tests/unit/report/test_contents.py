@@ -7,6 +7,8 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.prediction import LikelyPart
 from duallgd_cli.report import contents
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
+from tests.made_runs import predicted
+from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +20,15 @@ def test_every_feature_is_there_once_in_the_order_of_the_input(features):
     assert [feature["id"] for feature in features] == [str(n) for n in range(1, 12)]
     assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
     assert all(len(feature["candidates"]) <= 3 for feature in features)
+
+
+def test_a_feature_whose_spectra_lie_apart_is_there_once(tmp_path):
+    apart = (block(ASPIRIN, feature_id=1), block(CAFFEINE), block(ASPIRIN, feature_id=1))
+    predicted(tmp_path, *apart)
+
+    found = list(ReportedRun([tmp_path / "out.csv"]).features())
+
+    assert [len(feature["spectra_ids"]) for feature in found] == [2, 1]
 
 
 def test_explanations_point_at_the_measured_peaks(features):
