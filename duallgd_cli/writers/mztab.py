@@ -73,7 +73,7 @@ def document(
     with _scratch() as molecules, _scratch() as features, _scratch() as evidence:
         n_evidence = n_left_out = 0
         for number, prediction in enumerate(predictions, 1):
-            run = _run_of(prediction.source.file, runs)
+            run = runs[prediction.source.file]
             polarities[run].add(_polarity(prediction.adduct))
             if prediction.precursor_mz is None:
                 n_left_out += 1
@@ -176,11 +176,6 @@ def _location(path: PurePath) -> str:
     return path.as_uri() if path.is_absolute() else f"file:{quote(path.as_posix())}"
 
 
-def _run_of(file: str, runs: Mapping[str, int]) -> int:
-    """The input a spectrum is from: its file, or the archive that holds it."""
-    return next((number for name, number in runs.items() if file.startswith(name)), 1)
-
-
 def _polarity(adduct: str) -> int:
     """1, -1, or 0 where it is not known."""
     return {"+": 1, "-": -1}.get(adduct[-1:], 0)
@@ -255,7 +250,7 @@ def _evidence(
 ) -> list[object]:
     """The row of a candidate."""
     spectra = "|".join(
-        f"ms_run[{_run_of(source.file, runs)}]:index={source.index}" for source in prediction.group
+        f"ms_run[{runs[source.file]}]:index={source.index}" for source in prediction.group
     )
     adduct = _known(candidate.adduct)
     assert adduct is not None

@@ -8,8 +8,11 @@ from pyteomics import mztab
 
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.spectra.types import Source
+from duallgd_cli.writers.mztab import document
 from tests.cli.conftest import EXAMPLES
 from tests.stub_model import stub_model
+from tests.unit.writers.test_writers import candidate, prediction
 
 # Fields that a file must have, in the order of the specification; [n] stands for a number.
 MANDATORY = (
@@ -193,6 +196,18 @@ def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
     for row in features:
         several = "|" in row["SME_ID_REFS"]
         assert row["SME_ID_REF_ambiguity_code"] == ("1" if several else "null")
+
+
+def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called():
+    source = Source("a.mgf.gz", 4)
+    inputs = [{"name": "a.mgf"}, {"name": "a.mgf.gz"}]
+
+    written = "".join(
+        document([prediction(candidate(), source=source, group=(source,))], "1", inputs)
+    )
+
+    assert "\tms_run[2]:index=4\t" in written
+    assert "ms_run[1]:" not in written
 
 
 def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):
