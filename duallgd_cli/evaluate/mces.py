@@ -186,18 +186,17 @@ class Search:
             own = molecule_graph(truth)
             bounds = sorted((lower_bound(own, molecule_graph(s)), s) for s in valid)
             for bound, smiles in bounds:
-                best = self._lowered(best, bound, (truth, smiles), threshold)
+                if bound >= best:  # so are all that follow
+                    break
+                if bound > threshold or smiles == truth:
+                    best = bound
+                    continue
+                cutoff = min(threshold, best - _STEP)
+                found = self._distance((truth, smiles), bound, cutoff)
+                best = min(best, threshold if found is None else found)
             values.append(best)
             start = max(start, k)
         return values
-
-    def _lowered(self, best: float, bound: float, pair: Pair, threshold: float) -> float:
-        if bound >= best:
-            return best
-        if bound > threshold or pair[0] == pair[1]:
-            return bound
-        distance = self._distance(pair, bound, cutoff=min(threshold, best - _STEP))
-        return min(best, threshold if distance is None else distance)
 
     def _distance(self, pair: Pair, bound: float, cutoff: float) -> float | None:
         """Distance of a pair, or None if it is above the cutoff or was not found in time."""
