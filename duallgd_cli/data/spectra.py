@@ -37,7 +37,7 @@ from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum, Unreadable
+from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +151,7 @@ def read_labelled_file(source: Path) -> Iterator[Labelled]:
         raise MissingInputError(f"{source} does not exist; check the path")
     for item in read(str(source), keep_structures=True):
         number = item.source.index + 1
-        if isinstance(item, Unreadable):
+        if item.failure is not None:
             reason = item.failure.message
             yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
         else:
@@ -205,7 +205,7 @@ def _nplib1_record(
     spectra = [
         _with_instrument(item, name, instrument)
         for item in items
-        if isinstance(item, Spectrum) and item.ms_level == 2
+        if item.failure is None and item.ms_level == 2
     ]
     if not spectra:
         return RejectedSpectrum(number, name, "no usable peaks", "no MS2 block in its file")

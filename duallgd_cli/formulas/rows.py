@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas import (
@@ -18,7 +16,7 @@ from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.types import Feature, Spectrum, Unreadable
+from duallgd_cli.spectra.types import Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
     check_writable,
@@ -79,19 +77,14 @@ def write_formulas(request: PredictRequest) -> RunSummary:
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
 
-def _rows(
-    item: Feature | Unreadable, settings: PredictSettings, summary: RunSummary
-) -> Iterator[Row]:
+def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iterator[Row]:
     """Rows of a feature, at least one."""
-    if isinstance(item, Unreadable):
-        ranked: list[RankedFormula] | Failure = item.failure
-        named = _named(Spectrum(item.source, item.spectrum_id, np.zeros(0), np.zeros(0)))
-        remarks = ""
-    else:
+    named, remarks = _named(item.first), ""
+    ranked: list[RankedFormula] | Failure | None = item.first.failure
+    if ranked is None:
         usable = tuple(map(_cleaned, item.spectra))
         with_peaks = tuple(spectrum for spectrum in usable if spectrum.mz.size)
         ranked = rank_formulas(Feature(with_peaks or usable), settings.formula_search)
-        named = _named(item.first)
         remarks = sentences(*_remarks(item, bool(with_peaks)))
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1

@@ -27,7 +27,7 @@ from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import HypothesisResult
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Unreadable
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,9 +161,7 @@ def _trace(
     return Trace(result, annotated, fingerprint, tuple(steps), tuple(becomes), at)
 
 
-def _found(
-    features: Iterator[Feature | Unreadable], chosen: str, spectra: str
-) -> Feature | Unreadable:
+def _found(features: Iterator[Feature], chosen: str, spectra: str) -> Feature:
     """The feature of a number from 1, or of an id of one of its spectra.
 
     Raises:
@@ -174,7 +172,7 @@ def _found(
             return item
         raise UsageError(f"{spectra} has no feature number {chosen}; the first is 1")
     for item in features:
-        if isinstance(item, Feature) and any(
+        if item.first.failure is None and any(
             chosen in (one.spectrum_id, one.feature_id, one.scans) for one in item.spectra
         ):
             return item

@@ -31,7 +31,7 @@ from duallgd_cli.files import require_input
 from duallgd_cli.guide import kept, lines_of, text_of
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
-from duallgd_cli.spectra.types import Spectrum, Unreadable
+from duallgd_cli.spectra.types import Spectrum
 
 if TYPE_CHECKING:
     import matchms
@@ -263,9 +263,9 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
     rows: list[tuple[str, Spectrum, str]] = []
     for item in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
-        smiles = "" if isinstance(item, Unreadable) else _structure(item)
+        smiles = _structure(item)
         why = _fault(item, smiles)
-        if why or isinstance(item, Unreadable):
+        if why:
             refused[why] += 1
         else:
             rows.append((smiles, item, compound_name(item.metadata) or item.spectrum_id))
@@ -299,9 +299,9 @@ def _structure(spectrum: Spectrum) -> str:
     return smiles or identity.smiles_of_inchi(inchi)
 
 
-def _fault(item: Spectrum | Unreadable, smiles: str) -> str:
+def _fault(item: Spectrum, smiles: str) -> str:
     """Why a spectrum of a library is of no use, "" if it is."""
-    if isinstance(item, Unreadable):
+    if item.failure is not None:
         return "not readable"
     if not smiles:
         return "without a structure"

@@ -33,7 +33,7 @@ from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
-from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
+from duallgd_cli.spectra.types import Feature, Source, Spectrum
 from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def predictions(
     }
 
     def computed() -> Iterator[Prediction]:
-        held: dict[int, Feature | Unreadable] = {}
+        held: dict[int, Feature] = {}
         with Workers(workers) as pool, _features(given, chosen) as features:
             numbered = ((n, held.setdefault(n, item)) for n, item in enumerate(features))
             drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
@@ -165,7 +165,7 @@ def predictions(
                 item = held.pop(together[0].feature)
                 candidates, top10 = rank(together, ranking)
                 remark = ""
-                if rescore is not None and isinstance(item, Feature) and candidates:
+                if rescore is not None and candidates:
                     name, scores = _name(rescore), rescore(item.spectra, candidates)
                     candidates = rescored(candidates, scores, name)
                     top10 = math.fsum(one.confidence for one in candidates[:FIRST])
@@ -258,7 +258,7 @@ def _changed(settings: PredictSettings, changes: Mapping[str, object]) -> Predic
     return config.parse(PredictSettings, values)
 
 
-def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum | Unreadable]:
+def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum]:
     """Names of files, or spectra as ours.
 
     Raises:
@@ -276,8 +276,8 @@ def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum | Unreadable]:
 
 @contextmanager
 def _features(
-    given: tuple[str, ...] | list[Spectrum | Unreadable], settings: PredictSettings
-) -> Iterator[Iterator[Feature | Unreadable]]:
+    given: tuple[str, ...] | list[Spectrum], settings: PredictSettings
+) -> Iterator[Iterator[Feature]]:
     if isinstance(given, tuple):
         with Inputs(given) as inputs:
             yield inputs.features(settings.group_by, settings.adduct)
@@ -296,13 +296,13 @@ def _name(rescore: Rescore) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _spectrum(item: object, index: int) -> Spectrum | Unreadable:
+def _spectrum(item: object, index: int) -> Spectrum:
     """A spectrum of another library, or of plain values, as ours.
 
     Raises:
         UsageError: It is none.
     """
-    if isinstance(item, Spectrum | Unreadable):
+    if isinstance(item, Spectrum):
         return item
     if isinstance(item, Mapping):
         fields, mz = item, item.get("mz")

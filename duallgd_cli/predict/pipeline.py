@@ -50,7 +50,7 @@ from duallgd_cli.spectra.formulas import (
     ion_with_metal,
     table_source,
 )
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum, Unreadable
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
@@ -64,7 +64,7 @@ _Drawn: TypeAlias = tuple[Generated, Callable[[], list[AssemblyResult]]]
 
 
 def results(
-    features: Iterable[tuple[int, Feature | Unreadable]],
+    features: Iterable[tuple[int, Feature]],
     model: LoadedModel,
     settings: PredictSettings,
     workers: Workers,
@@ -370,15 +370,9 @@ def _left(until: float | None) -> float | None:
 
 
 def _cleaned(
-    item: Feature | Unreadable, settings: PredictSettings
+    item: Feature, settings: PredictSettings
 ) -> tuple[tuple[SpectrumReference, ...], tuple[Spectrum, ...]]:
     """Names of a feature's spectra, and those that can be used, cleaned."""
-    if isinstance(item, Unreadable):
-        failure = item.failure
-        reference = SpectrumReference(
-            item.source, item.spectrum_id, status=failure.status, message=failure.message
-        )
-        return (reference,), ()
     spectra, usable = [], []
     for spectrum in item.spectra:
         cleaned = clean(spectrum, settings.cleaning)

@@ -48,7 +48,7 @@ from duallgd_cli.runtime import (
 )
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaSource
-from duallgd_cli.spectra.types import Feature, Unreadable
+from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
     WHOLE,
@@ -245,7 +245,7 @@ def _fill(
 
 def _features(
     request: PredictRequest, inputs: Inputs, journal: Journal, tell: Progress
-) -> Iterator[tuple[int, Feature | Unreadable]]:
+) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings, finished = request.settings, journal.contents.finished
     features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
@@ -255,7 +255,7 @@ def _features(
         if number not in finished:
             yield number, item
         else:
-            tell("predicting", 1 if isinstance(item, Unreadable) else len(item.spectra), None)
+            tell("predicting", len(item.spectra), None)
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:

@@ -145,7 +145,7 @@ class ReportedRun:
                 self.missing_inputs.append(readable(name))
                 continue
             for item in read(name):
-                cleaned = clean(item, settings) if isinstance(item, Spectrum) else None
+                cleaned = clean(item, settings)
                 if isinstance(cleaned, Spectrum):
                     found[cleaned.source] = _peaks(cleaned)
         return found

@@ -30,7 +30,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.reading import read, spool
-from duallgd_cli.spectra.reading.record import place_name
+from duallgd_cli.spectra.reading.record import unreadable
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
@@ -38,7 +38,6 @@ from duallgd_cli.spectra.types import (
     IsotopePattern,
     Source,
     Spectrum,
-    Unreadable,
 )
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
@@ -78,13 +77,15 @@ class CleaningSettings:
 
 
 def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
-    """A spectrum ready to be explained, or a `no_peaks` failure where nothing is left.
+    """A spectrum ready to be explained; why it could not be read; or a `no_peaks` failure.
 
     Drops peaks without a positive, possible m/z and intensity and those above the precursor;
     adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
     cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
     formula; one without any peak is not, since it was not measured.)
     """
+    if spectrum.failure is not None:
+        return spectrum.failure
     mz, intensity = spectrum.mz, spectrum.intensity
     measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
     measured &= mz < HIGHEST_MZ
@@ -177,8 +178,8 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
 
 
 def group(
-    items: Iterable[Spectrum | Unreadable], by: GroupBy = "feature", adduct: str | None = None
-) -> Iterator[Feature | Unreadable]:
+    items: Iterable[Spectrum], by: GroupBy = "feature", adduct: str | None = None
+) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
 
     With ``feature``, spectra of one file become one feature where they share a FEATURE_ID (in a
@@ -192,7 +193,7 @@ def group(
     MS1 spectra found no features: what they show of the isotopes of one goes with its spectra.
 
     Args:
-        items: Spectra and unreadable records, file after file.
+        items: Spectra, file after file.
         by: ``feature``, or ``none`` for one feature per spectrum.
         adduct: Of all spectra, whatever they say; None leaves each its own.
     """
@@ -202,16 +203,12 @@ def group(
     return chain.from_iterable(_features_of_file(of_file, by) for _, of_file in files)
 
 
-def _features_of_file(
-    items: Iterable[Spectrum | Unreadable], by: GroupBy
-) -> Iterator[Feature | Unreadable]:
-    held: list[list[Spectrum] | Unreadable] = []
+def _features_of_file(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
+    held: list[list[Spectrum]] = []
     groups: dict[tuple[str, Adduct | str, int], list[list[Spectrum]]] = {}
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
     for item in items:
-        if isinstance(item, Unreadable):
-            held.append(item)
-        elif item.ms_level == 1 and item.feature_id:
+        if item.ms_level == 1 and item.feature_id:
             ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
@@ -244,8 +241,8 @@ def require_adduct(text: str | None) -> None:
         raise ConfigError(f"--adduct: {adduct.message}")
 
 
-def _with_adduct(spectrum: Spectrum | Unreadable, adduct: str) -> Spectrum | Unreadable:
-    if isinstance(spectrum, Unreadable):
+def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
+    if spectrum.failure is not None:
         return spectrum
     own, notes = spectrum.adduct_text, spectrum.warnings
     if own and parse_adduct(own) != parse_adduct(adduct):
@@ -254,15 +251,10 @@ def _with_adduct(spectrum: Spectrum | Unreadable, adduct: str) -> Spectrum | Unr
 
 
 def _finished(
-    held: list[list[Spectrum] | Unreadable], ms1: Mapping[str | int, Sequence[Spectrum]]
-) -> Iterator[Feature | Unreadable]:
-    for entry in held:
-        if isinstance(entry, Unreadable):
-            yield entry
-        else:  # an MS1 spectrum of the feature may have come after those of MS2
-            yield Feature(
-                tuple(_with_isotopes(one, ms1) if one.feature_id else one for one in entry)
-            )
+    held: list[list[Spectrum]], ms1: Mapping[str | int, Sequence[Spectrum]]
+) -> Iterator[Feature]:
+    for entry in held:  # an MS1 spectrum of the feature may have come after those of MS2
+        yield Feature(tuple(_with_isotopes(one, ms1) if one.feature_id else one for one in entry))
 
 
 def _same_ion(first: Spectrum, other: Spectrum) -> bool:
@@ -306,13 +298,12 @@ class Inputs:
         """Name, size and SHA-256 of each input."""
         return tuple(self._identity(name) for name in self.names)
 
-    def features(
-        self, group_by: GroupBy, adduct: str | None = None
-    ) -> Iterator[Feature | Unreadable]:
-        """Features and unreadable records in the order of the inputs; MS1 spectra are counted.
+    def features(self, group_by: GroupBy, adduct: str | None = None) -> Iterator[Feature]:
+        """Features in the order of the inputs; MS1 spectra are counted.
 
-        A file of which nothing can be read is one unreadable record, so that it does not cost the
-        others their results; if it is the only one it is an error. See `group` for the arguments.
+        A record that cannot be read is a feature of its own, and so is a file of which nothing can
+        be read, so that it does not cost the others their results; if it is the only one it is an
+        error. See `group` for the arguments.
 
         Raises:
             UnreadableError: The only input cannot be read.
@@ -321,19 +312,16 @@ class Inputs:
             self.n_features += 1
             yield item
 
-    def _items(self) -> Iterator[Spectrum | Unreadable]:
+    def _items(self) -> Iterator[Spectrum]:
         for name in self.names:
             try:
                 for item in read(name, raw=self._piped.get(name)):
-                    self.n_ms1 += isinstance(item, Spectrum) and item.ms_level == 1
+                    self.n_ms1 += item.ms_level == 1
                     yield item
             except UnreadableError as error:
                 if len(self.names) == 1:
                     raise
-                source = Source(name, 0)
-                yield Unreadable(
-                    source, place_name(source), Failure("unreadable", str(error), "read")
-                )
+                yield unreadable(Source(name, 0), str(error))
 
     def _identity(self, name: str) -> Mapping[str, Any]:
         if Path(name).is_dir():

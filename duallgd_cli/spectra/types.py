@@ -60,21 +60,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A record that could not be read, so that it still gets its row.
-
-    Attributes:
-        source: File and 0-based index among its records.
-        spectrum_id: Best identifier found, or ``<file stem>:<index>``.
-        failure: Why, with stage ``read``.
-    """
-
-    source: Source
-    spectrum_id: str
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
 class IsotopePattern:
     """What MS1 spectra show of an ion.
 
@@ -94,7 +79,7 @@ class IsotopePattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spectrum:
-    """One spectrum as read; every field but `source`, `mz` and `intensity` may be missing.
+    """One spectrum as read; every field but `source` and `spectrum_id` may be missing.
 
     Attributes:
         source: File and 0-based index among all its spectra (MS1 blocks counted).
@@ -115,12 +100,13 @@ class Spectrum:
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
         isotopes: Of its precursor, where the file has MS1 spectra that show them.
+        failure: Why its record could not be read, with stage ``read``; it still gets its row.
     """
 
     source: Source
     spectrum_id: str
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     precursor_mz: float | None = None
     feature_id: str = ""
     scans: str = ""
@@ -135,6 +121,7 @@ class Spectrum:
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     isotopes: IsotopePattern | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,6 @@ from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.types import Unreadable
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence, fuzz
 from tests.fuzz.mutate import mutate, packed_as
@@ -50,9 +49,9 @@ def fuzz_archives(count, seed, folder):
 def _read(path):
     for index, item in enumerate(read(str(path))):
         assert item.source.index == index
-        if isinstance(item, Unreadable):
+        if item.failure is not None:
             assert_sentence(item.failure.message)
-        yield "unreadable" if isinstance(item, Unreadable) else "spectra"
+        yield "spectra" if item.failure is None else "unreadable"
 
 
 def _statuses(path, workers):

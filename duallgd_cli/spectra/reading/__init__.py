@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
-from duallgd_cli.errors import Failure, UnreadableError, counted
+from duallgd_cli.errors import UnreadableError, counted
 from duallgd_cli.files import (
     DAMAGED,
     PACKED_ENDINGS,
@@ -30,7 +30,7 @@ from duallgd_cli.files import (
     unpacked,
 )
 from duallgd_cli.spectra.reading import libraries
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, place_name
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import (
     mgf_records,
     msp_records,
@@ -38,7 +38,7 @@ from duallgd_cli.spectra.reading.text import (
     table_records,
     usi_records,
 )
-from duallgd_cli.spectra.types import Source, Spectrum, Unreadable
+from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
@@ -140,14 +140,14 @@ class Opened:
 
 def read(
     path: str, *, keep_structures: bool = False, raw: BinaryIO | None = None
-) -> Iterator[Spectrum | Unreadable]:
+) -> Iterator[Spectrum]:
     """Spectra of a file or of standard input (``-``), in the file's order.
 
     The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms``, mzSpecLib, JSON of
     matchms or GNPS, or a table in the MassSpecGym layout, plain or packed by gzip, xz or bzip2.
     Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
-    the MS2 scans that they enclose; a file that breaks off ends with one `Unreadable` that says
-    where.
+    the MS2 scans that they enclose; a file that breaks off ends with one that has a
+    `failure`, which says where.
 
     Args:
         path: File, or ``-``.
@@ -166,7 +166,7 @@ def read(
     return parents_first(spectra) if opened.format == "mzxml" else spectra
 
 
-def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unreadable]:
+def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum]:
     index = 0
     try:
         for record in _records(opened):
@@ -178,7 +178,7 @@ def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum | Unrea
         source = Source(opened.file, index)
         read_so_far = counted(index, "spectrum", "spectra")
         reason = f"the file ends early after {read_so_far}: {opened.damage}; restore the file"
-        yield Unreadable(source, place_name(source), Failure("unreadable", reason, "read"))
+        yield unreadable(source, reason)
     elif index == 0:
         name = "standard input" if opened.file == "-" else opened.file
         raise UnreadableError(f"{name} holds no spectrum, though it looks like {opened.format}")
@@ -216,18 +216,17 @@ def _records_of(path: Path) -> Iterator[Record]:
         opened.close()
 
 
-def parents_first(items: Iterable[Spectrum | Unreadable]) -> Iterator[Spectrum | Unreadable]:
+def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     """The items of one file, each MS1 scan before the MS2 scans that name it as theirs.
 
     In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
     order.
     """
-    waiting: list[Spectrum | Unreadable] = []
+    waiting: list[Spectrum] = []
     latest, is_patient = "", True
     for item in items:
-        fields = item.metadata if isinstance(item, Spectrum) else {}
-        parent = fields.get("precursor_scan", latest)
-        if isinstance(item, Spectrum) and item.ms_level == 1:
+        parent = item.metadata.get("precursor_scan", latest)
+        if item.ms_level == 1:
             latest = item.scans
             yield item
             yield from waiting

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure, counted, printable, quote
-from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum, Unreadable
+from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
 LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record
@@ -159,13 +159,19 @@ def place_name(source: Source) -> str:
     return f"{printable(stem)}:{source.index}"
 
 
-def build(record: Record, source: Source, keep_structures: bool) -> Spectrum | Unreadable:
-    """The spectrum of a record, or why there is none."""
+def unreadable(source: Source, reason: str, spectrum_id: str = "") -> Spectrum:
+    """What stands in place of a record that could not be read."""
+    failure = Failure("unreadable", reason, "read")
+    return Spectrum(source, spectrum_id or place_name(source), failure=failure)
+
+
+def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
+    """The spectrum of a record."""
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     known = canonical(recorded)
     spectrum_id = first(known, IDENTIFIER) or place_name(source)
     if record.trouble:
-        return Unreadable(source, spectrum_id, Failure("unreadable", record.trouble, "read"))
+        return unreadable(source, record.trouble, spectrum_id)
     precursor_mz, warnings = _precursor(known)
     charge, polarity = _charge(known)
     classes = (instrument_class(known.get(name, "")) for name in INSTRUMENT)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.types import Feature, Source, Spectrum, Unreadable
+from duallgd_cli.spectra.reading.record import unreadable
+from duallgd_cli.spectra.types import Source, Spectrum
 
 
 def spectrum(index, feature_id="", mz=181.05, adduct="[M+H]+", file="a.mgf", **more):
@@ -22,7 +22,7 @@ def spectrum(index, feature_id="", mz=181.05, adduct="[M+H]+", file="a.mgf", **m
 
 def indices(items, by="feature"):
     return [
-        [s.source.index for s in item.spectra] if isinstance(item, Feature) else "unreadable"
+        [s.source.index for s in item.spectra] if item.first.failure is None else "unreadable"
         for item in group(items, by)
     ]
 
@@ -69,7 +69,7 @@ def test_members_that_name_different_formulas_stay_apart():
 
 
 def test_files_do_not_mix_and_unreadable_records_keep_their_place():
-    bad = Unreadable(Source("a.mgf", 1), "x", Failure("unreadable", "torn", "read"))
+    bad = unreadable(Source("a.mgf", 1), "torn")
     items = [spectrum(0, "7"), bad, spectrum(2, "7"), spectrum(0, "7", file="b.mgf")]
 
     assert indices(items) == [[0, 2], "unreadable", [0]]

@@ -25,14 +25,13 @@ import json, sys
 from pathlib import Path
 import duallgd_cli.spectra.reading.xml
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.types import Unreadable
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
 found, before = {}, peak()
 for path in map(Path, sys.argv[1:]):
     Path("/proc/self/clear_refs").write_text("5")  # peaks are counted anew
     items = [
-        f"{item.spectrum_id}: {item.failure.message if isinstance(item, Unreadable) else 'ok'}"
+        f"{item.spectrum_id}: {item.failure.message if item.failure else 'ok'}"
         for item in read(str(path))
     ]
     found[path.name] = peak() - before, items

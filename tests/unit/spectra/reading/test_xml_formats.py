@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.types import Unreadable
 
 REFERENCE = '<referenceableParamGroupRef ref="common"/>'
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
@@ -166,7 +165,6 @@ def test_one_broken_array_costs_one_record(tmp_path):
 
     first, second, third, sound = parsed(tmp_path, mzml(scans))
 
-    assert isinstance(first, Unreadable)
     assert "cannot be decoded" in first.failure.message
     assert first.spectrum_id == "scan=1"
     assert "3 m/z values and 2 intensities" in second.failure.message
@@ -180,7 +178,6 @@ def test_a_truncated_mzml_gives_its_whole_spectra_and_one_row(tmp_path):
 
     *spectra, last = parsed(tmp_path, cut)
 
-    assert isinstance(last, Unreadable)
     assert f"ends early after {len(spectra)} spectra: its XML is broken" in last.failure.message
     assert 1 <= len(spectra) <= 30
 
@@ -192,7 +189,6 @@ def test_a_corrupt_archive_of_mzml_ends_with_a_row(tmp_path, pack):
 
     *spectra, last = parsed(tmp_path, packed, "a.mzML")
 
-    assert isinstance(last, Unreadable)
     assert "the compressed data are corrupt" in last.failure.message
     assert spectra
 
@@ -280,7 +276,7 @@ def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
     )
 
     assert first.spectrum_id == second.spectrum_id == "scan=2"
-    assert isinstance(third, Unreadable)
+    assert third.failure is not None
 
 
 @pytest.mark.parametrize("peaks", ['<peaks precision="32" byteOrder="network"/>', "<peaks/>", " "])
