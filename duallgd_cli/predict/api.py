@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -194,10 +195,12 @@ class Predictions:
 
     def __iter__(self) -> Iterator[Prediction]:
         """Each prediction, computed now unless it is known."""
-        position = 0
-        while position < len(self._known) or self._compute():
+        for position in count():
+            if position == len(self._known):
+                self._known.extend(islice(self._coming, 1))
+            if position == len(self._known):
+                return
             yield self._known[position]
-            position += 1
 
     def __len__(self) -> int:
         """MS2 spectra of the input."""
@@ -220,16 +223,8 @@ class Predictions:
         return self.draw()
 
     def _all(self) -> list[Prediction]:
-        while self._compute():
-            pass
+        self._known.extend(self._coming)
         return self._known
-
-    def _compute(self) -> bool:
-        """Compute one more prediction, unless there is none."""
-        found = next(self._coming, None)
-        if found is not None:
-            self._known.append(found)
-        return found is not None
 
 
 def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":

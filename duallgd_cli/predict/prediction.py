@@ -324,11 +324,6 @@ class Prediction(SpectrumReference):
         """The structure found in a library, if there is one, and the candidates."""
         return self.candidates if self.found is None else (self.found, *self.candidates)
 
-    @property
-    def indices(self) -> tuple[int, ...]:
-        """Places in the file of the spectra read together, this one included."""
-        return tuple(source.index for source in self.group)
-
 
 def predictions_of(
     results: Results,

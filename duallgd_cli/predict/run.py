@@ -135,10 +135,6 @@ class RunSummary:
 Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 
-def _nobody(stage: str, n_spectra: int, result: HypothesisResult | None) -> None:
-    """What is told of a run that nobody watches."""
-
-
 def predict(
     request: PredictRequest, model: LoadedModel, progress: Progress | None = None
 ) -> RunSummary:
@@ -158,7 +154,7 @@ def predict(
         UnreadableError: The inputs hold no MS2 spectrum.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
-    tell = progress or _nobody
+    tell = progress or (lambda *_: None)
     files, guide = request.guide, request.settings.guide
     if guide is not None:
         guide.check()

@@ -242,7 +242,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "status": prediction.status,
         "message": inert(prediction.message),
         "confidence_top10": f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
-        "indices": " ".join(map(str, prediction.indices)),
+        "indices": " ".join(str(source.index) for source in prediction.group),
         "name": inert(prediction.name),
         "rt_seconds": "" if time is None else f"{time:.6g}",
         "collision_energy": inert(prediction.collision_energy),
