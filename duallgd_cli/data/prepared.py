@@ -11,6 +11,7 @@ import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,6 +89,16 @@ class Molecules:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of them, by the names of `MOLECULE_ARRAYS`."""
         return {name: np.asarray(getattr(self, name)) for name in MOLECULE_ARRAYS}
+
+    def take(self, rows: NDArray[np.int64]) -> "Molecules":
+        """Some of them, in this order."""
+        kept = self.arrays()
+        for name, parts in RAGGED.items():
+            start, stop = kept[name][rows], kept[name][rows + 1]
+            _, index = index_ranges(start, stop)
+            kept |= {part: kept[part][index] for part in parts} | {name: offsets(stop - start)}
+        whole = kept.keys() - {*RAGGED, *chain(*RAGGED.values())}
+        return Molecules(**kept | {name: kept[name][rows] for name in whole})
 
     def atom_class(self, molecule: int) -> NDArray[np.int64]:
         """Element-sorted heavy atoms of one molecule, int64 (N,)."""
@@ -256,25 +267,6 @@ def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obj
 def origin(source: Path, **settings: object) -> dict[str, object]:
     """What a folder that is derived from a prepared one keeps in its manifest as ``made_from``."""
     return {"manifest_sha256": sha256(source / MANIFEST), **settings}
-
-
-def take(arrays: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Some molecules.
-
-    Args:
-        arrays: Arrays of all molecules, by the names of `MOLECULE_ARRAYS`.
-        rows: Those to keep, in this order.
-    """
-    kept: dict[str, NDArray[Any]] = {}
-    ragged = {name for names in RAGGED.values() for name in names}
-    for name, values in arrays.items():
-        if name in RAGGED:
-            start, stop = values[rows], values[rows + 1]
-            kept[name] = offsets(stop - start).astype(values.dtype)
-            kept |= {part: arrays[part][index_ranges(start, stop)[1]] for part in RAGGED[name]}
-        elif name not in ragged:
-            kept[name] = values[rows]
-    return {name: kept[name] for name in arrays}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -41,7 +41,6 @@ from duallgd_cli.data.prepared import (
     read_manifest,
     spectrum_arrays,
     spectrum_row,
-    take,
     write,
 )
 from duallgd_cli.errors import UnreadableError
@@ -322,7 +321,7 @@ def prepare_simulated(
     for drawn in in_order(draw, rows.tolist(), workers):
         spectra.append(drawn)
         advance(1)
-    arrays = take(molecules.arrays(), rows) | spectrum_arrays(spectra, np.arange(len(rows)))
+    arrays = molecules.take(rows).arrays() | spectrum_arrays(spectra, np.arange(len(rows)))
     source = read_manifest(structures)
     about: dict[str, object] = {
         "kind": "spectra",

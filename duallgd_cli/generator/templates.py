@@ -32,7 +32,7 @@ from duallgd_cli.chem.elements import (
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
-from duallgd_cli.data.prepared import Molecules, offsets, take
+from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 
@@ -308,7 +308,7 @@ def known_molecules(molecules: Molecules, max_atoms: int) -> Templates:
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
-    kept = Molecules(**take(molecules.arrays(), rows))
+    kept = molecules.take(rows)
     mols = (molecule_of(graph_of(kept, row)) for row in range(len(rows)))
     groups = Groups.of(mol for mol in mols if mol is not None)
     smiles = np.frombuffer("\n".join(groups.smiles).encode(), np.uint8)

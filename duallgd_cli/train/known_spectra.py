@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra, take
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.fragment_kernel import (
     N_PLACES,
@@ -87,7 +87,7 @@ def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> Frag
         spectra: Prepared spectra, all of fold train known.
     """
     rows = np.flatnonzero(spectra.molecules.in_folds("train"))
-    known = Molecules(**take(spectra.molecules.arrays(), rows))
+    known = spectra.molecules.take(rows)
     return FragmentKernel.of(fit_kernel(encoder, spectra, known), known.bit_offset, known.bits)
 
 

@@ -20,7 +20,6 @@ from duallgd_cli.data.prepared import (
     load_molecules,
     origin,
     read_manifest,
-    take,
     write,
 )
 from duallgd_cli.errors import UnreadableError
@@ -61,7 +60,7 @@ def prepare_kekule_forms(
     kept = np.array([form is not None for form in forms], bool)
     if not kept.any():
         raise UnreadableError(f"{source} holds no molecule of up to {max_atoms} heavy atoms")
-    arrays = take(molecules.arrays(), rows[kept])
+    arrays = molecules.take(rows[kept]).arrays()
     arrays["bond_type"] = np.concatenate([form for form in forms if form is not None])
     record = {
         "kind": "structures",

@@ -33,7 +33,6 @@ from duallgd_cli.data.prepared import (
     offsets,
     origin,
     read_manifest,
-    take,
     write,
 )
 from duallgd_cli.errors import DuallgdError, UnreadableError, UsageError
@@ -132,9 +131,9 @@ def select_structures(
     noise = generator.gumbel(size=len(odds))
     drawn = np.argsort(-(odds.clip(max=_FURTHEST) + noise))[:limit]
     rows = np.concatenate([train[drawn], np.flatnonzero(~molecules.in_folds("train"))])
-    arrays = take(molecules.arrays(), np.sort(rows))
+    arrays = molecules.take(np.sort(rows)).arrays()
     if with_measured:
-        arrays = join(Molecules(**take(measured.arrays(), known)), Molecules(**arrays))
+        arrays = join(measured.take(known), Molecules(**arrays))
     record = {
         "molecules": len(arrays["fold"]),
         "made_from": origin(
