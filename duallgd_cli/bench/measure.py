@@ -356,7 +356,13 @@ def job_of(cell: Cell, runtime: Runtime) -> Job:
     if cell.path != "fast":
         denoiser = importlib.import_module(cell.study.maker).PlainDenoiser(denoiser)
     if cell.part == "loop":
-        return _loop(cell, runtime, model.settings, denoiser), denoiser
+        drawing = nn.Module()  # a network as far as the loop looks at it
+        drawing.settings = model.settings  # type: ignore[assignment]
+        drawing.denoiser = denoiser
+        generator = ModelGenerator(drawing, runtime)  # type: ignore[arg-type]
+        known = condition_of(cell, model.settings).to(runtime.device)
+        draw = partial(generator.draw_given, known, cell.sampling, cell.study.seed)
+        return lambda: draw()[0].bond_class, denoiser
     make = _attention if cell.part == "attention" else _forward
     run, measured = make(cell, runtime, model.settings, denoiser)
     captured = cache(partial(runtime.capture, run))  # at the first run
@@ -401,18 +407,6 @@ def _forward(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn
             return denoiser(bonds, t, context)  # type: ignore[no-any-return]
 
     return run, denoiser
-
-
-def _loop(
-    cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module
-) -> Callable[[], Tensor]:
-    """The shipped sampling loop."""
-    drawing = nn.Module()  # a network as far as the loop looks at it
-    drawing.settings = settings  # type: ignore[assignment]
-    drawing.denoiser = denoiser
-    generator = ModelGenerator(drawing, runtime)  # type: ignore[arg-type]
-    known = condition_of(cell, settings).to(runtime.device)
-    return lambda: generator.draw_given(known, cell.sampling, cell.study.seed)[0].bond_class
 
 
 @lru_cache(maxsize=4)

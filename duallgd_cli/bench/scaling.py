@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load,
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, quote
 from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.predict.journal import decode
 from duallgd_cli.runtime import Runtime
 
 TABLE, RESULTS, JOURNAL = "scaling.csv", "results.json", "journal.jsonl"
@@ -249,7 +251,9 @@ def _kept(journal: Path, identity: Line, *, resume: bool) -> list[Line]:
     Raises:
         UsageError: They are of other settings, or of another machine.
     """
-    before, *kept = (_lines(journal) if resume else []) or [identity]
+    lines = journal.read_bytes().splitlines(keepends=True) if resume and journal.is_file() else []
+    # The last line may be cut short.
+    before, *kept = [*filter(None, takewhile(bool, map(decode, lines)))] or [identity]
     changed = [
         f"{name} {before.get(name, 'absent')} -> {value}"
         for name, value in identity.items()
@@ -322,17 +326,6 @@ def _row(cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) ->
         row["floor_s"] = floor_s(work, *size, ceilings, study.precision)
         row["over_floor"] = time_s(row) / row["floor_s"]
     return row
-
-
-def _lines(log: Path) -> list[dict[str, Any]]:
-    """What a log holds; a last line that was cut short is left out."""
-    found = []
-    for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:

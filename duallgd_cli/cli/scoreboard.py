@@ -88,10 +88,6 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
     return sentences + list(found["remarks"])
 
 
-def _mean(name: str, metrics: Mapping[str, Any]) -> str:
-    return _number(name, metrics[name]["per_spectrum"]["mean"]) if name in metrics else "-"
-
-
 def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         [
@@ -103,7 +99,8 @@ def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) ->
         for values in [(*row["accuracy"], *row["mces"], *row["tanimoto"])]
     ]
     names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
-    ours = [_mean(name, found["metrics"]) for name in names]
+    means = {name: ways["per_spectrum"]["mean"] for name, ways in found["metrics"].items()}
+    ours = [_number(name, means.get(name)) for name in names]
     heads = ["method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10", "assumes"]
     shown = table("Published rows, as their authors state them", heads, rows)
     for column in shown.columns:

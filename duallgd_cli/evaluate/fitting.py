@@ -59,11 +59,14 @@ def fit_weights_file(
     checkpoint = load(weights)
     start = parse(RankingModel, checkpoint.ranking) if keep_ranking else RankingModel()
     truths, digest = truths_of(truth), sha256(weights)
-    cases = [
-        case
-        for run in runs
-        for case in scored_cases(_finished(run, weights, digest), truths, start)
-    ]
+    cases: list[ScoredCase] = []
+    for path in runs:
+        run = read([path], partial=True)
+        if run.header.model.get("sha256") != digest:
+            raise UsageError(
+                f"{path} was predicted with other weights than {weights}; predict again"
+            )
+        cases += scored_cases(run, truths, start)
     if not cases:
         raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
     ranking = fit(cases, start, keep_ranking=keep_ranking)
@@ -92,13 +95,6 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
     # As JSON knows them, every number a float.
     figures = json.loads(json.dumps(asdict(validation)), parse_int=float)
     return {**figures, **kept}
-
-
-def _finished(path: Path, weights: Path, digest: str) -> FinishedRun:
-    run = read([path], partial=True)
-    if run.header.model.get("sha256") != digest:
-        raise UsageError(f"{path} was predicted with other weights than {weights}; predict again")
-    return run
 
 
 def scored_cases(

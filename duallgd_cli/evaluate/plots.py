@@ -147,17 +147,13 @@ def _points(
     style = list(mpl.rcParams["axes.prop_cycle"])[series % 7]
     means = [scale * estimate["mean"] for estimate in estimates]
     own = {**style, "linestyle": style["linestyle"] if joined == len(means) else "none"}
-    axis.errorbar(places, means, yerr=_reach(estimates, scale), label=label, **own)
-    if joined < len(means):
-        axis.plot(places[:joined], means[:joined], **{**style, "marker": "none"})
-
-
-def _reach(estimates: Sequence[Mapping[str, float]], scale: float) -> list[list[float]]:
-    """How far intervals reach below and above their means."""
-    return [
-        [max(0.0, scale * sign * (e["mean"] - e[end])) for e in estimates]
+    reach = [
+        [max(0.0, scale * sign * (one["mean"] - one[end])) for one in estimates]
         for sign, end in ((1, "low"), (-1, "high"))
     ]
+    axis.errorbar(places, means, yerr=reach, label=label, **own)
+    if joined < len(means):
+        axis.plot(places[:joined], means[:joined], **{**style, "marker": "none"})
 
 
 def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":

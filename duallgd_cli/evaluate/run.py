@@ -228,25 +228,21 @@ def _predicted(
         found = sorted(output.parent.glob(f"*{ENDING}"))
         shards = [path for path in found if path.name.startswith(f"{output.name}.shard-")]
         if shards:
-            read_journals(shards)  # refuses what is not all there, or not all finished
-            _require_same(FinishedRun(shards), request, model)
+            run = read_journals(shards)  # refuses what is not all there, or not all finished
+            with Inputs(request.inputs) as inputs:
+                wanted = run_header(request, model, inputs)
+            changed = run.header.differences(replace(wanted, shard=run.header.shard))
+            if changed:
+                raise UsageError(
+                    f"the finished shards of {request.output} are of a different run: {changed}; "
+                    "give another folder with -o"
+                )
             merge(shards, request.output)
-            return FinishedRun(shards)
+            return run
     predict(request, model, progress)
     journal = request.journal_path()
     assert journal is not None  # the output is a file
     return FinishedRun([journal]) if request.shard.count == 1 else None
-
-
-def _require_same(run: FinishedRun, request: PredictRequest, model: LoadedModel) -> None:
-    with Inputs(request.inputs) as inputs:
-        wanted = run_header(request, model, inputs)
-    changed = run.header.differences(replace(wanted, shard=run.header.shard))
-    if changed:
-        raise UsageError(
-            f"the finished shards of {request.output} are of a different run: {changed}; "
-            "give another folder with -o"
-        )
 
 
 def predicted_formulas(
