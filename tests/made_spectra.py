@@ -8,6 +8,7 @@ from pyteomics import mass
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 ASPIRIN = ("C9H8O4", "C9H7O3 C7H5O2 C6H5O C7H7O3")
@@ -17,6 +18,27 @@ ALANINE = ("C3H7NO2", "C2H6N C2H4N")
 CHLORINATED = ("C16H20ClN5O3", "C7H7O C6H5")
 BROMINATED = ("C11H14BrN3O2", "C4H8N")
 NICOTINE = ("C10H14N2", "C9H10N C8H8N C8H10N C5H8N C6H6N")
+
+
+def made_spectrum(mz=(50.0,), intensity=None, index=0, file="made.mgf", **fields):
+    """A spectrum of these peaks, all of intensity 1 if nothing else is said."""
+    mz = np.asarray(mz, dtype=float)
+    intensity = np.ones(mz.size) if intensity is None else np.asarray(intensity, dtype=float)
+    fields = {"spectrum_id": f"made:{index}"} | fields
+    return Spectrum(Source(file, index), mz=mz, intensity=intensity, **fields)
+
+
+def ion_mz(atoms, charge=1, metal_da=0.0, ppm=0.0):
+    """m/z, times its charges, of an ion of these atoms and metals, off by some ppm."""
+    exact = Formula.parse(atoms).atoms_mass + metal_da - charge * ELECTRON_MASS_DA
+    return exact * (1 + ppm * 1e-6)
+
+
+def parsed(folder, content, name="a.txt", **options):
+    """What is read of a file with this content."""
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return list(read(str(path), **options))
 
 
 def block(molecule, adduct="[M+H]+", scale=1.0, **fields):
@@ -29,7 +51,7 @@ def block(molecule, adduct="[M+H]+", scale=1.0, **fields):
     head = {"PEPMASS": f"{ion:.5f}", "ADDUCT": adduct, "FORMULA": formula, "MSLEVEL": "2"}
     head |= {name.upper(): value for name, value in fields.items()}
     peaks = [
-        (Formula.parse(fragment).atoms_mass - ELECTRON_MASS_DA, 100.0 * scale / (1 + place * scale))
+        (ion_mz(fragment), 100.0 * scale / (1 + place * scale))
         for place, fragment in enumerate(fragments.split())
     ]
     lines = [f"{name}={value}" for name, value in head.items() if value is not None]
@@ -94,7 +116,7 @@ def annotated(subformula, formula, adduct="[M+H]+", instrument="", **columns):
     ones |= {"ppm": np.zeros(k), "energy_ev": np.full(k, np.nan), "carrier": np.zeros(k)}
     values = {name: np.asarray(column, np.float32) for name, column in (ones | columns).items()}
     peaks = (values[name].astype(float) for name in ("mz", "intensity"))
-    measured = Spectrum(Source("made.mgf", 0), "made:0", *peaks, instrument=instrument)
+    measured = made_spectrum(*peaks, instrument=instrument)
     return AnnotatedSpectrum(
         hypothesis=Hypothesis(Feature((measured,)), Formula.parse(formula), parse_adduct(adduct)),
         subformula=np.asarray(subformula, np.int16).reshape(k, N_ELEMENTS),

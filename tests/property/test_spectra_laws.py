@@ -12,7 +12,8 @@ from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean, group
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.record import collision_energy_ev
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature
+from tests.made_spectra import made_spectrum
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -24,12 +25,6 @@ def molecules(draw):
     unsaturation = draw(st.integers(0, c))
     h = 2 * c + n + 2 - 2 * unsaturation
     return Formula.parse(f"C{c}H{h}N{n}O{o}S{s}")
-
-
-def spectrum_of(mz, intensity, precursor_mz=None, feature_id="", index=0):
-    return Spectrum(
-        Source("a", index), "x", mz, intensity, precursor_mz=precursor_mz, feature_id=feature_id
-    )
 
 
 @given(molecules(), st.sampled_from(ADDUCTS))
@@ -104,7 +99,7 @@ def test_cleaning_keeps_its_promises_and_is_idempotent(data):
     precursor = data.draw(st.none() | st.floats(1, 2000))
 
     with np.errstate(all="raise", under="ignore"):
-        cleaned = clean(spectrum_of(mz, intensity, precursor), settings)
+        cleaned = clean(made_spectrum(mz, intensity, precursor_mz=precursor), settings)
 
     if isinstance(cleaned, Failure):
         assert cleaned.status == "no_peaks"
@@ -121,8 +116,10 @@ def test_cleaning_keeps_its_promises_and_is_idempotent(data):
 
 @given(st.lists(st.tuples(st.sampled_from(["", "1", "2"]), st.sampled_from([100.0, 200.0]))))
 def test_grouping_loses_nothing_and_keeps_the_order_of_the_first_members(cases):
-    one = np.ones(1)
-    items = [spectrum_of(one, one, mz, fid, index) for index, (fid, mz) in enumerate(cases)]
+    items = [
+        made_spectrum(precursor_mz=mz, feature_id=fid, index=index)
+        for index, (fid, mz) in enumerate(cases)
+    ]
 
     features = list(group(items))
 
@@ -135,8 +132,7 @@ def test_grouping_loses_nothing_and_keeps_the_order_of_the_first_members(cases):
 
 @given(st.text(max_size=15), st.none() | st.floats(0.001, 3000), st.text(max_size=10))
 def test_any_formula_and_adduct_text_gives_a_hypothesis_or_a_failure(formula, mz, adduct):
-    one = np.ones(1)
-    spectrum = Spectrum(Source("a", 0), "x", one, one, precursor_mz=mz, adduct_text=adduct)
+    spectrum = made_spectrum(precursor_mz=mz, adduct_text=adduct)
 
     result = from_text(Feature((spectrum,)), formula)
 

@@ -15,14 +15,10 @@ from duallgd_cli.data.peaks import (
     peak_batch,
 )
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.types import (
-    Feature,
-    Hypothesis,
-    Source,
-    Spectrum,
-)
+from duallgd_cli.spectra.types import Feature, Hypothesis
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 from tests.made_spectra import annotated as made_annotated
+from tests.made_spectra import made_spectrum
 
 FORMULAS = ("C9H8O4", "C9H8O4", "C9H8O4", "C8H10N4O2", "C2H5NO2", "C6H6O2", "C10H14N2")
 
@@ -48,9 +44,7 @@ def annotated(adduct="[M+H]+", n_rows=5, instrument="", seed=1):
 @pytest.mark.parametrize("number", range(len(SPECTRA)))
 def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
     stored = from_prepared(spectra, [number])
-    measured = Spectrum(
-        Source("made.tsv", number),
-        "made",
+    measured = made_spectrum(
         *_peaks(number),
         collision_energy_ev=float(SPECTRA[number][3]) if SPECTRA[number][3] else None,
         instrument="orbitrap",
@@ -104,7 +98,7 @@ def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
     molecule, dimer = Formula.parse("C9H8O4"), parse_adduct("[2M+Na]+")
     masses = [Formula.parse(text).atoms_mass for text in ("C7H5O2", "C9H8O4", "C18H16O8")]
     mz = np.array(masses) + np.array([0, METALS["Na"][0], METALS["Na"][0]]) - ELECTRON_MASS_DA
-    measured = Spectrum(Source("made.mgf", 0), "made:0", mz, np.array([1.0, 0.5, 0.2]))
+    measured = made_spectrum(mz, [1.0, 0.5, 0.2])
 
     rows = from_annotated(annotate(Hypothesis(Feature((measured,)), molecule, dimer)))
 

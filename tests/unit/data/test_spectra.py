@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, SYMBOLS
+from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
@@ -21,14 +21,11 @@ from duallgd_cli.data.spectra import (
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from tests.made_prepared import COLUMNS, cells_of, verify
+from tests.made_spectra import ion_mz
 
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 KEYS = {ASPIRIN: b"BSYNRYMUTXBXSQ", CATECHOL: b"YCIMNLLNPGFGHC", CAFFEINE: b"RYYVLZVUVIJVGH"}
-
-
-def ion_mz(atoms, charge=1):
-    return Formula.parse(atoms).atoms_mass - charge * ELECTRON_MASS_DA
 
 
 def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):

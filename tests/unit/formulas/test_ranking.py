@@ -13,7 +13,8 @@ from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import FormulaSettings, rank_formulas
 from duallgd_cli.formulas.peaks import explain, peaks_of
 from duallgd_cli.spectra.annotation import SubformulaTable
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature
+from tests.made_spectra import ion_mz, made_spectrum
 
 ASPIRIN = ("C9H8O4", "[M+H]+", "C9H7O3 C7H5O2 C6H5O C7H7O3")
 CITRATE = ("C6H8O7", "[M-H]-", "C6H5O6 C5H3O3 C4H3O2 C5H7O3")
@@ -24,14 +25,11 @@ def spectrum_of(molecule, ppm=0.0, instrument="orbitrap", **fields):
     """A spectrum whose precursor is off by some ppm."""
     formula, adduct, fragments = molecule
     ion = parse_adduct(adduct)
-    electron = ion.charge * ELECTRON_MASS_DA
-    mz = np.sort([Formula.parse(text).atoms_mass - electron for text in fragments.split()])
-    return Spectrum(
-        Source("made.mgf", 0),
-        "made",
+    mz = np.sort([ion_mz(text, ion.charge) for text in fragments.split()])
+    return made_spectrum(
         mz,
         np.linspace(0.2, 1.0, mz.size),
-        precursor_mz(Formula.parse(formula), ion) * (1 + ppm * 1e-6),
+        precursor_mz=precursor_mz(Formula.parse(formula), ion) * (1 + ppm * 1e-6),
         adduct_text=adduct,
         polarity=ion.polarity,
         instrument=instrument,

@@ -20,7 +20,7 @@ from duallgd_cli.reference.generator import (
     pairs_of_order,
 )
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+from duallgd_cli.spectra.types import Feature, Hypothesis
 from tests.made_reference import (
     converted,
     decoder_file,
@@ -28,6 +28,7 @@ from tests.made_reference import (
     fine_tuned_file,
     stirred_network,
 )
+from tests.made_spectra import made_spectrum
 from tests.made_training import cpu
 
 SAMPLING = SamplingSettings(steps=4, samples=9)
@@ -50,9 +51,7 @@ def generator(weights):
 
 
 def annotated(formula=ALANINE, adduct="[M+H]+", mz=(44.0495, 62.0237)):
-    spectrum = Spectrum(
-        Source("made.mgf", 0), "made:0", np.array(mz), np.linspace(1, 0.5, len(mz)), 90.055
-    )
+    spectrum = made_spectrum(mz, np.linspace(1, 0.5, len(mz)), precursor_mz=90.055)
     return annotate(Hypothesis(Feature((spectrum,)), formula, BY_NAME[adduct]))
 
 

@@ -7,30 +7,17 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import BY_NAME, Adduct, parse_adduct
-from duallgd_cli.chem.elements import (
-    ELECTRON_MASS_DA,
-    MASSES_DA,
-    METALS,
-    N_ELEMENTS,
-)
+from duallgd_cli.chem.elements import MASSES_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
+from tests.made_spectra import ion_mz, made_spectrum
 
 PROTONATED, DEPROTONATED, SODIATED = (BY_NAME[n] for n in ("[M+H]+", "[M-H]-", "[M+Na]+"))
 
 
-def ion_mz(atoms: str, charge: int = 1, metal_da: float = 0.0, ppm: float = 0.0) -> float:
-    exact = Formula.parse(atoms).atoms_mass + metal_da - charge * ELECTRON_MASS_DA
-    return exact * (1 + ppm * 1e-6)
-
-
-def spectrum(*peaks: tuple[float, float], energy=None, instrument="") -> Spectrum:
-    mz, intensity = np.array(sorted(peaks), dtype=np.float64).reshape(-1, 2).T
-    source = Source("made.mgf", 0)
-    return Spectrum(
-        source, "made:0", mz, intensity, collision_energy_ev=energy, instrument=instrument
-    )
+def spectrum(*peaks: tuple[float, float], **fields) -> Spectrum:
+    return made_spectrum(*np.array(sorted(peaks)).reshape(-1, 2).T, **fields)
 
 
 def explain(formula: str, adduct: Adduct, *spectra: Spectrum, **settings):
@@ -177,7 +164,7 @@ def test_several_explanations_of_a_peak_share_it_and_stay_few():
 
 
 def test_each_spectrum_keeps_its_energy_and_its_own_base_peak():
-    low = spectrum((ion_mz("C9H9O4"), 1.0), energy=10.0)
+    low = spectrum((ion_mz("C9H9O4"), 1.0), collision_energy_ev=10.0)
     high = spectrum((ion_mz("C7H5O2"), 1.0), (ion_mz("C6H5"), 0.1))
 
     found = explain("C9H8O4", PROTONATED, low, high)

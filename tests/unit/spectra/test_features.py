@@ -1,23 +1,14 @@
 """Grouping of spectra into features."""
 
-import numpy as np
-
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.reading.record import unreadable
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.spectra.types import Source
+from tests.made_spectra import made_spectrum
 
 
 def spectrum(index, feature_id="", mz=181.05, adduct="[M+H]+", file="a.mgf", **more):
-    peaks = np.array([50.0]), np.array([1.0])
-    return Spectrum(
-        Source(file, index),
-        f"s{index}",
-        *peaks,
-        precursor_mz=mz,
-        feature_id=feature_id,
-        adduct_text=adduct,
-        **more,
-    )
+    named = {"precursor_mz": mz, "feature_id": feature_id, "adduct_text": adduct} | more
+    return made_spectrum(index=index, file=file, **named)
 
 
 def indices(items, by="feature"):

@@ -2,33 +2,20 @@
 
 import math
 
-import numpy as np
 import pytest
 
-from duallgd_cli.errors import (
-    Failure,
-    UnreadableError,
-    UsageError,
-)
+from duallgd_cli.errors import Failure, UnreadableError, UsageError
 from duallgd_cli.spectra.formulas import FormulaLimits, from_field, from_text, table_source
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Feature
+from tests.made_spectra import made_spectrum
 
 ASPIRIN_H = 181.04954
 LIMITS = FormulaLimits()
 
 
 def feature_of(mz=ASPIRIN_H, adduct="[M+H]+", formula="", **more):
-    peaks = np.array([121.0284]), np.array([1.0])
-    spectrum = Spectrum(
-        Source("a.mgf", 0),
-        more.pop("spectrum_id", "a:0"),
-        *peaks,
-        precursor_mz=mz,
-        adduct_text=adduct,
-        formula_text=formula,
-        **more,
-    )
-    return Feature((spectrum,))
+    named = {"precursor_mz": mz, "adduct_text": adduct, "formula_text": formula} | more
+    return Feature((made_spectrum(**named),))
 
 
 def propose(formula, mz=ASPIRIN_H, adduct="[M+H]+", limits=LIMITS, **more):
@@ -333,7 +320,7 @@ def test_a_feature_that_the_table_does_not_know_keeps_its_own_formula(tmp_path):
 def test_ranks_stand_in_for_missing_scores(tmp_path):
     source = table(
         tmp_path,
-        "name,rank,formula,score\na:0,2,C9H8O4,\na:0,1,C9H10O4,\na:0,1,C9H10O4,\n",
+        "name,rank,formula,score\nmade:0,2,C9H8O4,\nmade:0,1,C9H10O4,\nmade:0,1,C9H10O4,\n",
         limits=FormulaLimits(precursor_ppm=20_000),
     )
 
@@ -344,7 +331,7 @@ def test_ranks_stand_in_for_missing_scores(tmp_path):
 
 
 def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path):
-    source = table(tmp_path, "name,formula,adduct\na:0,C9H8O4,[M+Na]+\n", "t.csv")
+    source = table(tmp_path, "name,formula,adduct\nmade:0,C9H8O4,[M+Na]+\n", "t.csv")
 
     (found,) = source(feature_of(203.03148, "[M+H]+"))
 
@@ -352,7 +339,7 @@ def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path
 
 
 def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
-    source = table(tmp_path, "name,formula\na:0,C9H10O4\na:0,CH4\n", "t.csv")
+    source = table(tmp_path, "name,formula\nmade:0,C9H10O4\nmade:0,CH4\n", "t.csv")
 
     assert "C9H10O4 as [M+H]+" in source(feature_of()).message
 

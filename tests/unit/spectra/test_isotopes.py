@@ -7,20 +7,16 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.spectra.features import group, isotope_pattern
 from duallgd_cli.spectra.reading import parents_first
-from duallgd_cli.spectra.types import ISOTOPES, Source, Spectrum
-from tests.made_spectra import ms1_peaks
+from duallgd_cli.spectra.types import ISOTOPES
+from tests.made_spectra import made_spectrum, ms1_peaks
 
 FORMULA = "C16H20ClN5O3"
 
 
 def spectrum(index=0, level=2, peaks=((91.05, 1.0),), adduct="[M+H]+", **fields):
-    mz, intensity = np.array(sorted(peaks)).T
-    ion = parse_adduct(adduct)
-    fields = {"precursor_mz": precursor_mz(Formula.parse(FORMULA), ion)} | fields
-    return Spectrum(
-        Source("a.mgf", index), f"s{index}", mz, intensity, adduct_text=adduct, ms_level=level,
-        **fields,
-    )  # fmt: skip
+    ion = precursor_mz(Formula.parse(FORMULA), parse_adduct(adduct))
+    named = {"precursor_mz": ion, "adduct_text": adduct, "ms_level": level} | fields
+    return made_spectrum(*np.array(sorted(peaks)).T, index=index, **named)
 
 
 def ms1(index=0, adduct="[M+H]+", scale=1e6, more=(), **fields):
@@ -122,9 +118,7 @@ def test_an_ms1_spectrum_of_another_precursor_or_polarity_does_not_count():
 
 
 def test_ms1_spectra_are_no_features_and_files_do_not_mix():
-    elsewhere = Spectrum(
-        Source("b.mgf", 0), "b", np.array([91.0]), np.array([1.0]), spectrum().precursor_mz
-    )
+    elsewhere = spectrum(file="b.mgf")
 
     assert [one.isotopes for one in group([ms1(), elsewhere])] == [None]
     assert list(group([ms1()])) == []

@@ -8,15 +8,10 @@ import pytest
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.reading import libraries, read
 from tests.fuzz.corpus import sound_files
+from tests.made_spectra import parsed
 
 FORMS = ("matchms.json", "gnps.json", "plain.mzlib.json", "plain.mzlib.txt")
 PEAKS = [[50.0, 1.0], [60.5, 2.0]]
-
-
-def parsed(tmp_path, content, name="in.json"):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(read(str(path)))
 
 
 def what_is_read(spectrum):

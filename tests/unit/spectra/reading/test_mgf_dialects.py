@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.spectra.reading import read
+from tests.made_spectra import parsed
 
 PEAKS = "121.0284 1000\n163.0390 250.5\n"
 WHOLE = {"mz": [121.0284, 163.0390], "intensity": [1000, 250.5]}
@@ -150,12 +151,6 @@ PEAK_LINES = (
 )
 
 
-def mgf(tmp_path, text, name="a.mgf"):
-    path = tmp_path / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return list(read(str(path)))
-
-
 def block(fields, peaks=PEAKS):
     lines = "".join(f"{line}\n" for line in fields.splitlines() if line.strip())
     return f"BEGIN IONS\n{lines}{peaks}END IONS\n\n"
@@ -171,7 +166,7 @@ def assert_read(found, says="", kept=None, dropped=(), **expected):
 
 @pytest.mark.parametrize(("fields", "expected"), FIELDS, ids=lambda one: str(one)[:30])
 def test_fields_are_read_whatever_program_wrote_them(tmp_path, fields, expected):
-    (found,) = mgf(tmp_path, block(fields))
+    (found,) = parsed(tmp_path, block(fields))
 
     assert_read(found, **expected)
     assert {"mz": found.mz.tolist(), "intensity": found.intensity.tolist()} == WHOLE
@@ -179,7 +174,7 @@ def test_fields_are_read_whatever_program_wrote_them(tmp_path, fields, expected)
 
 @pytest.mark.parametrize(("peaks", "mz", "warning"), PEAK_LINES)
 def test_peak_line_dialects(tmp_path, peaks, mz, warning):
-    (found,) = mgf(tmp_path, block("PEPMASS=181", peaks))
+    (found,) = parsed(tmp_path, block("PEPMASS=181", peaks))
 
     assert_read(found, says=warning)
     assert mz is None or found.mz.tolist() == mz
@@ -193,7 +188,7 @@ def test_mzmine_sirius_export_with_ms1_blocks(tmp_path):
         + block(head + "MSLEVEL=2\nION=[M-H]-\nPOLARITY=NEGATIVE\nCOLLISION_ENERGY=[20.0, 40.0]")
     )
 
-    levels = mgf(tmp_path, text)
+    levels = parsed(tmp_path, text)
 
     assert [(s.ms_level, s.source.index) for s in levels] == [(1, 0), (1, 1), (2, 2)]
     negative = {"charge": 0, "polarity": -1, "adduct_text": "[M-H]-"}
@@ -201,7 +196,7 @@ def test_mzmine_sirius_export_with_ms1_blocks(tmp_path):
 
 
 def test_without_any_identifier_the_file_and_place_name_the_spectrum(tmp_path):
-    found = mgf(tmp_path, block("PEPMASS=1") + block("PEPMASS=2\nTITLE=N/A"), "run.1.mgf")
+    found = parsed(tmp_path, block("PEPMASS=1") + block("PEPMASS=2\nTITLE=N/A"), "run.1.mgf")
 
     assert [s.spectrum_id for s in found] == ["run:0", "run:1"]
 
@@ -209,7 +204,7 @@ def test_without_any_identifier_the_file_and_place_name_the_spectrum(tmp_path):
 def test_global_parameters_hold_for_every_record(tmp_path):
     text = "CHARGE=1-\nCOM=made up\n\n" + block("PEPMASS=1") + block("PEPMASS=2\nCHARGE=1+")
 
-    assert [s.charge for s in mgf(tmp_path, text)] == [-1, 1]
+    assert [s.charge for s in parsed(tmp_path, text)] == [-1, 1]
 
 
 def test_structures_are_kept_only_on_request(tmp_path):
@@ -227,7 +222,7 @@ def test_structures_are_kept_only_on_request(tmp_path):
 def test_a_record_of_garbage_is_unreadable_and_the_next_one_is_not(tmp_path):
     text = block("TITLE=bad", "hello world\nfoo\n") + block("TITLE=good")
 
-    bad, good = mgf(tmp_path, text)
+    bad, good = parsed(tmp_path, text)
 
     assert (bad.spectrum_id, bad.failure.status) == ("bad", "unreadable")
     assert "no m/z and intensity in 2 peak lines" in bad.failure.message
@@ -243,7 +238,7 @@ def test_missing_end_and_missing_begin_cost_no_other_record(tmp_path):
         + "BEGIN IONS\nTITLE=last\n50 1"
     )
 
-    opened, whole, stray, following, last = mgf(tmp_path, text)
+    opened, whole, stray, following, last = parsed(tmp_path, text)
 
     assert_read(opened, says="no END IONS")
     assert_read(whole)
@@ -269,14 +264,14 @@ TITLED = "TITLE=caf\u00e9\nPEPMASS=181"
     ids=["crlf", "cr", "latin-1", "utf-8 mark", "utf-16", "lower case", "blanks"],
 )
 def test_line_ends_encodings_and_case(tmp_path, text):
-    (found,) = mgf(tmp_path, text)
+    (found,) = parsed(tmp_path, text)
 
     assert_read(found, spectrum_id="caf\u00e9", precursor_mz=181)
     np.testing.assert_array_equal(found.mz, WHOLE["mz"])
 
 
 def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
-    (found,) = mgf(tmp_path, block("MSLEVEL=3\nPEPMASS=163"))
+    (found,) = parsed(tmp_path, block("MSLEVEL=3\nPEPMASS=163"))
 
     assert_read(found, says="an MS3 spectrum is read as if it were MS2", ms_level=3)
 
@@ -285,7 +280,7 @@ def test_a_spectrum_of_a_fragment_says_how_it_is_read(tmp_path):
 def test_no_control_character_survives_into_names(tmp_path, sign):
     text = f"BEGIN IONS\nTITLE=a{sign}b\nFEATURE_ID=7{sign}\nPEPMASS=163\n{PEAKS}END IONS\n"
 
-    (found,) = mgf(tmp_path, text)
+    (found,) = parsed(tmp_path, text)
 
     assert found.feature_id == f"7{sign}".translate({ord(sign[0]): " "}).strip()
     assert found.metadata["title"].isprintable()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reading import read
+from tests.made_spectra import parsed
 
 MONA = """Name: Acetylsalicylic acid
 Synon: $:00in-source
@@ -41,12 +41,6 @@ Num Peaks: 2
 137.0244\t999\t"C7H5O3-"
 
 """
-
-
-def parsed(tmp_path, text, name, **options):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return list(read(str(path), **options))
 
 
 def test_mona_and_riken_msp(tmp_path):

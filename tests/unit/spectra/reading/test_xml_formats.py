@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.reading import read
+from tests.made_spectra import parsed
 
 REFERENCE = '<referenceableParamGroupRef ref="common"/>'
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
@@ -72,12 +72,6 @@ def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
 <referenceableParamGroupRef ref="instrument"/></instrumentConfiguration>
 </instrumentConfigurationList><run id="r">
 <spectrumList count="{len(scans)}">{"".join(scans)}</spectrumList></run></mzML>"""
-
-
-def parsed(tmp_path, text, name="a.mzML"):
-    path = tmp_path / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return list(read(str(path)))
 
 
 def test_parameters_that_a_group_names_are_those_of_the_spectrum(tmp_path):
