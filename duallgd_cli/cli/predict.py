@@ -220,8 +220,8 @@ def predict(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet, json_log)
-    running.refuse_page(report, output, shard)
     place = output or running.default_output(spectra, format)
+    running.refuse_page(report, place, shard, [*spectra, *filter(None, (journal, formulas))])
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
     watched = display.is_interactive(quiet, json_log)
     if watched:

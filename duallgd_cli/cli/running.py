@@ -4,7 +4,8 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 """
 
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,6 +46,7 @@ def default_output(inputs: list[str], format_name: str | None) -> str:
     if STANDARD_STREAM in inputs:
         return STANDARD_STREAM
     name = Path(inputs[0])
+    name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
     stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
     return f"{stem}.structures.{format_name or 'csv'}"
 
@@ -69,11 +71,20 @@ def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> 
         )
 
 
-def refuse_page(page: Path | None, output: str | None, shard: str | None) -> None:
+def refuse_page(
+    page: Path | None, output: str, shard: str | None, others: Iterable[str | Path]
+) -> None:
     """Refuse a report that could not be written, before hours are spent.
 
+    Args:
+        page: To be written, or None.
+        output: Of the run.
+        shard: Which the run is, or None.
+        others: Files of the run, which a page would take the place of.
+
     Raises:
-        UsageError: The run keeps no journal of its own to make it from, or is a part.
+        UsageError: The run keeps no journal of its own to make it from, or is a part; or the page
+            is one of its files.
     """
     if page is None:
         return
@@ -82,6 +93,8 @@ def refuse_page(page: Path | None, output: str | None, shard: str | None) -> Non
             "--report needs an output file and a whole run; name one with -o, or join the shards "
             "with duallgd merge and run duallgd report"
         )
+    if os.path.realpath(page) in map(os.path.realpath, (output, *others)):
+        raise UsageError(f"--report {page} would overwrite a file of the run; name another one")
     from duallgd_cli.writers.formats import check_writable
 
     check_writable(str(page))

@@ -79,6 +79,15 @@ def test_the_output_is_named_without_the_endings_of_the_input(ending):
     assert default_output([f"data/plant.1.mgf{ending}"], None) == "plant.1.structures.csv"
 
 
+@pytest.mark.parametrize("folder", [".", "..", "below", "below/../"])
+def test_the_output_of_a_folder_is_named_after_it_however_it_is_said(folder, tmp_path, monkeypatch):
+    (tmp_path / "plant" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "plant")
+    name = {"..": tmp_path.name, "below": "below"}.get(folder, "plant")
+
+    assert default_output([folder], None) == f"{name}.structures.csv"
+
+
 def test_quiet_says_nothing(duallgd, spectra):
     done = duallgd("predict", spectra, "-o", "out.csv", "--quiet", *FEW)
 
