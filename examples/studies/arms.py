@@ -200,7 +200,11 @@ class Study:
             return found
         plan = _read(folder / "plan.json", identity)
         if plan is None:
-            plan = {"identity": identity, **self._steps(arm)}
+            steps, step_s = self.budget.steps, None
+            if self.budget.seconds is not None:
+                step_s = seconds_per_step(arm, self.runtime)
+                steps = max(1, round(self.budget.seconds / step_s))
+            plan = {"identity": identity, "steps": steps, "seconds_per_step": step_s}
             _write(folder / "plan.json", plan)
         say(f"{arm.title}: {plan['steps']} steps")
         started = clock_s(self.runtime)
@@ -211,13 +215,6 @@ class Study:
         _write(folder / "result.json", result)
         (folder / "state.pt").unlink(missing_ok=True)  # nothing is left to resume
         return result
-
-    def _steps(self, arm: Arm) -> dict[str, Any]:
-        """How many steps the budget buys."""
-        if self.budget.seconds is None:
-            return {"steps": self.budget.steps, "seconds_per_step": None}
-        step_s = seconds_per_step(arm, self.runtime)
-        return {"steps": max(1, round(self.budget.seconds / step_s)), "seconds_per_step": step_s}
 
     def _judged(self, arm: Arm, held_out: Sequence[HeldOut], folder: Path) -> dict[str, Any]:
         """Figures for every order, and the size of the network."""

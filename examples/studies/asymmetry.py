@@ -148,20 +148,18 @@ def _rows(molecules: Molecules, fold: str, selection: Selection, folder: Path) -
 
 def _known(collator: MoleculeCollator, row: int, spectra: PreparedSpectra | None) -> KnownMolecule:
     molecules, rows, unused = collator.molecules, np.array([row]), np.random.default_rng(0)
-    size = int(molecules.n_heavy[row])
+    size, peaks = int(molecules.n_heavy[row]), None
+    if spectra is not None:
+        own = np.flatnonzero(np.asarray(spectra.molecule) == row).tolist()
+        chosen = min(own, key=lambda number: _hash(spectra.spectrum_id[number].tobytes()))
+        peaks = peak_batch([from_prepared(spectra, [chosen])])
     return KnownMolecule(
         key=molecules.inchikey[row].decode(),
         atom_class=molecules.atom_class(row),
         bond_class=molecules.bond_class(row).astype(np.int64),
         condition=collator.condition(rows, size, unused),
-        peaks=None if spectra is None else _peaks(spectra, row),
+        peaks=peaks,
     )
-
-
-def _peaks(spectra: PreparedSpectra, row: int) -> PeakBatch:
-    own = np.flatnonzero(np.asarray(spectra.molecule) == row)
-    chosen = min(own.tolist(), key=lambda number: _hash(spectra.spectrum_id[number].tobytes()))
-    return peak_batch([from_prepared(spectra, [chosen])])
 
 
 def _hash(name: bytes) -> bytes:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +114,9 @@ def prepare_orders(
         "molecules": len(found),
         "rejected": dict(rejected),
     }
-    write(out.with_name(f"{out.name}-blind"), _without_bits(arrays), record)
+    # One bit that belongs to no molecule, since an empty file cannot be memory-mapped.
+    none = {"bits": np.zeros(1, np.uint16), "bit_offset": np.zeros_like(arrays["bit_offset"])}
+    write(out.with_name(f"{out.name}-blind"), {**arrays, **none}, record)
     return write(out, arrays, record)
 
 
@@ -154,12 +156,6 @@ def _is(mol: Chem.Mol, block: str) -> bool:
         return False
 
 
-def _without_bits(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    # One bit that belongs to no molecule, since an empty file cannot be memory-mapped.
-    none = {"bits": np.zeros(1, np.uint16), "bit_offset": np.zeros_like(arrays["bit_offset"])}
-    return {**arrays, **none}
-
-
 @dataclass(frozen=True, eq=False)
 class OrderedMolecules(Molecules):
     """Molecules whose atoms are listed in any order.
@@ -196,7 +192,9 @@ def load_in_order(folder: Path, order: AtomOrder, seed: int = 0) -> Molecules:
     if order == "formula":
         return molecules
     if order == "random":
-        return reordered(molecules, _random_places(molecules, seed))
+        generator = np.random.default_rng(seed)
+        drawn = [generator.permutation(n) for n in molecules.n_heavy]
+        return reordered(molecules, np.concatenate(drawn))
     if SMILES_PLACE not in read_manifest(folder)["arrays"]:
         raise UsageError(
             f"{folder} does not know the order of atoms in canonical SMILES; "
@@ -222,11 +220,6 @@ def reordered(molecules: Molecules, place: NDArray[np.int64]) -> OrderedMolecule
     same = {f.name: getattr(molecules, f.name) for f in fields(Molecules) if f.init}
     same["bond_pair"] = np.sort(moved, 1).astype(np.uint8)
     return OrderedMolecules(**same, element=element, place=place, atom_offset=offset)
-
-
-def _random_places(molecules: Molecules, seed: int) -> NDArray[np.int64]:
-    generator = np.random.default_rng(seed)
-    return np.concatenate([generator.permutation(n) for n in molecules.n_heavy])
 
 
 def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:

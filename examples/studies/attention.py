@@ -198,7 +198,15 @@ def study(
         "untrained": controls,
         "shown": _shown(known, seen),
     }
-    return _write(output, {**found, "reading": reading(found)}, plot)
+    found["reading"] = reading(found)
+    text = json.dumps(finite(found), indent=1, ensure_ascii=False) + "\n"
+    plain: dict[str, Any] = json.loads(text)
+    write_atomically(output / "results.json", [text])
+    write_atomically(output / "kinds.csv", comma_separated(plain["kinds"]))
+    write_atomically(output / "attention.md", markdown(plain))
+    if plot:
+        write_figures(output, plain)
+    return plain
 
 
 def _look(
@@ -247,17 +255,6 @@ def _shown(known: Sequence[KnownMolecule], seen: Sequence[MoleculeAsymmetry]) ->
             if bond != BOND_NONE
         ],
     }
-
-
-def _write(output: Path, found: dict[str, Any], plot: bool) -> dict[str, Any]:
-    text = json.dumps(finite(found), indent=1, ensure_ascii=False) + "\n"
-    plain: dict[str, Any] = json.loads(text)
-    write_atomically(output / "results.json", [text])
-    write_atomically(output / "kinds.csv", comma_separated(plain["kinds"]))
-    write_atomically(output / "attention.md", markdown(plain))
-    if plot:
-        write_figures(output, plain)
-    return plain
 
 
 def cells(kind: Kind) -> list[str]:

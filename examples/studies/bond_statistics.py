@@ -81,7 +81,8 @@ def asymmetry(
     low, high = np.triu_indices(len(atom_class), 1)
     scale = np.array(ELECTRONEGATIVITY)
     rise = scale[atom_class[high]] - scale[atom_class[low]]
-    coin = np.random.default_rng((seed, _number(key))).choice((-1.0, 1.0), len(low))
+    number = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+    coin = np.random.default_rng((seed, number)).choice((-1.0, 1.0), len(low))
     sign = np.where(rise == 0, coin, np.sign(rise))
     weight = views(first)
     by_row = np.log2(weight) - np.log2(1 - weight)
@@ -255,7 +256,3 @@ def difference_of(kind: str) -> float | None:
         return None
     low, high = (ELECTRONEGATIVITY[HEAVY.index(end)] for end in _ends(kind))
     return high - low
-
-
-def _number(key: str) -> int:
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())

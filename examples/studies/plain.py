@@ -50,7 +50,10 @@ class PlainDenoiser(nn.Module):
         self.denoiser = copy.deepcopy(fast, shared)
         for layer in self.denoiser.layers:
             if isinstance(layer, DualStreamLayer):
-                _make_plain(layer)
+                # Plain parts around a layer's own, whose parameters they use.
+                layer.pair_attention = MaterialisedPairAttention(layer.pair_attention)  # type: ignore[assignment]
+                layer.atoms_from_pairs = DenseAtomsFromPairs(layer.atoms_from_pairs)  # type: ignore[assignment]
+                layer.pairs_from_atoms = DensePairsFromAtoms(layer.pairs_from_atoms)  # type: ignore[assignment]
         use_own_linear(self.denoiser)
 
     def context(self, condition: Condition) -> PlainContext:
@@ -189,10 +192,3 @@ def join_heads(x: Tensor) -> Tensor:
 def _phi(x: Tensor, features: Tensor) -> Tensor:
     projected = x @ features.transpose(1, 2).to(x.dtype)
     return torch.exp(projected - x.square().sum(-1, keepdim=True) / 2)
-
-
-def _make_plain(layer: DualStreamLayer) -> None:
-    """Put plain parts around a layer's own, whose parameters they use."""
-    layer.pair_attention = MaterialisedPairAttention(layer.pair_attention)  # type: ignore[assignment]
-    layer.atoms_from_pairs = DenseAtomsFromPairs(layer.atoms_from_pairs)  # type: ignore[assignment]
-    layer.pairs_from_atoms = DensePairsFromAtoms(layer.pairs_from_atoms)  # type: ignore[assignment]

@@ -11,13 +11,14 @@ table is Markdown; confidence is that of first candidates, beside the share of t
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Final, TextIO
 
 import command
+import numpy as np
 import typer
 
 from duallgd_cli.config import SamplingSettings
@@ -77,32 +78,20 @@ def lines(results: Mapping[str, Mapping[str, Any]], any_k: int) -> Iterator[str]
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for name, found in results.items():
-        shares = (
-            _percent(found["metrics"][f"accuracy@{k}"]["per_spectrum"]) for k in (1, 10, any_k)
-        )
+        shares = []
+        for k in (1, 10, any_k):
+            estimate = found["metrics"][f"accuracy@{k}"]["per_spectrum"]
+            mean, low, high = (100 * estimate[end] for end in ("mean", "low", "high"))
+            shares.append(f"{mean:.1f} % ({low:.1f} to {high:.1f})")
         bins = found["calibration"]["confidence"]["bins"]
-        stated, right = (
-            _mean(bins, values)
-            for values in (
-                [one["stated"] for one in bins],
-                [one["observed"]["mean"] for one in bins],
-            )
-        )
+        counts = [one["count"] for one in bins]
+        stated = np.average([one["stated"] for one in bins], weights=counts)
+        right = np.average([one["observed"]["mean"] for one in bins], weights=counts)
         cells = (
             *(name, PRESETS[name].samples, PRESETS[name].steps, found["molecules"], *shares),
             *(f"{100 * stated:.1f} %", f"{100 * right:.1f} %", f"{found['cpu_s']:.2f}"),
         )
         yield f"| {' | '.join(map(str, cells))} |"
-
-
-def _percent(estimate: Mapping[str, float]) -> str:
-    mean, low, high = (100 * estimate[end] for end in ("mean", "low", "high"))
-    return f"{mean:.1f} % ({low:.1f} to {high:.1f})"
-
-
-def _mean(bins: Sequence[Mapping[str, Any]], values: Sequence[float]) -> float:
-    total = sum(one["count"] for one in bins)
-    return sum(one["count"] * v for one, v in zip(bins, values, strict=True)) / total
 
 
 def main(
