@@ -5,7 +5,6 @@ A row is a line of the table, by the names of `scaling.COLUMNS`.
 
 import math
 import os
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,14 +30,6 @@ _QUANTITIES: Final[Mapping[str, Callable[[Row], float]]] = {
     "time": time_s,
     "memory": lambda row: float(row["memory_mib"]),
 }
-
-
-def median_and_iqr(seconds: Sequence[float]) -> tuple[float, float]:
-    """Median and interquartile range; the range of a single number is 0."""
-    if len(seconds) < 2:
-        return seconds[0], 0.0
-    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return middle, high - low
 
 
 def busy(loads: Sequence[float | None], threads: int) -> str | None:

@@ -19,7 +19,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.bench.growth import PARTS, Row, busy, conclusions, median_and_iqr, time_s
+import numpy as np
+
+from duallgd_cli.bench.growth import PARTS, Row, busy, conclusions, time_s
 from duallgd_cli.bench.measure import Cell, Reading, Study, count_ahead, expected_runs, read_cells
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.checkpoint import resolve_weights
@@ -305,7 +307,6 @@ def _rows_of_group(
 
 def _row(cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
     study = cell.study
-    (wall_s, wall_iqr_s), (cpu_s, cpu_iqr_s) = map(median_and_iqr, (reading.wall_s, reading.cpu_s))
     # What of a column's name is not computed here is an attribute of one of these.
     row: Row = dict.fromkeys(COLUMNS)
     for of in (study, cell, reading):
@@ -314,12 +315,11 @@ def _row(cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) ->
     row |= {
         "preset": "duallgd",
         "repeats": len(reading.wall_s),
-        "wall_s": wall_s,
-        "wall_iqr_s": wall_iqr_s,
-        "cpu_s": cpu_s,
-        "cpu_iqr_s": cpu_iqr_s,
         "clock": "cpu" if study.device == "cpu" and study.threads == 1 else "wall",
     }
+    for clock, seconds in (("wall", reading.wall_s), ("cpu", reading.cpu_s)):
+        low, middle, high = np.percentile(seconds, (25, 50, 75)).tolist()
+        row |= {f"{clock}_s": middle, f"{clock}_iqr_s": high - low}
     if work is not None:
         size = (cell.samples, cell.steps, cell.at_once)
         row["gflop"], row["moved_mib"] = work.flop / 1e9, work.moved_bytes / MIB
