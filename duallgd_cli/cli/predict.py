@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -10,10 +10,6 @@ from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading
 
 logger = logging.getLogger(__name__)
-
-_NAMED_AS_SETTINGS: Final = (
-    *("top_k", "seed", "group_by", "formula", "adduct", "formula_candidates", "max_draws"),
-)
 
 EPILOG = """
 **Examples**
@@ -241,8 +237,9 @@ def predict(
                 MOST_PPM,
                 precursor_ppm,
             )
+        same = ("top_k", "seed", "group_by", "formula", "adduct", "formula_candidates", "max_draws")
         given = {
-            **{name: context.params[name] for name in _NAMED_AS_SETTINGS},
+            **{name: context.params[name] for name in same},
             "formula_column": formula_col,
             "formula_search.elements": elements,
             "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),

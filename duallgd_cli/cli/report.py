@@ -60,15 +60,12 @@ def report(
 
     display.configure_logging(quiet, json_log=False)
     with loading():
+        from duallgd_cli.predict.journal import ENDING
         from duallgd_cli.report import write_report
     with running.interruptible("nothing was written; the same command starts again"):
-        page = output or beside(runs[0])
+        run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
+        page = output or run.with_suffix(".html")  # out.html for out.csv
         say(page, *write_report(runs, page, top_k))
-
-
-def beside(run: Path) -> Path:
-    """Where a report lies if nobody says: ``out.html`` for ``out.csv``."""
-    return run.with_name(f"{run.name.removesuffix('.journal.jsonl')}").with_suffix(".html")
 
 
 def say(page: Path, n_features: int, missing: list[str]) -> None:

@@ -175,12 +175,8 @@ def sentence(summary: "RunSummary") -> str:
         words.append(f"{counted(summary.n_ms1, 'MS1 spectrum', 'MS1 spectra')} read for isotopes")
     if summary.seconds:
         words.append(f"{summary.seconds:.1f} s")
-    return ", ".join(words).replace(", (", " (") + _places(summary)
-
-
-def _places(summary: "RunSummary") -> str:
+    said = ", ".join(words).replace(", (", " (")
     if summary.output == STANDARD_STREAM:
-        return ""
-    if summary.output:
-        return f" -> {summary.output}"
-    return f" -> {summary.journal}; when every shard is done, join them with duallgd merge"
+        return said
+    merging = f"{summary.journal}; when every shard is done, join them with duallgd merge"
+    return f"{said} -> {summary.output or merging}"
