@@ -47,14 +47,12 @@ class LabelledSpectrum:
     Attributes:
         feature: Spectra as read, not yet cleaned.
         smiles: SMILES of the molecule.
-        adduct_text: As written.
         fold: train, val, test or dev.
         number: Position of the record in its source, from 1.
     """
 
     feature: Feature
     smiles: str
-    adduct_text: str
     fold: str
     number: int
 
@@ -188,7 +186,7 @@ def _labelled(spectrum: Spectrum, number: int) -> Labelled:
     if fold not in FOLDS:
         return RejectedSpectrum(number, spectrum.spectrum_id, "unknown fold", fold)
     bare = replace(spectrum, metadata={})
-    return LabelledSpectrum(Feature((bare,)), smiles, spectrum.adduct_text, fold, number)
+    return LabelledSpectrum(Feature((bare,)), smiles, fold, number)
 
 
 def _nplib1_record(
@@ -201,27 +199,24 @@ def _nplib1_record(
         items = list(read(str(folder / "spec_files" / f"{name}.ms")))
     except DuallgdError as error:
         return RejectedSpectrum(number, name, "unreadable", str(error))
-    instrument = instrument_class(label.get("instrument", ""))
     spectra = [
-        _with_instrument(item, name, instrument)
-        for item in items
-        if item.failure is None and item.ms_level == 2
+        _named_as(label, item) for item in items if item.failure is None and item.ms_level == 2
     ]
     if not spectra:
         return RejectedSpectrum(number, name, "no usable peaks", "no MS2 block in its file")
-    adduct = label.get("ionization") or spectra[0].adduct_text
-    return LabelledSpectrum(Feature(tuple(spectra)), label["smiles"], adduct, fold, number)
+    return LabelledSpectrum(Feature(tuple(spectra)), label["smiles"], fold, number)
 
 
-def _with_instrument(spectrum: Spectrum, name: str, instrument: str) -> Spectrum:
-    """The spectrum named as its label is, its energy read with the instrument of the label."""
-    instrument = spectrum.instrument or instrument
+def _named_as(label: Mapping[str, str], spectrum: Spectrum) -> Spectrum:
+    """The spectrum with what its label says of it, its energy read with that instrument."""
+    instrument = spectrum.instrument or instrument_class(label.get("instrument", ""))
     energy_ev = collision_energy_ev(
         spectrum.collision_energy_text, spectrum.precursor_mz, instrument
     )
     return replace(
         spectrum,
-        spectrum_id=name,
+        spectrum_id=label["spec"],
+        adduct_text=label.get("ionization") or spectrum.adduct_text,
         instrument=instrument,
         collision_energy_ev=energy_ev,
         metadata={},
@@ -370,7 +365,7 @@ def source_sha256(source: Path) -> str:
 def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypothesis:
     """What is known to be true of a record, its spectra cleaned."""
     formula = molecule.formula
-    adduct = adduct_of(record.adduct_text)
+    adduct = adduct_of(record.feature.first.adduct_text)
     refuse_misfit(formula, adduct, record.feature.first.precursor_mz or None)
     spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
     usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas import (
@@ -82,10 +84,11 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
     named, remarks = _named(item.first), ""
     ranked: list[RankedFormula] | Failure | None = item.first.failure
     if ranked is None:
-        usable = tuple(map(_cleaned, item.spectra))
-        with_peaks = tuple(spectrum for spectrum in usable if spectrum.mz.size)
-        ranked = rank_formulas(Feature(with_peaks or usable), settings.formula_search)
-        remarks = sentences(*_remarks(item, bool(with_peaks)))
+        cleaned = (clean(spectrum, CleaningSettings()) for spectrum in item.spectra)
+        usable = tuple(one for one in cleaned if isinstance(one, Spectrum))
+        bare = (replace(one, mz=np.zeros(0), intensity=np.zeros(0)) for one in item.spectra)
+        ranked = rank_formulas(Feature(usable or tuple(bare)), settings.formula_search)
+        remarks = sentences(*_remarks(item, bool(usable)))
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
         message = sentences(ranked.message, remarks)
@@ -108,14 +111,6 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
             "status": OK,
             "message": remarks,
         }
-
-
-def _cleaned(spectrum: Spectrum) -> Spectrum:
-    """The spectrum ready to be explained; without peaks where none can be used."""
-    cleaned = clean(spectrum, CleaningSettings())
-    if isinstance(cleaned, Failure):
-        return replace(spectrum, mz=spectrum.mz[:0], intensity=spectrum.intensity[:0])
-    return cleaned
 
 
 def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:

@@ -142,9 +142,10 @@ def train(
         WorkerDiedError: A process that makes batches was killed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    run = _Run(model, settings, out, runtime, hooks)
+    run, workers = _Run(model, settings, out, runtime, hooks), settings.data.workers
+    workers = default_workers(runtime) if workers is None else workers
     with interruptible() as asked:
-        made = batches(stage, run.progress.step, run.device, run.workers)
+        made = batches(stage, run.progress.step, runtime.device, workers)
         try:
             while not run.is_over():
                 run.advance(stage, made)
@@ -172,9 +173,6 @@ class _Run:
     ) -> None:
         self.model, self.settings, self.out = model, settings, out
         self.runtime, self.hooks = runtime, hooks
-        self.device = next(model.parameters()).device
-        workers = settings.data.workers
-        self.workers = default_workers(runtime) if workers is None else workers
         self.optimisers = optimisers(model, settings.optimiser)
         # The weights that get saved as the model: a moving average.
         self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
@@ -221,7 +219,7 @@ class _Run:
         if hooks.minutes is None or step % settings.log_every:
             return False
         late = time.perf_counter() - self.started > 60 * hooks.minutes
-        (ranks,) = sum_over_ranks(torch.tensor(float(late), device=self.device))
+        (ranks,) = sum_over_ranks(torch.tensor(float(late), device=self.runtime.device))
         return bool(ranks)  # what one rank decides binds all
 
     def advance(self, stage: Stage, made: Iterator[Any]) -> None:
@@ -268,16 +266,13 @@ class _Run:
         self.pending.clear()
         for step, row in enumerate(rows, first):
             for name, value in zip(("loss", "gradient"), row, strict=False):
-                self._require_finite(name, value, step)
+                if not math.isfinite(value):
+                    raise DivergenceError(
+                        f"the {name} became {value} at step {step}; lower optimiser.learning_rate "
+                        f"and run again: the last good state is in {self.out}"
+                    )
             self.progress.samples += round(row[3])
         self.window += rows
-
-    def _require_finite(self, name: str, value: float, step: int) -> None:
-        if not math.isfinite(value):
-            raise DivergenceError(
-                f"the {name} became {value} at step {step}; lower optimiser.learning_rate and "
-                f"run again: the last good state is in {self.out}"
-            )
 
     def _report(self, stage: Stage, rate: float) -> None:
         settings, progress = self.settings, self.progress

@@ -35,10 +35,10 @@ def broken_archive(rng, folder):
     return path
 
 
-def fuzz_reading(count, seed, folder, broken=broken_file):
+def fuzz_reading(count, seed, folder):
     """Predict `count` broken files with the stand-in; how often each status or error came."""
     with Workers(1) as workers:
-        return fuzz(count, seed, lambda rng: _statuses(broken(rng, folder), workers))
+        return fuzz(count, seed, lambda rng: _statuses(broken_file(rng, folder), workers))
 
 
 def fuzz_archives(count, seed, folder):

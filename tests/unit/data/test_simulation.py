@@ -55,44 +55,33 @@ def measured(found, one, **intensities):
     }
 
 
+ACID = "OC(=O)c1ccccc1"
+
+
 @pytest.mark.parametrize(
-    ("adduct", "ethyl", "hydroxide"),
-    [("[M+H]+", -1, 1), ("[M-H]-", 1, 3), ("[M]+", 0, 2)],
+    ("smiles", "adduct", "peaks", "expected"),
+    [
+        # Counted from the hydrogens that carry the charge.
+        ("CCO", "[M+H]+", {"C2H5": 1.0, "H3O": 0.5}, {("C2H5", -1): 1.0, ("HO", 1): 0.5}),
+        ("CCO", "[M-H]-", {"C2H5": 1.0, "H3O": 0.5}, {("C2H5", 1): 1.0, ("HO", 3): 0.5}),
+        ("CCO", "[M]+", {"C2H5": 1.0, "H3O": 0.5}, {("C2H5", 0): 1.0, ("HO", 2): 0.5}),
+        # Of fragments of its heavy atoms the cheapest: not CH2, for which two bonds are cut.
+        ("CCO", "[M+H]+", {"CH3": 0.5}, {("CH3", -1): 0.5}),
+        # C3 is propyl at one end, for one cut, or C3H2 in the middle of the chain, for two.
+        ("CCCC#CCO", "[M+H]+", {"C3H3": 1.0}, {("C3H2", 0): 1.0}),
+        ("CCCC#CCO", "[M+H]+", {"C3H7": 1.0}, {("C3H7", -1): 1.0}),
+        # None explains it.
+        (ACID, "[M+H]+", {"C8H5": 1.0, "CH9": 1.0, "N": 1.0}, {}),
+        (ACID, "[M+H]+", {}, {}),
+        (ACID, "[M+H]+", {"C8H5": 1.0, "C7H5O": 0.25}, {("C7H5O", -1): 0.25}),
+        # Hydrogens more or less by five at most.
+        ("CCO", "[M+H]+", {"C2H": 1.0}, {("C2H5", -5): 1.0}),
+        ("CCO", "[M+H]+", {"C2": 1.0}, {}),
+        ("CCO", "[M+H]+", {"C2H11": 1.0}, {("C2H5", 5): 1.0}),
+    ],
 )
-def test_peaks_are_counted_from_the_hydrogens_that_carry_the_charge(adduct, ethyl, hydroxide):
-    got = measured(found_in("CCO"), ion(adduct), C2H5=1.0, H3O=0.5)
-
-    assert got == {("C2H5", ethyl): 1.0, ("HO", hydroxide): 0.5}
-
-
-def test_a_peak_goes_to_the_cheapest_fragment_of_its_heavy_atoms():
-    got = measured(found_in("CCO"), ion(), CH3=0.5)
-
-    assert got == {("CH3", -1): 0.5}  # and not to CH2, for which two bonds are cut
-
-
-def test_a_peak_goes_to_the_fragment_whose_hydrogens_are_nearest():
-    """C3 is propyl at one end, for one cut, or C3H2 in the middle of the chain, for two."""
-    found = found_in("CCCC#CCO")
-
-    middle, end = (measured(found, ion(), **{text: 1.0}) for text in ("C3H3", "C3H7"))
-
-    assert (next(iter(middle))[0], next(iter(end))[0]) == ("C3H2", "C3H7")
-
-
-def test_a_peak_that_no_fragment_explains_is_left_out():
-    acid = found_in("OC(=O)c1ccccc1")
-
-    assert measured(acid, ion(), C8H5=1.0, CH9=1.0, N=1.0) == {}
-    assert measured(acid, ion()) == {}
-    assert measured(acid, ion(), C8H5=1.0, C7H5O=0.25) == {("C7H5O", -1): 0.25}
-
-
-@pytest.mark.parametrize(("peak", "shift"), [("C2H", -5), ("C2", None), ("C2H11", 5)])
-def test_hydrogen_shifts_have_a_range(peak, shift):
-    expected = {} if shift is None else {("C2H5", shift): 1.0}
-
-    assert measured(found_in("CCO"), ion(), **{peak: 1.0}) == expected
+def test_a_peak_goes_to_the_fragment_that_explains_it_best(smiles, adduct, peaks, expected):
+    assert measured(found_in(smiles), ion(adduct), **peaks) == expected
 
 
 def test_of_two_peaks_of_one_fragment_the_brighter_counts():
