@@ -12,6 +12,8 @@ from duallgd_cli.predict import api
 from tests import labelled_table
 from tests.stub_model import stub_model
 
+pytest.importorskip("scipy", reason="needs the evaluate extra")
+
 FEW = ("--no-mces", "--workers", "1", "--samples", "4")
 TEST = ("evaluate", "--benchmark", "labelled.tsv", "--fold", "test", *FEW)
 
@@ -205,3 +207,66 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, s
     assert found["data"]["left_out_as_trained_on"] == ["BSYNRYMUTXBXSQ"]
     assert (found["spectra"], found["molecules"]) == (4, 2)
     assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
+
+
+@pytest.fixture
+def evaluate(duallgd, table, tmp_path):
+    """Predict and score the test fold of the small table, MCES included, into a folder."""
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
+
+    def run(folder, *more):
+        done = duallgd(
+            *("evaluate", "--benchmark", table, "--fold", "test", "--samples", "4", "-o", folder),
+            *("--workers", "1", "--mces-cache", "mces.sqlite"),
+            *("--train-hashes", "none.train.hashes", *more),
+        )
+        assert done.code == 0, done.err
+        return results(tmp_path / folder)
+
+    return run
+
+
+def test_scoring_a_file_gives_the_numbers_of_scoring_while_predicting(evaluate, duallgd, tmp_path):
+    first = evaluate("one")
+
+    duallgd(
+        *("evaluate", "--predictions", "one/predictions.csv", "--truth", "one/truth.tsv"),
+        *("--workers", "1", "--mces-cache", "other.sqlite", "-o", "two"),
+    )
+
+    second = results(tmp_path / "two")
+    assert {"mces@1", "mces@10", "accuracy@1", "tanimoto@10"} <= set(first["metrics"])
+    for part in ("metrics", "groups", "calibration", "statuses", "candidates", "mces_work"):
+        assert second[part] == first[part]
+    assert second["prediction"]["samples"] == first["prediction"]["samples"]
+    assert second["data"]["split_sha256"] == first["data"]["split_sha256"]
+
+
+def test_a_killed_run_is_resumed_to_the_same_report(evaluate, tmp_path):
+    whole = evaluate("r")
+    journal = tmp_path / "r" / "predictions.csv.journal.jsonl"
+    torn = journal.read_bytes()
+    journal.write_bytes(torn[: int(0.6 * len(torn))])  # as a kill leaves it: in mid-line
+    for name in ("predictions.csv", "results.json"):
+        (tmp_path / "r" / name).unlink()
+
+    resumed = evaluate("r", "--resume")
+
+    assert journal.read_bytes() != torn  # times are measured anew
+    for part in ("metrics", "groups", "calibration", "statuses", "candidates"):
+        assert resumed[part] == whole[part]
+
+
+def test_everything_that_decides_the_numbers_is_in_the_results(evaluate):
+    found = evaluate("r", "--seed", "5")
+
+    assert found["prediction"]["settings"]["seed"] == found["scoring"]["seed"] == 5
+    assert len(found["prediction"]["weights"]["sha256"]) == 64
+    assert found["prediction"]["weights"]["record"]
+    assert all(len(digest) == 64 for digest in found["data"]["files"].values())
+    assert found["data"]["files"]
+    assert len(found["data"]["split_sha256"]) == 64
+    assert len(found["prediction"]["sha256"]) == 64
+    assert {"python", "torch", "rdkit", "scipy"} <= set(found["versions"])
+    assert found["duallgd"]
+    assert found["mces_work"]["mces"]["timeouts"] == 0
