@@ -13,13 +13,7 @@ import numpy as np
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.prepared import (
-    FOLDS,
-    spectrum_arrays,
-    spectrum_row,
-    write,
-    write_report,
-)
+from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import (
     DuallgdError,

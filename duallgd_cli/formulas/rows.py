@@ -9,11 +9,7 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
-from duallgd_cli.formulas import (
-    RankedFormula,
-    isotope_remark,
-    rank_formulas,
-)
+from duallgd_cli.formulas import RankedFormula, isotope_remark, rank_formulas
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings

@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
-from duallgd_cli.errors import (
-    FormulaError,
-    MoleculeError,
-    UsageError,
-    counted,
-)
+from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_input
 from duallgd_cli.guide import kept, lines_of, text_of
 from duallgd_cli.spectra.reading import read

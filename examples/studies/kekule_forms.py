@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, HYDROGEN
 from duallgd_cli.chem.hydrogens import Rejection, complete
 from duallgd_cli.chem.valence import Skeleton
-from duallgd_cli.data.prepared import (
-    Molecules,
-    load_molecules,
-    origin,
-    read_manifest,
-    write,
-)
+from duallgd_cli.data.prepared import Molecules, load_molecules, origin, read_manifest, write
 from duallgd_cli.errors import UnreadableError
 
 

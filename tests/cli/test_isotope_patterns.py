@@ -11,15 +11,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_runs import request, rows_of
-from tests.made_spectra import (
-    BROMINATED,
-    CHLORINATED,
-    block,
-    mgf,
-    ms1_block,
-    ms1_lines,
-    ms1_peaks,
-)
+from tests.made_spectra import BROMINATED, CHLORINATED, block, mgf, ms1_block, ms1_lines, ms1_peaks
 from tests.stub_model import stub_model
 from tests.unit.spectra.reading.test_xml_formats import (
     PRECURSOR,

@@ -8,13 +8,7 @@ from torch.testing import assert_close
 from duallgd_cli.reference.denoiser import ReferenceDenoiser
 from duallgd_cli.reference.settings import ReferenceDenoiserSettings
 from tests.parity.folder import variant_names
-from tests.parity.networks import (
-    denoiser,
-    graphs,
-    in_double,
-    off_diagonal,
-    recipe,
-)
+from tests.parity.networks import denoiser, graphs, in_double, off_diagonal, recipe
 
 pytestmark = pytest.mark.parity
 NARROW, FULL = 1e-5, 1e-3

@@ -5,10 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import INDEX
-from duallgd_cli.data.prepared import (
-    load_molecules,
-    read_manifest,
-)
+from duallgd_cli.data.prepared import load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError, UsageError
 from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
 from weights.recipe.select_structures import (

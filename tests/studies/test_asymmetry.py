@@ -6,14 +6,7 @@ import asymmetry
 import numpy as np
 import pytest
 import torch
-from asymmetry import (
-    EndAttention,
-    KnownMolecule,
-    NoiseLevels,
-    first_weights,
-    load_studied,
-    watched,
-)
+from asymmetry import EndAttention, KnownMolecule, NoiseLevels, first_weights, load_studied, watched
 
 from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.errors import UsageError

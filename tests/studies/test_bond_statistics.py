@@ -4,14 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from bond_statistics import (
-    EQUAL,
-    UNEQUAL,
-    asymmetry,
-    order_effect,
-    summarise,
-    views,
-)
+from bond_statistics import EQUAL, UNEQUAL, asymmetry, order_effect, summarise, views
 from hypothesis import given
 from hypothesis import strategies as st
 

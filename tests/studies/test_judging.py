@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 import torch
 from atom_orders import OrderSelection, prepare_orders
-from judging import (
-    NOISE_STEPS,
-    HeldOut,
-    bond_marginal,
-    finish,
-    finish_all,
-    noise_levels,
-)
+from judging import NOISE_STEPS, HeldOut, bond_marginal, finish, finish_all, noise_levels
 from torch.nn.functional import one_hot
 
 from duallgd_cli.config import SamplingSettings

@@ -22,13 +22,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
 from duallgd_cli.errors import UnreadableError, counted
-from duallgd_cli.files import (
-    DAMAGED,
-    PACKED_ENDINGS,
-    describe_damage,
-    require_input,
-    unpacked,
-)
+from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, describe_damage, require_input, unpacked
 from duallgd_cli.spectra.reading import libraries
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import (

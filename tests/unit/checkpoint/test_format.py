@@ -12,13 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from duallgd_cli.checkpoint.format import (
-    Checkpoint,
-    load,
-    read_tensors,
-    save,
-    write_tensors,
-)
+from duallgd_cli.checkpoint.format import Checkpoint, load, read_tensors, save, write_tensors
 from duallgd_cli.errors import WeightsError
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.elements import HYDROGEN, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.data.fragmentation import (
-    N_ATOM_TYPE_FEATURES,
-    N_CUT_FEATURES,
-    fragments,
-)
+from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, N_CUT_FEATURES, fragments
 from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, graph_of
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of

@@ -7,12 +7,7 @@ import zipfile
 import pytest
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.data.massbank import (
-    read_folds,
-    read_release,
-    rebuild_massbank,
-    screen,
-)
+from duallgd_cli.data.massbank import read_folds, read_release, rebuild_massbank, screen
 from duallgd_cli.errors import UnreadableError
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"

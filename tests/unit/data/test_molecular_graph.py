@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.data.fragmentation import fragments
-from duallgd_cli.data.molecular_graph import (
-    ATOM_TYPES,
-    N_ATOM_TYPES,
-    atom_types,
-    graph_of,
-)
+from duallgd_cli.data.molecular_graph import ATOM_TYPES, N_ATOM_TYPES, atom_types, graph_of
 from tests.made_prepared import molecules_of
 
 

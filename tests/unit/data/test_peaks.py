@@ -7,13 +7,7 @@ import torch
 from duallgd_cli.chem.adduct import BY_NAME, parse_adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.peaks import (
-    MAX_ROWS,
-    augment,
-    from_annotated,
-    from_prepared,
-    peak_batch,
-)
+from duallgd_cli.data.peaks import MAX_ROWS, augment, from_annotated, from_prepared, peak_batch
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from tests.made_prepared import SPECTRA, cells_of, made_spectra

@@ -5,11 +5,7 @@ import pytest
 
 from duallgd_cli.chem.adduct import ADDUCTS, precursor_mz
 from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
-from duallgd_cli.data.prepared import (
-    FOLDS,
-    load_molecules,
-    load_spectra,
-)
+from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.simulation import Selection, prepare_simulated
 from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError

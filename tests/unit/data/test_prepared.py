@@ -7,11 +7,7 @@ import pytest
 
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.prepared import (
-    FORMAT_VERSION,
-    load_molecules,
-    load_spectra,
-)
+from duallgd_cli.data.prepared import FORMAT_VERSION, load_molecules, load_spectra
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from tests.made_prepared import SMILES, spectra_folder, structures_folder, verify
 

@@ -12,12 +12,7 @@ from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
-from duallgd_cli.data.spectra import (
-    INSTRUMENTS,
-    prepare_record,
-    prepare_spectra,
-    read_labelled,
-)
+from duallgd_cli.data.spectra import INSTRUMENTS, prepare_record, prepare_spectra, read_labelled
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from tests.made_prepared import COLUMNS, cells_of, verify

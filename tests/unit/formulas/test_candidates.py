@@ -6,10 +6,7 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.formulas import FormulaSettings, possible_formulas
-from duallgd_cli.formulas.composition import (
-    FormulaSpace,
-    known_formulas,
-)
+from duallgd_cli.formulas.composition import FormulaSpace, known_formulas
 
 MOLECULES = {
     "glycine": "C2H5NO2",

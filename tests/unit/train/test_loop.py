@@ -16,11 +16,7 @@ import torch
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train.loop import (
-    DivergenceError,
-    interruptible,
-    sum_gradients,
-)
+from duallgd_cli.train.loop import DivergenceError, interruptible, sum_gradients
 from tests import made_training
 from tests.made_graphs import small_settings
 from tests.made_training import (

@@ -18,12 +18,7 @@ from duallgd_cli.train.decoder import (
     noise_levels,
     noise_steps,
 )
-from duallgd_cli.train.encoder import (
-    EncoderStage,
-    SpectrumSampler,
-    dense_bits,
-    fingerprint_figures,
-)
+from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, dense_bits, fingerprint_figures
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
