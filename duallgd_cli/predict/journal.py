@@ -325,8 +325,8 @@ class FinishedRun:
         self._lines = _of_finished(np.column_stack([lines, numbers]))
         spectra = np.concatenate([one.spectra for one in found])
         spectra = spectra[np.isin(spectra[:, 2], self._lines[:, 0])]
-        # Feature of every spectrum, and its index in that, in input order: (S, 2).
-        self._spectra = spectra[np.lexsort(spectra.T[::-1]), 2:]
+        # Feature of every spectrum, and its index in that, once and in input order: (S, 2).
+        self._spectra = np.unique(spectra, axis=0)[:, 2:]
 
     def in_input_order(self) -> Iterator[tuple[tuple[HypothesisResult, ...], int]]:
         """Every spectrum, as read: the results of its feature, and its index in that."""

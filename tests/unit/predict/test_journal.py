@@ -273,6 +273,15 @@ def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said)
         read(paths)
 
 
+def test_of_a_shard_that_is_there_twice_each_spectrum_is_read_once(tmp_path):
+    twice = [shard(tmp_path, 1, 2, feature(0), feature(2), name=name) for name in "ab"]
+
+    run = read(twice, partial=True)
+
+    found = [(tried[0].feature, place) for tried, place in run.in_input_order()]
+    assert found == [(0, 0), (0, 1), (2, 0), (2, 1)]
+
+
 def test_an_unfinished_shard_is_named(tmp_path):
     first = shard(tmp_path, 1, 2, feature(0), feature(2))
     path = tmp_path / "out.csv.shard-2-of-2.journal.jsonl"
