@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from duallgd_cli.bench.growth import PARTS, Row, busy, conclusions, time_s
+from duallgd_cli.bench.growth import KERNELS, PARTS, Row, busy, conclusions, time_s
 from duallgd_cli.bench.measure import Cell, Reading, Study, count_ahead, expected_runs, read_cells
 from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
 from duallgd_cli.checkpoint import resolve_weights
@@ -85,17 +85,17 @@ def parse_atoms(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def parse_choices(name: str, text: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Words with commas between them, each one of the choices, each once.
+def parse_kernels(text: str) -> tuple[str, ...]:
+    """Kernels with commas between them, each once.
 
     Raises:
         UsageError: A word is none of them, or there is none.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    wrong = [word for word in words if word not in choices]
+    wrong = [word for word in words if word not in KERNELS]
     if wrong or not words:
         shown = repr(wrong[0]) if wrong else "nothing"
-        raise UsageError(f"{name} must be one or more of {', '.join(choices)}, not {shown}")
+        raise UsageError(f"attention must be one or more of {', '.join(KERNELS)}, not {shown}")
     return tuple(dict.fromkeys(words))
 
 

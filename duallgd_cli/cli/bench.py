@@ -97,8 +97,8 @@ def bench(
     if atoms is None:
         typer.echo(context.get_help())
         return
-    from duallgd_cli.bench import growth, scaling
     from duallgd_cli.bench import plot as drawing
+    from duallgd_cli.bench import scaling
     from duallgd_cli.bench.measure import Study
     from duallgd_cli.cli.display import measuring
 
@@ -107,7 +107,7 @@ def bench(
     refuse_to_replace(str(output / scaling.JOURNAL), allowed=force or resume)
     study = Study(
         atoms=scaling.parse_atoms(atoms),
-        kernels=scaling.parse_choices("attention", attention, growth.KERNELS),
+        kernels=scaling.parse_kernels(attention),
         samples=samples,
         steps=steps,
         batch=batch,

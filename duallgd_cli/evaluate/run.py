@@ -195,10 +195,10 @@ def predict_inputs(
     if run is None:
         return False
     inputs.track = "formula known" if with_formula else "formula predicted"
-    _take_journal(inputs, run)
+    found = _take_journal(inputs, run)
     inputs.record["weights"]["record"] = dict(model.record)
     if settings.formulas is not None:
-        inputs.formulas = tried_formulas(list(predictions_of(run)))
+        inputs.formulas = tried_formulas(found)
     elif not with_formula:
         search = settings.prediction.formula_search
         inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
@@ -276,7 +276,7 @@ def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
     return found
 
 
-def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> None:
+def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> list[Prediction]:
     """What a finished run says, beyond the structures, about itself and every spectrum."""
     found = list(predictions_of(run))
     seconds = _run_seconds(inputs.predictions)
@@ -297,6 +297,7 @@ def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> None:
         },
         "seconds": {one.spectrum_id: one.seconds for one in found},
     }
+    return found
 
 
 def _run_seconds(output: Path) -> float | None:

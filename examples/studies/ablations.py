@@ -109,7 +109,7 @@ def ablations(
     molecules: command.Molecules = 300,
     samples: command.Samples = 20,
     config: command.Config = str(SETTINGS),
-    overrides: command.Assignments = None,
+    overrides: options.Assignments = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,

@@ -26,10 +26,6 @@ Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps instead
 Molecules = Annotated[int, typer.Option(min=1, help="Held-out molecules to judge by.")]
 Samples = Annotated[int, typer.Option(min=1, help="Samples of each of them.")]
 Config = Annotated[str, typer.Option(help="YAML file or preset with sizes and training.")]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="One setting, such as model.denoiser.layers=4; repeatable."),
-]
 
 
 def run(command: Callable[..., Any]) -> None:

@@ -78,7 +78,7 @@ def leak(
     molecules: command.Molecules = 200,
     samples: command.Samples = 10,
     config: command.Config = str(SETTINGS),
-    overrides: command.Assignments = None,
+    overrides: options.Assignments = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,

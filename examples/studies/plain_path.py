@@ -42,9 +42,6 @@ def plain_path(
     attention: Annotated[str, typer.Option(help="Kernels: softmax, favor or both.")] = (
         "softmax,favor"
     ),
-    paths: Annotated[
-        str, typer.Option(help="plain, fast or both; only both are compared.")
-    ] = "plain,fast",
     weights: options.Weights = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Steps of the loop.")] = 10,
@@ -71,8 +68,8 @@ def plain_path(
         plot.require_matplotlib()
     study = measure.Study(
         scaling.parse_atoms(atoms),
-        scaling.parse_choices("attention", attention, growth.KERNELS),
-        scaling.parse_choices("paths", paths, PATHS),
+        scaling.parse_kernels(attention),
+        PATHS,
         samples,
         steps,
         batch,
