@@ -20,7 +20,7 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_472, 11),
     "formulas": (1_454, 5),
-    "predict": (3_867, 12),  # journals name the engine, structures a likeness
+    "predict": (3_866, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (968, 3),
     "reference": (2_083, 9),
@@ -31,7 +31,7 @@ BOUNDS = {
     "diffusion": (471, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),
     "bench": (1_583, 7),  # a run goes on, counts operations to know its time; throughput
-    "evaluate": (3_372, 14),
+    "evaluate": (3_370, 14),
     "report": (962, 4),
     "generator": (2_310, 10),  # molecules one change away from known ones, likeness to these
     "writers": (856, 4),

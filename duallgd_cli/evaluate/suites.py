@@ -22,7 +22,6 @@ from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, write_table
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.types import Spectrum
 
 logger = logging.getLogger(__name__)
 
@@ -307,8 +306,7 @@ def _nplib1_rows(folder: Path) -> Iterator[Row]:
             continue
         if not path.is_file():
             raise MissingInputError(f"{path} does not exist, though {LABELS} lists it")
-        spectra = (one for one in read(str(path)) if isinstance(one, Spectrum))
-        blocks = [block for block in spectra if block.ms_level > 1 and block.mz.size]
+        blocks = [one for one in read(str(path)) if one.ms_level > 1 and one.mz.size]
         if not blocks:
             raise UnreadableError(f"{path} holds no MS2 peaks")
         mz = np.concatenate([block.mz for block in blocks])

@@ -17,7 +17,6 @@ from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.prediction import OK, Prediction
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.types import Spectrum
 
 SPECTRA: Final = Path(__file__).with_name("selftest.mgf")
 _SAMPLING: Final = SamplingSettings(steps=10, samples=20)
@@ -41,7 +40,7 @@ Check: TypeAlias = tuple[str, bool, str]
 
 def selftest(model: LoadedModel) -> list[Check]:
     """Predict the bundled spectra and check the outcomes; what must hold for any weights."""
-    spectra = [item for item in read(str(SPECTRA)) if isinstance(item, Spectrum)]
+    spectra = list(read(str(SPECTRA)))
     settings = PredictSettings(sampling=_SAMPLING, top_k=_SAMPLING.samples)
     found = predict_spectra(model, spectra, settings)
     alone = predict_spectra(model, spectra[3:4], settings)[0].candidates

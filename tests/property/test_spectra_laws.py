@@ -123,7 +123,6 @@ def test_grouping_loses_nothing_and_keeps_the_order_of_the_first_members(cases):
 
     features = list(group(items))
 
-    assert all(isinstance(feature, Feature) for feature in features)
     firsts = [feature.first.source.index for feature in features]
     members = [s.source.index for feature in features for s in feature.spectra]
     assert firsts == sorted(firsts)
