@@ -20,7 +20,7 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_472, 11),
     "formulas": (1_454, 5),
-    "predict": (3_866, 12),  # journals name the engine, structures a likeness
+    "predict": (3_864, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (968, 3),
     "reference": (2_083, 9),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -413,23 +412,14 @@ class Workers:
         submitted = [self._pool.submit(_timed, share) for share in shares]
         return partial(_of_samples, matrix.reshape(-1), partial(_joined, submitted))
 
-    def close(self, *, wait: bool = True) -> None:
-        """Stop threads and processes; what they were doing is dropped."""
-        for pool in (self._drawing, self._pool):
-            if pool is not None:
-                pool.shutdown(wait=wait, cancel_futures=True)
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # Whoever pressed Ctrl-C does not wait for work that is dropped.
-        self.close(wait=kind is not KeyboardInterrupt)
+        for pool in (self._drawing, self._pool):
+            if pool is not None:
+                pool.shutdown(wait=kind is not KeyboardInterrupt, cancel_futures=True)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

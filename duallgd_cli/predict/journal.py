@@ -402,7 +402,7 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for name in names:
-        if name.name.endswith(ENDING):
+        if name.name.endswith(ENDING) or _is_journal(name):
             found.append(name)
             continue
         shards = sorted(
@@ -414,6 +414,14 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
             raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
         found += shards
     return list(dict.fromkeys(found))
+
+
+def _is_journal(path: Path) -> bool:
+    """Whether a file that may be called anything begins as journals do."""
+    if not (path.is_file() and os.access(path, os.R_OK)):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK
 
 
 def _usable(path: Path, partial: bool) -> Contents:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
 HOSTILE = (
@@ -52,10 +54,15 @@ def test_nothing_of_a_hostile_file_is_markup(duallgd, tmp_path):
     assert "A" * 400 not in text
 
 
-def test_predict_writes_a_page_at_once(duallgd, tmp_path):
+@pytest.mark.parametrize("journal", ["b.csv.journal.jsonl", "kept.jsonl"])
+def test_predict_writes_a_page_at_once_wherever_its_journal_is(duallgd, tmp_path, journal):
     made = mgf(tmp_path / "in.mgf", block(ALANINE), block(CAFFEINE))
-    done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4")
+    given = ("--report", "b.html", "--samples", "4", "--journal", journal)
+
+    done = duallgd("predict", made, "-o", "b.csv", *given)
 
     assert done.code == 0, done.err
+    assert duallgd("merge", journal, "-o", "again.csv").code == 0
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert "b.html; open it in a browser" in done.err
     assert (tmp_path / "b.html").read_text(encoding="utf-8").count("text/plain") == 2
