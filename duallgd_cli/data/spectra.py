@@ -17,7 +17,6 @@ from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, writ
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import (
     DuallgdError,
-    Failure,
     FormulaError,
     MissingInputError,
     MoleculeError,
@@ -362,9 +361,9 @@ def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypo
     adduct = adduct_of(record.feature.first.adduct_text)
     refuse_misfit(formula, adduct, record.feature.first.precursor_mz or None)
     spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
-    usable = tuple(spectrum for spectrum in spectra if isinstance(spectrum, Spectrum))
+    usable = tuple(spectrum for spectrum in spectra if spectrum.failure is None)
     if not usable:
-        messages = {s.message for s in spectra if isinstance(s, Failure)}
+        messages = {s.failure.message for s in spectra if s.failure}
         raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
     return Hypothesis(Feature(usable), formula, adduct)
 

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.formulas import RankedFormula, isotope_remark, rank_formulas
@@ -80,10 +78,9 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
     named, remarks = _named(item.first), ""
     ranked: list[RankedFormula] | Failure | None = item.first.failure
     if ranked is None:
-        cleaned = (clean(spectrum, CleaningSettings()) for spectrum in item.spectra)
-        usable = tuple(one for one in cleaned if isinstance(one, Spectrum))
-        bare = (replace(one, mz=np.zeros(0), intensity=np.zeros(0)) for one in item.spectra)
-        ranked = rank_formulas(Feature(usable or tuple(bare)), settings.formula_search)
+        cleaned = tuple(clean(spectrum, CleaningSettings()) for spectrum in item.spectra)
+        usable = tuple(one for one in cleaned if one.failure is None)
+        ranked = rank_formulas(Feature(usable or cleaned), settings.formula_search)
         remarks = sentences(*_remarks(item, bool(usable)))
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1

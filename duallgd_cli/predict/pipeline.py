@@ -373,15 +373,9 @@ def _cleaned(
     item: Feature, settings: PredictSettings
 ) -> tuple[tuple[SpectrumReference, ...], tuple[Spectrum, ...]]:
     """Names of a feature's spectra, and those that can be used, cleaned."""
-    spectra, usable = [], []
-    for spectrum in item.spectra:
-        cleaned = clean(spectrum, settings.cleaning)
-        if isinstance(cleaned, Failure):
-            spectra.append(SpectrumReference.of(spectrum, cleaned.status, cleaned.message))
-        else:
-            spectra.append(SpectrumReference.of(spectrum))
-            usable.append(cleaned)
-    return tuple(spectra), tuple(usable)
+    cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+    usable = tuple(one for one in cleaned if one.failure is None)
+    return tuple(map(SpectrumReference.of, cleaned)), usable
 
 
 def _described(hypothesis: Hypothesis | Failure) -> HypothesisResult:

@@ -49,8 +49,9 @@ class SpectrumReference:
     warnings: str = ""
 
     @classmethod
-    def of(cls, spectrum: Spectrum, status: str = OK, message: str = "") -> "SpectrumReference":
+    def of(cls, spectrum: Spectrum) -> "SpectrumReference":
         """Name a spectrum; warnings from reading go into the message."""
+        failure = spectrum.failure
         return cls(
             source=spectrum.source,
             spectrum_id=spectrum.spectrum_id,
@@ -59,8 +60,8 @@ class SpectrumReference:
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
-            status=status,
-            message=sentences(message, *spectrum.warnings),
+            status=failure.status if failure else OK,
+            message=sentences(failure.message if failure else "", *spectrum.warnings),
             name=compound_name(spectrum.metadata),
             rt_seconds=retention_time_s(spectrum.metadata),
             collision_energy=spectrum.collision_energy_text,

@@ -146,7 +146,7 @@ class ReportedRun:
                 continue
             for item in read(name):
                 cleaned = clean(item, settings)
-                if isinstance(cleaned, Spectrum):
+                if cleaned.failure is None:
                     found[cleaned.source] = _peaks(cleaned)
         return found
 

@@ -76,8 +76,8 @@ class CleaningSettings:
         require(margin_da >= 0, f"isotope_margin_da must be 0 or more, not {margin_da}")
 
 
-def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
-    """A spectrum ready to be explained; why it could not be read; or a `no_peaks` failure.
+def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
+    """A spectrum ready to be explained, or with a `no_peaks` failure where nothing is left.
 
     Drops peaks without a positive, possible m/z and intensity and those above the precursor;
     adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
@@ -85,7 +85,7 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
     formula; one without any peak is not, since it was not measured.)
     """
     if spectrum.failure is not None:
-        return spectrum.failure
+        return spectrum
     mz, intensity = spectrum.mz, spectrum.intensity
     measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
     measured &= mz < HIGHEST_MZ
@@ -97,7 +97,8 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum | Failure:
         limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
     kept = measured & (mz <= limit)
     if not kept.any():
-        return Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
+        failure = Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
+        return replace(spectrum, mz=mz[:0], intensity=intensity[:0], failure=failure)
     # Scaled first, so that sums of huge intensities stay finite.
     mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
     if not (mz[1:] > mz[:-1]).all():

@@ -100,7 +100,7 @@ class Spectrum:
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
         isotopes: Of its precursor, where the file has MS1 spectra that show them.
-        failure: Why its record could not be read, with stage ``read``; it still gets its row.
+        failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
     """
 
     source: Source

@@ -23,7 +23,6 @@ from formulas import all_of, example, run_stage
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import INDEX
-from duallgd_cli.errors import Failure
 from duallgd_cli.evaluate.intervals import wilson
 from duallgd_cli.formulas import FormulaSettings, composition, scoring
 from duallgd_cli.formulas.peaks import isotope_ratios
@@ -193,7 +192,7 @@ def print_measured(data: Path) -> None:
     found, errors = [], []
     for row, mz in measured_rows(data):
         spectrum = clean(replace(row.spectrum, precursor_mz=mz), CleaningSettings())
-        if isinstance(spectrum, Failure):
+        if spectrum.failure is not None:
             continue
         errors.append((mz / _mz_of(row) - 1) * 1e6)
         found.append(judged(row, spectrum, True, FormulaSettings()))

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import scoring
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -88,7 +87,7 @@ def measured(
         precursor_mz=theoretical * (1 + shared + own),
     )
     cleaned = clean(noisy, CleaningSettings())
-    return None if isinstance(cleaned, Failure) else cleaned
+    return cleaned if cleaned.failure is None else None
 
 
 def chosen(spectra: Sequence[Row], most: int, least_peaks: int = 1) -> list[Row]:
