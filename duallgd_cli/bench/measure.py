@@ -165,9 +165,10 @@ class Cell:
         return torch.Generator().manual_seed(self.study.seed)
 
     @property
-    def counted(self) -> str:
-        """The part whose operations are counted: the loop is made of evaluations."""
-        return "attention" if self.part == "attention" else "forward"
+    def evaluation(self) -> "Cell":
+        """One evaluation for one graph, whose operations are counted; a loop is made of such."""
+        part = "attention" if self.part == "attention" else "forward"
+        return Cell(self.study, part, self.kernel, "fast", self.atoms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +205,7 @@ def read_cells(cells: Sequence[Cell]) -> list[Reading]:
 
 
 def count_ahead(cells: Sequence[Cell]) -> list[Work]:
-    """Operations of one evaluation for one graph of each cell, counted without computing any.
+    """Operations of evaluations for one graph, counted without computing any.
 
     Raises:
         DuallgdError: A network asks for values, which are not there.
@@ -219,7 +220,7 @@ def _measured(cells: Sequence[Cell]) -> list[Reading]:
 def _counted(cells: Sequence[Cell]) -> list[Work]:
     """Tables that functions keep are without values afterwards: for a process that ends then."""
     runtime = Runtime.resolve("cpu", cells[0].study.precision, threads=1)
-    jobs = [_one_evaluation(cell, runtime) for cell in cells]
+    jobs = [job_of(cell, runtime) for cell in cells]
     with FakeTensorMode(allow_non_fake_inputs=True):
         return [count_work(*job) for job in jobs]
 
@@ -289,7 +290,9 @@ def measure_cell(cell: Cell) -> Reading:
             if wall[0] * 2 < study.limit_s:
                 # That run was the first to find its memory warm; with time left it only warms up.
                 wall, cpu = timed(run, study.repeats, study.limit_s, device)
-    work = count_cell(cell, runtime) if cell.path == "fast" else None
+    work = None
+    if cell.path == "fast":
+        work = count_work(*job_of(cell.evaluation, replace(runtime, compile=False)))
     result = latest["result"].to("cpu", torch.float32).numpy()
     return Reading(wall, cpu, *memory[0], network_of(study.weights, cell.kernel)[1], work, result)
 
@@ -301,15 +304,6 @@ def expected_runs(seconds: float, study: Study) -> float:
     if 2 * seconds >= study.limit_s:
         return 2.0
     return 2.0 + min(study.repeats, math.ceil(study.limit_s / max(seconds, _LEAST_S)))
-
-
-def count_cell(cell: Cell, runtime: Runtime) -> Work:
-    """Operations of one evaluation for one graph of a cell's part and size."""
-    return count_work(*_one_evaluation(cell, replace(runtime, compile=False)))
-
-
-def _one_evaluation(cell: Cell, runtime: Runtime) -> Job:
-    return job_of(replace(cell, part=cell.counted, samples=1, steps=1), runtime)
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:

@@ -52,8 +52,8 @@ Compare = Callable[[Sequence[Row], Sequence[Reading]], None]
 Say = Callable[[int, int, str], None]
 # Of a journal: a group that was measured, beside what its run found out about the machine.
 Line = dict[str, Any]
-# Seconds that one evaluation for one graph takes at least, by part, kernel and N.
-Floors = dict[tuple[str, str, int], float]
+# Seconds that one evaluation for one graph takes at least.
+Floors = dict[Cell, float]
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
@@ -196,12 +196,11 @@ def _begin(
     run = {"machine": describe(runtime), "ceilings": asdict(ceilings)}
     if why := busy(_loads([*kept, {**run, "load": None}]), study.threads):
         say(n_kept, len(groups), f"warning: {why}; no growth of times will be stated")
-    cells = [cell for paths in groups[n_kept:] for cell in paths[-1]]
-    distinct = {(cell.counted, cell.kernel, cell.atoms): cell for cell in cells}
+    cells = [*dict.fromkeys(cell.evaluation for paths in groups[n_kept:] for cell in paths[-1])]
     floors: Floors = {}
     with suppress(DuallgdError):  # a network that cannot be counted ahead has no time left
-        for key, work in zip(distinct, count_ahead(list(distinct.values())), strict=True):
-            floors[key] = floor_s(work, 1, 1, 1, ceilings, study.precision)
+        for cell, work in zip(cells, count_ahead(cells), strict=True):
+            floors[cell] = floor_s(work, 1, 1, 1, ceilings, study.precision)
     say(n_kept, len(groups), f"operations are counted{_left(groups, floors, kept)}")
     return run, floors
 
@@ -217,7 +216,7 @@ def seconds_left(groups: Sequence[Group], floors: Floors, rows: Sequence[Row]) -
     """
 
     def floor(cell: Cell) -> float:
-        return floors.get((cell.counted, cell.kernel, cell.atoms), 0.0) * cell.samples * cell.steps
+        return floors.get(cell.evaluation, 0.0) * cell.samples * cell.steps
 
     paces: dict[tuple[str, str, str], float] = {}
     for row in rows:

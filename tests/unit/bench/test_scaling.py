@@ -155,13 +155,14 @@ def test_floors_rest_on_what_the_machine_reached_in_their_own_run(interrupt, tmp
 
 def row_of(cell, pace):
     """A measured row that took so many times its floor."""
-    floor = FLOORS[cell.counted, cell.kernel, cell.atoms] * cell.samples * cell.steps
+    floor = FLOORS[cell.evaluation] * cell.samples * cell.steps
     names = {"part": cell.part, "kernel": cell.kernel, "path": cell.path}
     return names | {"floor_s": floor, "wall_s": pace * floor}
 
 
+PLAIN = replace(STUDY, sweeps=False)
 FLOORS = {
-    (part, kernel, n): n**2 / 1e3
+    Cell(PLAIN, part, kernel, "fast", n): n**2 / 1e3
     for part in ("attention", "forward")
     for kernel in KERNELS
     for n in STUDY.atoms
@@ -169,7 +170,7 @@ FLOORS = {
 
 
 def test_the_time_left_follows_from_operations_and_the_pace_so_far():
-    groups = scaling.groups_of(replace(STUDY, sweeps=False))
+    groups = scaling.groups_of(PLAIN)
     cells = [cell for paths in groups for cell in paths[0]]
     assert [cell.kernel for cell in cells[::3]] == ["softmax", "favor"] * 3
     paces = {"softmax": 5.0, "favor": 2.0}
@@ -190,12 +191,12 @@ def test_the_time_left_follows_from_operations_and_the_pace_so_far():
 @pytest.mark.slow
 def test_operations_counted_ahead_are_those_that_are_counted_later(monkeypatch):
     monkeypatch.undo()
-    cells = [Cell(STUDY, part, k, "fast", 7) for part in ("attention", "loop") for k in KERNELS]
+    cells = [Cell(STUDY, part, k, "fast", 7) for part in ("attention", "forward") for k in KERNELS]
 
     ahead = measure.count_ahead(cells)
 
     for cell, work in zip(cells, ahead, strict=True):
-        counted = measure.count_cell(cell, STUDY.runtime)
+        counted = measure.measure_cell(cell).work
         for name in ("flop", "exponentials", "parameter_bytes"):
             assert getattr(work, name) == getattr(counted, name)
 
