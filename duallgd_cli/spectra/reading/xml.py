@@ -217,12 +217,11 @@ def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
     scans = _list(info, "scanList", "scan")
     if not scans:
         return {}
-    time, found = scans[0].get("scan start time"), {}
+    found = {"filter string": str(scans[0].get("filter string", ""))}
+    time = scans[0].get("scan start time")
     if isinstance(time, float):
         minutes = str(getattr(time, "unit_info", "") or "minute").startswith("minute")
         found["rtinseconds"] = f"{time * 60 if minutes else time:.3f}"
-    if "filter string" in scans[0]:
-        found["filter string"] = str(scans[0]["filter string"])
     return found
 
 
