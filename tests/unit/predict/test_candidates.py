@@ -62,12 +62,15 @@ def test_every_sample_is_accounted_for_once():
     assert tallies.assembled + tallies.repaired + sum(tallies.rejected.values()) == 4
 
 
+def pointing_at(bonds):
+    """Log-probabilities of a sample, (1, M, 5), for which these bonds are all but certain."""
+    return np.where(np.eye(5, dtype=bool)[bonds], -0.01, -8.0).astype(np.float16)[None]
+
+
 def broken_aspirin():
     """Aspirin without its ester bond, and log-probabilities that still point to aspirin."""
     formula, generated = drawn(ASPIRIN)
     right = generated.bond_class[0].astype(np.int64)
-    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
-    log_prob[0, np.arange(right.size), right] = -0.01
     oxygen = np.flatnonzero(formula.atom_class == 2)
     low, high = np.triu_indices(formula.n_heavy, 1)
     # Cut one bond of the oxygen that has two: the graph falls apart.
@@ -77,7 +80,7 @@ def broken_aspirin():
     cut = np.flatnonzero(((low == ester) | (high == ester)) & (right > 0))[0]
     broken = right.copy()
     broken[cut] = 0
-    return formula, broken.astype(np.int8), log_prob
+    return formula, broken.astype(np.int8), pointing_at(right)
 
 
 def test_a_sample_that_fails_is_repaired_and_says_so():
@@ -104,11 +107,9 @@ def aspirin_with_a_single_bond_for_a_double_one():
     """All valences hold, but two hydrogens are missing: only rare kinds of atoms make them up."""
     formula, generated = drawn(ASPIRIN)
     right = generated.bond_class[0].astype(np.int64)
-    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
-    log_prob[0, np.arange(right.size), right] = -0.01
     wrong = right.copy()
     wrong[np.flatnonzero(right == 2)[0]] = 1
-    return formula, wrong.astype(np.int8)[None], log_prob
+    return formula, wrong.astype(np.int8)[None], pointing_at(right)
 
 
 def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_carbocation():
@@ -275,11 +276,9 @@ def test_charges_with_a_reason_stay_beside_neutral_molecules(smiles, neutral):
 def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_salt():
     formula, generated = drawn(SALT)
     right = drawn("CN(C)CCC(O)COC")[1].bond_class[0].astype(np.int64)
-    log_prob = np.full((1, right.size, 5), -8.0, dtype=np.float16)
-    log_prob[0, np.arange(right.size), right] = -0.01
 
     structures, tallies = assembled(
-        formula, Generated(generated.bond_class, np.zeros(1, np.float32), log_prob)
+        formula, Generated(generated.bond_class, np.zeros(1, np.float32), pointing_at(right))
     )
 
     assert tallies.repaired == 1

@@ -78,16 +78,6 @@ def test_ctrl_c_still_reaches_whoever_ran_a_prediction(spectra, tmp_path):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_unexpected_error_is_raised_and_what_was_computed_is_kept(spectra, tmp_path):
-    output = tmp_path / "out.csv"
-
-    with pytest.raises(ZeroDivisionError):
-        predict(request(spectra, output), model_with(Stopping(3, ZeroDivisionError())))
-    summary = predict(request(spectra, output, resume=True), stub_model())
-
-    assert summary.n_resumed >= 3
-
-
 def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path):
     first = request(spectra, tmp_path / "out.csv")
     predict(first, stub_model())
@@ -168,9 +158,12 @@ def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path):
     assert (tmp_path / "both.csv").read_bytes() == expected
 
 
+@pytest.mark.parametrize("draws_aside", [False, True])
 @pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
-def test_what_goes_wrong_in_the_drawing_thread_ends_the_run(spectra, tmp_path, error):
-    broken = replace(model_with(Stopping(3, error)), draws_aside=True)
+def test_what_goes_wrong_ends_the_run_and_what_was_computed_is_kept(
+    spectra, tmp_path, error, draws_aside
+):
+    broken = replace(model_with(Stopping(3, error)), draws_aside=draws_aside)
     expected = InterruptedRunError if isinstance(error, KeyboardInterrupt) else ZeroDivisionError
 
     with pytest.raises(expected):
