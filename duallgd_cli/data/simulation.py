@@ -141,12 +141,6 @@ _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
 
-def ion_mz(counts: NDArray[np.float32], charge: int | NDArray[np.int64]) -> NDArray[np.float64]:
-    """m/z of ions of one charge, (K,), from their atoms, (K, N_ELEMENTS), and charge, 1 or -1."""
-    mz: NDArray[np.float64] = counts @ np.asarray(MASSES_DA) - charge * ELECTRON_MASS_DA
-    return mz
-
-
 class Simulator:
     """Draws spectra that structures might give.
 
@@ -243,7 +237,7 @@ def _recorded(
     brightest = np.argsort(-log_intensity, kind="stable")
     _, first = np.unique(counts[brightest], axis=0, return_index=True)
     kept = brightest[first]
-    exact = ion_mz(counts[kept], ADDUCTS[ion.adduct].charge)
+    exact = counts[kept] @ np.array(MASSES_DA) - ADDUCTS[ion.adduct].charge * ELECTRON_MASS_DA
     mz = exact + _mass_error_da(exact, ion.instrument, generator)
     order = np.argsort(mz, kind="stable")
     relative = np.clip(log_intensity[kept] - log_intensity[kept].max(), _FAINTEST, 0)

@@ -20,13 +20,7 @@ from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
 from duallgd_cli.evaluate.report import make_folder, report
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import (
-    EvaluationInputs,
-    Suite,
-    find,
-    write_truth,
-    write_unlabelled,
-)
+from duallgd_cli.evaluate.suites import EvaluationInputs, Suite, find, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.formulas import FormulaSettings

@@ -20,7 +20,6 @@ from duallgd_cli.formulas.composition import (
 )
 from duallgd_cli.formulas.peaks import peaks_of
 from duallgd_cli.formulas.scoring import (
-    Candidates,
     candidates,
     coverage,
     evidence,
@@ -135,10 +134,11 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
     covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
     log_probability = log_probabilities(model.scorer(features), model, covered, best.isotopes)
+    is_cation = best.adduct == PERMANENT_CATION.index
     share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
     return [
         RankedFormula(
-            _formula(best, row),
+            Formula(tuple(best.formula[row].tolist()), int(is_cation[row])),
             best.adducts[int(best.adduct[row])],
             float(log_probability[row]),
             float(best.ppm[row]),
@@ -201,11 +201,6 @@ def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
     if abs(spectrum.charge) > 1:
         return nameless_charge(spectrum.charge)
     return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
-
-
-def _formula(found: Candidates, row: int) -> Formula:
-    charge = int(found.adduct[row] == PERMANENT_CATION.index)
-    return Formula(tuple(found.formula[row].tolist()), charge)
 
 
 def _nothing_fits(

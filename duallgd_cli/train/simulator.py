@@ -161,10 +161,15 @@ def list_measured(
     able &= np.diff(spectra.molecules.bond_offset)[spectra.molecule] > 0
     for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
         found = fragments(graph_of(spectra.molecules, int(molecule)), generator)
-        ions = [ion_of(spectra, s) for s in own]
-        measured = [_measured(spectra, s, found, ion) for s, ion in zip(own, ions, strict=True)]
-        kept = [(i, m) for i, m in zip(ions, measured, strict=True) if m.any()]
-        result += [MeasuredSpectrum(found, ion, values, 1 / len(kept)) for ion, values in kept]
+        kept = []
+        for spectrum in own:
+            ion = ion_of(spectra, spectrum)
+            peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
+            bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
+            rows = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
+            intensity = measured_intensity(found, ion, *rows)
+            kept += [(ion, intensity)] if intensity.any() else []
+        result += [MeasuredSpectrum(found, *one, 1 / len(kept)) for one in kept]
     return result
 
 
@@ -174,16 +179,6 @@ def ion_of(spectra: PreparedSpectra, spectrum: int) -> Ion:
         int(spectra.adduct[spectrum]),
         int(spectra.instrument[spectrum]),
         float(spectra.energy_ev[spectrum]),
-    )
-
-
-def _measured(
-    spectra: PreparedSpectra, spectrum: int, found: Fragments, ion: Ion
-) -> NDArray[np.float32]:
-    peaks = slice(int(spectra.peak_offset[spectrum]), int(spectra.peak_offset[spectrum + 1]))
-    carried = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
-    return measured_intensity(
-        found, ion, spectra.subformula[peaks][carried], spectra.intensity[peaks][carried]
     )
 
 
