@@ -54,6 +54,8 @@ BYTES_PER_PAIR: Final = 8_192
 # Added to the seed of the noise: for samples that are edited known molecules, hold a core, start
 # from molecules of the user, or hold required parts.
 _OF_EDITED, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
+# Molecules of the user that samples are begun from; more are changed.
+_BEGUN: Final = 6
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
@@ -210,7 +212,7 @@ class ModelGenerator:
         if graphs:
             edited = self._edited_tasks(whole, graphs, formula, fingerprint, begun, _OF_ANALOGUES)
             n_left = begun - sum(task.samples for task in edited)
-            own = torch.from_numpy(starts(graphs, formula, n_left, seed))
+            own = torch.from_numpy(starts(graphs[:_BEGUN], formula, n_left, seed))
             tasks = [*edited, *self._begun_tasks(whole, own, _OF_ANALOGUES)]
             others = replace(settings, samples=whole.samples - sum(t.samples for t in tasks))
             return [*self._tasks(formula, fingerprint, others, seed), *tasks]
@@ -290,7 +292,7 @@ class ModelGenerator:
 
         core, probability = read_core(settings.core or ""), fingerprint.numpy()
         n_held = max(1, round(_HELD_SHARE * settings.samples))
-        own = [] if known is None else known.graphs(probability, formula)
+        own = [] if known is None else known.graphs(probability, formula)[:_BEGUN]
         if self.templates is not None:
             own += self.templates.holding(core, probability, formula)
         graphs = [(one, match) for one in own if (match := core.found(one)) is not None]

@@ -7,6 +7,7 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
@@ -14,6 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.files import replaced, require_input, sha256
@@ -124,14 +126,17 @@ class Known:
         return self.guide is not None or any(one.any() for _, one in self.analogues)
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
-        """Analogues to start samples of a formula from; see `Analogues.towards`."""
-        return [
-            graph
-            for analogues, allowed in self.analogues
-            for graph in analogues.towards(probability, formula, allowed)
-        ]
+        """Analogues to start samples of a formula from, most alike first; few or none.
 
-    def told(self, smiles: Mapping[str, str], formula: str) -> dict[str, Any]:
+        See `Analogues.towards`.
+        """
+        each = (one.towards(probability, formula, allowed) for one, allowed in self.analogues)
+        found = chain.from_iterable(each)
+        return [graph for _, graph in sorted(found, key=lambda one: -one[0])]
+
+    def told(
+        self, smiles: Mapping[str, str], formula: str, probability: NDArray[np.float32] | None
+    ) -> dict[str, Any]:
         """What is said of the structures of a formula, as plain values.
 
         ``analogues`` has the nearest of each, if any; ``library_match`` the best spectrum of a
@@ -140,18 +145,22 @@ class Known:
         Args:
             smiles: Of the structures, by the first block of their InChIKey.
             formula: Of them all.
+            probability: Predicted chance of each Morgan bit, (F,); None if nothing predicts it.
         """
-        nearest = {block: self._nearest(text) for block, text in smiles.items()}
-        analogues = {key: one for key, one in nearest.items() if one is not None}
+        if probability is None:
+            probability = np.zeros(FINGERPRINT_BITS, np.float32)
+        near = [
+            analogues.near(probability, Formula.parse(formula), allowed)
+            for analogues, allowed in self.analogues
+            if smiles
+        ]
+        told = {block: _nearest(near, text) for block, text in smiles.items()}
+        analogues = {key: one for key, one in told.items() if one is not None}
         match = self._match(formula)
         return {
             **({"analogues": analogues} if analogues else {}),
             **({"library_match": match} if match else {}),
         }
-
-    def _nearest(self, smiles: str) -> Mapping[str, Any] | None:
-        each = (analogues.nearest(smiles, allowed) for analogues, allowed in self.analogues)
-        return max(filter(None, each), key=lambda one: float(one["tanimoto"]), default=None)
 
     def _match(self, formula: str) -> dict[str, Any] | None:
         """The best match, of those of the formula if there are any."""
@@ -166,6 +175,11 @@ class Known:
         from duallgd_cli.chem.identity import parse_smiles
 
         return "" if self.guide is None else self.guide.fault(parse_smiles(smiles))
+
+
+def _nearest(analogues: "Iterable[Analogues]", smiles: str) -> Mapping[str, Any] | None:
+    each = filter(None, (one.nearest(smiles) for one in analogues))
+    return max(each, key=lambda one: float(one["tanimoto"]), default=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

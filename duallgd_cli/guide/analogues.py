@@ -33,14 +33,19 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import require_input
 from duallgd_cli.guide import kept, lines_of, text_of
+from duallgd_cli.spectra.annotation import index_ranges
 
 logger = logging.getLogger(__name__)
 
-_KIND: Final = "analogues-2"
+_KIND: Final = "analogues-3"
 _TEXTS: Final = ("smiles", "names", "features")
-_MOST_ROWS: Final = 200_000
-# Molecules that a hypothesis' samples start from.
-_ASKED: Final = 6
+_MOST_ROWS: Final = 1_000_000
+_AT_ONCE: Final = 20_000  # rows that are read, and molecules that are looked at, together
+# Molecules of a hypothesis that are changed, and with which its candidates are compared.
+_CHANGED: Final = 16
+_COMPARED: Final = 200
+# Tanimoto similarity that a heavy atom to be added or cut off must be worth.
+_OF_AN_ATOM: Final = 0.02
 # Atoms to add and to cut off, as a share of the formula's. Wider than for the molecules of the
 # weights, since somebody said that these are alike: a disaccharide may go on or off.
 _MOST_DIFFERENT: Final = 0.7
@@ -93,7 +98,7 @@ class Analogues:
     @classmethod
     def of(cls, rows: Iterable[StructureRow]) -> "Analogues":
         """Those of these rows that are molecules; see `read`."""
-        return _made(rows)[0]
+        return _made(rows, Counter())
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -101,68 +106,115 @@ class Analogues:
     def of_feature(self, names: Collection[str]) -> NDArray[np.bool_]:
         """Which of them are analogues of the feature with one of these names, (G,)."""
         allowed = np.zeros(len(self), np.bool_)
-        for name in ("", *names):
-            allowed[self._of_name.get(name, [])] = True
+        for name in {"", *names} & self._of_name.keys():
+            allowed[self._of_name[name]] = True
         return allowed
 
+    def isomers(self, smiles: Iterable[str]) -> list[str]:
+        """SMILES of those that have the formula of one of these molecules."""
+        formulas = {
+            formula_of(parse_smiles(text)).array.astype(np.uint8).tobytes() for text in smiles
+        }
+        rows = zip(self.smiles, self.counts, strict=True)
+        return [text for text, counts in rows if counts.tobytes() in formulas]
+
     @cached_property
-    def _of_name(self) -> Mapping[str, list[int]]:
+    def _of_name(self) -> Mapping[str, NDArray[np.int64]]:
         rows: defaultdict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(self.features):
             rows[name].append(row)
-        return rows
+        return {name: np.array(own) for name, own in rows.items()}
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], np.cumsum(self.n_bits)[:-1]])
-
-    @cached_property
-    def _by_bit(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Where the molecules of each bit begin, (F + 1,), and the molecules, bit after bit."""
-        order = np.argsort(self.bits, kind="stable")
-        row = np.repeat(np.arange(len(self), dtype=np.int32), self.n_bits)
-        first = np.searchsorted(self.bits[order], np.arange(FINGERPRINT_BITS + 1))
-        return first, row[order]
+        return np.concatenate([[0], np.cumsum(self.n_bits)])
 
     def towards(
         self, probability: NDArray[np.float32], formula: Formula, allowed: NDArray[np.bool_]
-    ) -> list[MolecularGraph]:
-        """Molecules that can be made to fit a formula, most alike first; few or none.
+    ) -> list[tuple[float, MolecularGraph]]:
+        """Molecules that can be made to fit a formula and how alike they are; few or none.
 
         They are alike by the soft Tanimoto similarity to predicted chances, less where atoms have
-        to be added or cut off.
+        to be added or cut off; the most alike come first.
 
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the unknown.
             allowed: Which are asked, (G,).
         """
-        wanted = np.array(formula.counts[:N_HEAVY])
-        different = np.abs(self.counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
-        common = np.add.reduceat(probability[self.bits], self._starts)
-        alike = (1 - different) * common / (probability.sum() + self.n_bits - common)
-        alike[~allowed | (different > _MOST_DIFFERENT)] = -1
-        best = np.argsort(-alike, kind="stable")[:_ASKED]
-        chosen = (disassemble(parse_smiles(self.smiles[row])) for row in best[alike[best] >= 0])
-        return [graph_of_bonds(parts.formula, parts.bond_class) for parts in chosen]
+        n_atoms = self._atoms_apart(formula)
+        fits = allowed & (n_atoms <= _MOST_DIFFERENT * sum(formula.counts[:N_HEAVY]))
+        rows, alike = self._most_alike(probability, n_atoms, fits, _CHANGED)
+        chosen = (disassemble(parse_smiles(self.smiles[row])) for row in rows)
+        graphs = (graph_of_bonds(parts.formula, parts.bond_class) for parts in chosen)
+        return list(zip(alike.tolist(), graphs, strict=True))
 
-    def nearest(self, smiles: str, allowed: NDArray[np.bool_]) -> Mapping[str, Any] | None:
+    def near(
+        self, probability: NDArray[np.float32], formula: Formula, allowed: NDArray[np.bool_]
+    ) -> "Analogues":
+        """Those that candidates of a formula are compared with: the most alike, see `towards`."""
+        rows, _ = self._most_alike(probability, self._atoms_apart(formula), allowed, _COMPARED)
+        smiles, names, features = (
+            [own[row] for row in rows] for own in (self.smiles, self.names, self.features)
+        )
+        bits = self.bits[index_ranges(self._starts[rows], self._starts[rows + 1])[1]]
+        return Analogues(smiles, names, features, self.counts[rows], self.n_bits[rows], bits)
+
+    def _atoms_apart(self, formula: Formula) -> NDArray[np.int64]:
+        """Heavy atoms to be added and cut off, (G,)."""
+        wanted = np.array(formula.counts[:N_HEAVY])
+        return np.asarray(np.abs(self.counts[:, :N_HEAVY] - wanted).sum(1))
+
+    def _most_alike(
+        self,
+        probability: NDArray[np.float32],
+        n_atoms: NDArray[np.int64],
+        asked: NDArray[np.bool_],
+        most: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Rows of the most alike and how alike they are; see `towards`.
+
+        A molecule cannot have more in common than the most probable bits of its number. Of a
+        million molecules, few need their bits looked at: some whose bound is highest, and then
+        those whose bound is above the least of the best of these.
+        """
+        rows = np.flatnonzero(asked)
+        most_common = np.cumsum(-np.sort(-probability.astype(np.float64)))[self.n_bits[rows] - 1]
+        either = probability.sum() + self.n_bits[rows] - most_common
+        bound = most_common / either - _OF_AN_ATOM * n_atoms[rows]
+        order = np.argsort(-bound, kind="stable")
+        rows, bound = rows[order], bound[order]
+        first = self._alike(probability, n_atoms, rows[:_AT_ONCE])
+        least = np.partition(first, -most)[-most] if len(first) > most else -np.inf
+        rows = rows[: np.searchsorted(-bound, -least, "right")]
+        alike = self._alike(probability, n_atoms, rows)
+        best = np.argsort(-alike, kind="stable")[:most]
+        return rows[best], alike[best]
+
+    def _alike(
+        self,
+        probability: NDArray[np.float32],
+        n_atoms: NDArray[np.int64],
+        rows: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        own, index = index_ranges(self._starts[rows], self._starts[rows + 1])
+        common = np.bincount(own, probability[self.bits[index]], len(rows))
+        either = probability.sum() + self.n_bits[rows] - common
+        return np.asarray(common / either - _OF_AN_ATOM * n_atoms[rows])
+
+    def nearest(self, smiles: str) -> Mapping[str, Any] | None:
         """The molecule most like a candidate, and what was changed, as plain values; None if none.
 
         Args:
             smiles: Of the candidate.
-            allowed: Which are asked, (G,).
         """
-        if not allowed.any():
+        if not len(self):
             return None
         mol = parse_smiles(smiles)
-        first, rows = self._by_bit
-        bits = fingerprint(mol)
-        common = np.bincount(
-            np.concatenate([rows[first[bit] : first[bit + 1]] for bit in bits]), minlength=len(self)
-        )
-        alike = common / (len(bits) + self.n_bits - common)
-        alike[~allowed] = -1
+        has = np.zeros(FINGERPRINT_BITS, np.int64)
+        has[fingerprint(mol)] = 1
+        common = np.add.reduceat(has[self.bits], self._starts[:-1])
+        alike = common / (has.sum() + self.n_bits - common)
         best = int(alike.argmax())
         before, after = Formula(tuple(self.counts[best].tolist())), formula_of(mol)
         return {
@@ -175,31 +227,31 @@ class Analogues:
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
-    rows = list(islice(read_rows(path), _MOST_ROWS + 1))
-    if len(rows) > _MOST_ROWS:
-        raise UsageError(
-            f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
-        )
-    made, refused = _made(rows)
-    left_out = [f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items()]
-    texts = {
-        "smiles": made.smiles,
-        "names": made.names,
-        "features": made.features,
-        "left_out": left_out,
-    }
-    return {
-        **{name: text_of(lines) for name, lines in texts.items()},
-        "counts": made.counts,
-        "n_bits": made.n_bits,
-        "bits": made.bits,
-    }
-
-
-def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:
-    """The molecules of rows, and how many rows were none, by reason."""
-    found: list[tuple[StructureRow, NDArray[np.uint8], NDArray[np.uint16]]] = []
     refused: Counter[str] = Counter()
+    parts: list[Analogues] = []
+    rows, n_read = read_rows(path), 0
+    while some := list(islice(rows, _AT_ONCE)):
+        n_read += len(some)
+        if n_read > _MOST_ROWS:
+            raise UsageError(
+                f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
+            )
+        parts.append(_made(some, refused))
+        if n_read > _AT_ONCE:
+            logger.info("%s: %d molecules read; this is done once a file", path, n_read)
+    left_out = [f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items()]
+    parts = parts or [_made((), refused)]
+    texts = {name: [text for one in parts for text in getattr(one, name)] for name in _TEXTS}
+    arrays = ("counts", "n_bits", "bits")
+    return {
+        **{name: text_of(lines) for name, lines in (texts | {"left_out": left_out}).items()},
+        **{name: np.concatenate([getattr(one, name) for one in parts]) for name in arrays},
+    }
+
+
+def _made(rows: Iterable[StructureRow], refused: Counter[str]) -> Analogues:
+    """The molecules of rows; rows that are none are counted by reason."""
+    found: list[tuple[StructureRow, NDArray[np.uint8], NDArray[np.uint16]]] = []
     for row in rows:
         try:
             mol = parse_smiles(row.smiles)
@@ -219,7 +271,7 @@ def _made(rows: Iterable[StructureRow]) -> tuple[Analogues, Counter[str]]:
         np.array([counts for _, counts, _ in found], np.uint8).reshape(-1, N_ELEMENTS),
         np.array([len(bits) for _, _, bits in found], np.int64),
         np.concatenate([bits for *_, bits in found]) if found else np.zeros(0, np.uint16),
-    ), refused
+    )
 
 
 _Counts: TypeAlias = tuple[int, ...]

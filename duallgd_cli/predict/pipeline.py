@@ -342,11 +342,12 @@ def _collected(
         if len(rounds) > 1 or few:
             said = f"{valid} of {drawn} samples are as asked for{few}"
     smiles = {one.block: one.smiles for one in result.structures}
+    fingerprint = rounds[0][0].fingerprint
     result = replace(
         result,
         message=sentences(rounds[0][0].message, result.message, said),
         notes=tuple(note for generated, _ in rounds for note in generated.notes),
-        known={} if known is None else known.told(smiles, result.formula),
+        known={} if known is None else known.told(smiles, result.formula, fingerprint),
     )
     if not result.structures:
         return _failed(result, _empty(result))

@@ -61,6 +61,16 @@ def test_rows_are_ordered_by_the_log_odds_of_their_bits():
     assert score == sorted(score, reverse=True)
 
 
+@pytest.mark.parametrize("smiles", ["CO", "CC(=O)Nc1ccc(O)cc1", "Cn1cnc2c1c(=O)n(C)c(=O)n2C"])
+def test_a_known_molecule_of_the_formula_is_one_of_them(smiles):
+    mol = parse_smiles(smiles)
+
+    found = edited_starts([graph(mol)], formula_of(mol), told(mol), GROUPS, 40)
+
+    first = assemble(formula_of(mol), found[0].numpy().astype(np.int8))[0]
+    assert inchikey_block(first) == inchikey_block(mol)
+
+
 def test_all_are_molecules_of_the_formula():
     found = edited_starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), GROUPS, 40)
 

@@ -5,15 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, parse_smiles, tanimoto
+from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.generator.templates import exchanged, starts
 from duallgd_cli.guide import analogues
 from duallgd_cli.guide.analogues import Analogues, difference, named
 
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
+TELLS_NOTHING = np.full(FINGERPRINT_BITS, 0.01, np.float32)
 KNOWN = (QUERCETIN, "CCCCO", "Cn1cnc2c1c(=O)[nH]c(=O)n2C", "c1ccccc1C(=O)O", "NCCc1ccccc1")
 
 
@@ -104,12 +108,50 @@ def test_the_nearest_has_the_highest_tanimoto_of_those_allowed(tmp_path_factory,
     own = fingerprint(parse_smiles(smiles))
     alike = [tanimoto(own, b) if m else -1 for b, m in zip(bits, mask, strict=True)]
 
-    found = made.nearest(smiles, np.array(mask))
+    found = made.near(TELLS_NOTHING, Formula.parse("C7H6O2"), np.array(mask)).nearest(smiles)
 
     if not any(mask):
         assert found is None
     else:
         assert found["tanimoto"] == pytest.approx(max(alike), abs=1e-4)
+
+
+@given(seed=st.integers(0, 1000), most=st.integers(1, 4), first=st.integers(1, 4))
+def test_the_most_alike_are_found_whichever_are_looked_at_first(seed, most, first):
+    made = Analogues.of(StructureRow(smiles, "train", 1) for smiles in KNOWN)
+    formula, chance = Formula.parse("C8H10N4O2"), np.random.default_rng(seed).random(4096) ** 9
+    chance = chance.astype(np.float32)
+
+    def alike(smiles):
+        mol = parse_smiles(smiles)
+        bits, wanted = fingerprint(mol), np.array(formula.counts[:-1])
+        apart = np.abs(np.array(formula_of(mol).counts[:-1]) - wanted).sum()
+        common = chance[bits].sum()
+        return common / (chance.sum() + len(bits) - common) - 0.02 * apart
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(analogues, "_AT_ONCE", first)
+        patched.setattr(analogues, "_COMPARED", most)
+        found = made.near(chance, formula, np.ones(len(made), np.bool_))
+
+    assert list(found.smiles) == sorted(KNOWN, key=alike, reverse=True)[:most]
+    assert found.bits.tolist() == [
+        bit for one in found.smiles for bit in fingerprint(parse_smiles(one))
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_file_read_in_parts_is_as_if_read_at_once(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(analogues, "_AT_ONCE", at_once)
+    made = read(tmp_path / "a.smi", "CCO ethanol\nno(\nCCC\nCCCN amine\n")
+
+    assert list(zip(made.smiles, made.names, strict=True)) == [
+        ("CCO", "ethanol"), ("CCC", ""), ("CCCN", "amine"),
+    ]  # fmt: skip
+    assert made.counts.sum(1).tolist() == [9, 11, 13]
+    assert made.bits.tolist() == [
+        bit for one in made.smiles for bit in fingerprint(parse_smiles(one))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,20 +183,20 @@ def test_a_glycoside_starts_from_its_aglycone(tmp_path):
     made = read(tmp_path / "a.smi", f"{QUERCETIN}\nCCCCO\n")
     formula, everyone = Formula.parse("C21H20O12"), np.ones(2, np.bool_)
 
-    graphs = made.towards(np.full(4096, 0.01, np.float32), formula, everyone)
+    graphs = [graph for _, graph in made.towards(TELLS_NOTHING, formula, everyone)]
     begun = starts(graphs, formula, 6, seed=1)
 
     assert len(graphs) == 1
     assert begun.shape == (6, 33 * 32 // 2)
     assert {np.count_nonzero(one) for one in begun} == {24}  # bonds of quercetin
     assert (begun == starts(graphs, formula, 6, seed=1)).all()
-    assert not made.towards(np.full(4096, 0.01, np.float32), formula, ~everyone)
+    assert not made.towards(TELLS_NOTHING, formula, ~everyone)
 
 
 def test_surplus_atoms_become_those_that_lack(tmp_path):
     made = read(tmp_path / "a.smi", "NCCc1ccccc1\n")
     everyone, formula = np.ones(1, np.bool_), Formula.parse("C8H10O")
-    (graph,) = made.towards(np.full(4096, 0.01, np.float32), formula, everyone)
+    ((_, graph),) = made.towards(TELLS_NOTHING, formula, everyone)
 
     wanted = np.array(formula.counts[:12])
     found = exchanged(graph, wanted, np.random.default_rng(0))
