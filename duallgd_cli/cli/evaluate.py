@@ -44,7 +44,7 @@ _what, _scoring, _leakage = (
 _WORTH_TELLING: Final = 50
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "resume", "shard",
+    "config", "set_", "formula", "formulas", "analogues", "resume", "shard",
 )  # fmt: skip
 
 
@@ -106,6 +106,14 @@ def evaluate(
         _what(
             help="Table of predicted formulas by identifier: the formula-predicted track. Without "
             "it the true formulas are given: the formula-known track."
+        ),
+    ] = None,
+    analogues: Annotated[
+        list[Path] | None,
+        _what(
+            metavar="FILE",
+            help="Known molecules to start samples from, as predict's; may be repeated. Test "
+            "molecules among them are treated like training molecules.",
         ),
     ] = None,
     samples: options.Samples = None,
@@ -198,6 +206,7 @@ def evaluate(
         "mces_cache": mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
         "top_k": parsing.parse_ranks(top_k),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
+        "analogues": tuple(map(str, analogues or ())),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),
     }

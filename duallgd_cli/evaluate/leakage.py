@@ -114,8 +114,8 @@ def check_leakage(
     Args:
         inputs: With the spectra of the test molecules; remarks and similarities are added, and what
             is to be left out is taken away.
-        lists: Training molecules of each model, by what it is called in sentences; None where no
-            list came with it.
+        lists: Molecules that may not be tested, by what they are called in sentences; None where
+            no list of them came.
         settings: What to do where there are some, and tables for similarities.
 
     Raises:
@@ -125,7 +125,7 @@ def check_leakage(
     unlisted = [name for name, hashes in lists.items() if hashes is None]
     if settings.drop_leaked and unlisted:
         raise UsageError(
-            f"--drop-leaked needs a list of the training molecules of {' and '.join(unlisted)}; "
+            f"--drop-leaked needs a list of {' and '.join(unlisted)}; "
             "make one beside them with 'duallgd weights hashes', or leave the option out"
         )
     truths = inputs.truths
@@ -148,7 +148,7 @@ def check_leakage(
         inputs.left_out = sorted(seen)
         remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
         remarks.append(
-            f"LEFT OUT: {len(seen)} molecules that were trained on, with "
+            f"LEFT OUT: {len(seen)} molecules that were trained on or given, with "
             f"{len(truths) - len(inputs.truths)} spectra: {', '.join(inputs.left_out)}."
         )
     if not inputs.truths:
@@ -198,12 +198,11 @@ def _read(smiles: Iterable[str]) -> Iterator[Mol]:
 
 def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> str:
     if hashes is None:
-        return f"Overlap with the training molecules of {name} was not checked: no list of them."
+        return f"Overlap with {name} was not checked: no list of them."
     if found:
-        return f"{_LEAKAGE}{found} of the {of} test molecules were in the training data of {name}."
+        return f"{_LEAKAGE}{found} of the {of} test molecules are among {name}."
     return (
-        f"None of the {of} test molecules is among the {len(hashes)} training molecules of {name} "
-        "(InChIKey first block)."
+        f"None of the {of} test molecules is among {name}: {len(hashes)} first blocks of InChIKeys."
     )
 
 

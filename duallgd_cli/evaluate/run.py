@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
@@ -25,6 +26,8 @@ from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
+from duallgd_cli.guide import GuideFiles
+from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import ENDING, FinishedRun
@@ -42,7 +45,7 @@ TRUTH: Final = "truth.tsv"
 FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
 _HASHES: Final = ".train.hashes"
-_OURS: Final = "the weights"
+_OURS: Final = "the training molecules of the weights"
 TRUE_ORDER: Final = (
     "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
     "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
@@ -175,7 +178,12 @@ def predict_inputs(
     runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
     model = model or api.load(settings.weights, runtime=runtime)
     if model.known:
-        lists[f"the analogues in {model.name}"] = TrainingHashes.of(model.known)
+        lists[f"the known molecules in {model.name}"] = TrainingHashes.of(model.known)
+    smiles = [truth.smiles for truth in inputs.truths]
+    for name in settings.analogues:
+        isomers = Analogues.read(Path(name)).isomers(smiles)
+        blocks = (inchikey_block(parse_smiles(text)) for text in isomers)
+        lists[f"the analogues of {name} that have a formula of theirs"] = TrainingHashes.of(blocks)
     check_leakage(inputs, lists, settings)
     folder = settings.folder
     with_formula = settings.formulas is None and settings.prediction.formula is None
@@ -207,6 +215,7 @@ def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
         formulas=settings.formulas,
         # Each spectrum of a benchmark counts alone, so each is predicted alone.
         settings=replace(settings.prediction, top_k=top_k, group_by="none"),
+        guide=GuideFiles(analogues=settings.analogues) if settings.analogues else None,
         shard=settings.shard,
         resume=settings.resume,
         workers=workers,

@@ -144,9 +144,7 @@ def test_a_test_molecule_among_those_that_samples_start_from_is_refused(duallgd,
     done = duallgd(*TEST, "-o", "r")
 
     assert done.code == 2
-    assert (
-        "1 of the 3 test molecules were in the training data of the analogues in stub" in done.err
-    )
+    assert "1 of the 3 test molecules are among the known molecules in stub" in done.err
 
 
 def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_made_them(
@@ -168,7 +166,9 @@ def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_m
     unknown = duallgd(*again)
 
     assert refused.code == 2
-    assert "1 of the 3 test molecules were in the training data of the weights" in refused.err
+    assert (
+        "1 of the 3 test molecules are among the training molecules of the weights" in refused.err
+    )
     assert "LEAKAGE: 1 of the 3" in stamped.out
     assert "training molecules of the weights was not checked" in unknown.out
 
@@ -203,7 +203,10 @@ def test_molecules_that_the_weights_have_seen_can_be_left_out_by_name(duallgd, s
 
     found = results(tmp_path / "r")
     assert done.code == 0, done.err
-    assert "LEFT OUT: 1 molecules that were trained on, with 2 spectra: BSYNRYMUTXBXSQ" in done.out
+    assert (
+        "LEFT OUT: 1 molecules that were trained on or given, with 2 spectra: BSYNRYMUTXBXSQ"
+        in done.out
+    )
     assert found["data"]["left_out_as_trained_on"] == ["BSYNRYMUTXBXSQ"]
     assert (found["spectra"], found["molecules"]) == (4, 2)
     assert not any(sentence.startswith("LEAKAGE") for sentence in found["remarks"])
@@ -270,3 +273,21 @@ def test_everything_that_decides_the_numbers_is_in_the_results(evaluate):
     assert {"python", "torch", "rdkit", "scipy"} <= set(found["versions"])
     assert found["duallgd"]
     assert found["mces_work"]["mces"]["timeouts"] == 0
+
+
+def test_test_molecules_among_the_analogues_are_refused_or_left_out(duallgd, tmp_path):
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
+    smiles = labelled_table.MOLECULES[0][0]
+    (tmp_path / "known.smi").write_text(f"{smiles} the answer\nCCCCO another\n")
+    given = (*TEST, "--analogues", "known.smi", "-o", "report")
+
+    refused = duallgd(*given)
+    done = duallgd(*given, "--drop-leaked", "--train-hashes", "none.train.hashes")
+
+    assert refused.code == 2
+    assert "1 of the 3 test molecules are among the analogues of known.smi" in refused.err
+    assert done.code == 0, done.err
+    found = results(tmp_path / "report")
+    assert found["prediction"]["settings"]["analogues"][0]["name"] == "known.smi"
+    assert found["data"]["left_out_as_trained_on"] == ["BSYNRYMUTXBXSQ"]
+    assert found["molecules"] == 2
