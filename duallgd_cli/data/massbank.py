@@ -21,8 +21,8 @@ from duallgd_cli.data.spectra import (
     molecule_of,
     refuse_misfit,
 )
-from duallgd_cli.errors import MissingInputError, UnreadableError, quote
-from duallgd_cli.files import replaced_text, table_rows
+from duallgd_cli.errors import UnreadableError, quote
+from duallgd_cli.files import replaced_text, require_input, table_rows
 from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
 
 COLUMNS: Final = (
@@ -229,8 +229,7 @@ def read_release(source: Path) -> Iterator[tuple[Fields, Peaks]]:
         MissingInputError: No such file.
         UnreadableError: Neither a folder nor a zip.
     """
-    if not source.exists():
-        raise MissingInputError(f"{source} does not exist; check the path")
+    require_input(str(source))
     if source.is_dir():
         for path in sorted(source.rglob("*.txt")):
             yield from _records_of(path.read_bytes())

@@ -58,6 +58,7 @@ from duallgd_cli.spectra.types import (
 # Standard deviation of log intensities about their mean, as measured on fold train.
 LOG_INTENSITY_SPREAD: Final = 1.6
 _RARE: Final = -5.0
+_DROPOUT: Final = 0.1
 _LEAST_INTENSITY: Final = 1e-3
 
 
@@ -68,17 +69,14 @@ class FragmentModel(nn.Module):
         n_inputs: Features of a fragment.
         n_shifts: H.
         width: Of both hidden layers.
-        dropout: Before the last layer.
     """
 
-    def __init__(
-        self, n_inputs: int, n_shifts: int, width: int = 192, dropout: float = 0.1
-    ) -> None:
+    def __init__(self, n_inputs: int, n_shifts: int, width: int = 192) -> None:
         super().__init__()
         self.hidden = nn.Sequential(
             nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(_DROPOUT)
         self.presence = nn.Linear(width, n_shifts)
         self.intensity = nn.Linear(width, n_shifts)
         nn.init.zeros_(self.presence.weight)

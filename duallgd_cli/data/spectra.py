@@ -24,7 +24,7 @@ from duallgd_cli.errors import (
     UsageError,
     quote,
 )
-from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.files import require_input, sha256, table_rows
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
@@ -138,8 +138,7 @@ def read_labelled_file(source: Path) -> Iterator[Labelled]:
         MissingInputError: No such file.
         UnreadableError: It is no spectrum file.
     """
-    if not source.is_file():
-        raise MissingInputError(f"{source} does not exist; check the path")
+    require_input(str(source))
     for item in read(str(source), keep_structures=True):
         number = item.source.index + 1
         if item.failure is not None:

@@ -78,7 +78,7 @@ class Explanations(NamedTuple):
     even: NDArray[np.bool_]
 
 
-def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float, most: int = MOST_PEAKS) -> Peaks:
+def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float) -> Peaks:
     """The strongest peaks of cleaned spectra up to the precursor, equal ones of several merged."""
     mz = np.concatenate([s.mz for s in spectra])
     intensity = np.concatenate([s.intensity for s in spectra])
@@ -93,7 +93,7 @@ def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float, most: int = MOS
         weight = np.add.reduceat(intensity, start)
         mz = np.add.reduceat(mz * intensity, start) / weight
         intensity, tolerance_da = np.maximum.reduceat(intensity, start), tolerance_da[start]
-    strongest = np.sort(np.argsort(-intensity, kind="stable")[:most])
+    strongest = np.sort(np.argsort(-intensity, kind="stable")[:MOST_PEAKS])
     mz, intensity = mz[strongest], intensity[strongest]
     return Peaks(mz, intensity / intensity.max(initial=1e-12), tolerance_da[strongest])
 

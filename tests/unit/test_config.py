@@ -12,6 +12,7 @@ from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
+from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,25 @@ def test_what_is_no_file_of_settings_is_named(tmp_path, name, said):
         (PredictSettings, "formula_candidates", 0),
         (PredictSettings, "formula_candidates", 21),
         (SamplingSettings, "analogue_share", 1.0),
+        (OptimiserSettings, "learning_rate", 0),
+        (OptimiserSettings, "warmup_share", 1.0),
+        (OptimiserSettings, "final_share", 1.5),
+        (OptimiserSettings, "weight_decay", -1.0),
+        (OptimiserSettings, "beta2", 1.0),
+        (OptimiserSettings, "clip", 0.0),
+        (OptimiserSettings, "ema", 1.0),
+        (OptimiserSettings, "ema", -0.1),
+        (TrainingData, "pairs_per_batch", 0),
+        (TrainingData, "spectra_per_batch", 0),
+        (TrainingData, "bucket", 0),
+        (TrainingData, "clean_share", 1.5),
+        (TrainingData, "simulated_share", -0.5),
+        (TrainingData, "false_bits", -1.0),
+        (TrainingData, "workers", -1),
+        (TrainingSettings, "steps", 0),
+        (TrainingSettings, "log_every", 0),
+        (TrainingSettings, "validate_every", 0),
+        (TrainingSettings, "checkpoint_every", -5),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(settings, name, value):
