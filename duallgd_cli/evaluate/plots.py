@@ -17,29 +17,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ENDINGS: Final = ("png", "svg")
+# Endings, and what leaves date and program out: the same results give the same bytes.
+_ENDINGS: Final = {"png": {"Software": None}, "svg": {"Date": None}}
 _APART: Final = 0.09  # of two series at one place
 
 
-def write_plots(directory: Path, found: Mapping[str, Any]) -> dict[str, Path]:
-    """Draw what there is to draw; returns the files by name.
-
-    Without matplotlib nothing is drawn and a message says so.
+def write_plots(directory: Path, found: Mapping[str, Any]) -> None:
+    """Draw what there is to draw.
 
     Args:
         directory: Exists; plots go into its folder ``plots``.
         found: Contents of results.json.
     """
-    drawings = drawings_of(found)
-    if not drawings:
-        return {}
-    if find_spec("matplotlib") is None:
-        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
-        return {}
     # Remarks that begin in capitals, such as LEAKAGE, change what the numbers mean.
     heads = [remark.partition(":")[0] for remark in found.get("remarks", ())]
     stamp = ", ".join(head for head in heads if head.isupper())
-    return save_drawings(directory / "plots", drawings, stamp)
+    if drawings := drawings_of(found):
+        save_drawings(directory / "plots", drawings, stamp)
 
 
 def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
@@ -57,29 +51,27 @@ def drawings_of(found: Mapping[str, Any]) -> "dict[str, Callable[[], Figure]]":
 
 def save_drawings(
     folder: Path, drawings: Mapping[str, Callable[[], "Figure"]], stamp: str = ""
-) -> dict[str, Path]:
-    """Draw figures and write each as PNG and SVG; needs matplotlib.
+) -> None:
+    """Draw figures and write each as PNG and SVG; without matplotlib a message says that none is.
 
     Args:
         folder: Made if needed, within an existing one.
         drawings: What draws a figure, by its file's name without ending.
         stamp: Said above every figure, "" for nothing.
     """
+    if find_spec("matplotlib") is None:
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
+        return
     import matplotlib as mpl
 
     folder.mkdir(exist_ok=True)
-    files = {}
     with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
         for name, draw in drawings.items():
             figure = draw()
             if stamp:
                 figure.suptitle(f"{figure.get_suptitle()}\n{stamp}")
-            for ending in _ENDINGS:
-                path = folder / f"{name}.{ending}"
-                metadata = {"Date": None} if ending == "svg" else {"Software": None}
-                figure.savefig(path, metadata=metadata)  # no date: the same bytes
-                files[path.name] = path
-    return files
+            for ending, metadata in _ENDINGS.items():
+                figure.savefig(folder / f"{name}.{ending}", metadata=metadata)
 
 
 def _figure(columns: int, title: str) -> "Figure":

@@ -1,8 +1,6 @@
 """Both figures of the paper's section 4.5, drawn from the contents of results.json alone."""
 
-import logging
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +12,6 @@ from duallgd_cli.evaluate.plots import save_drawings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-logger = logging.getLogger(__name__)
 
 _UNEQUAL_COLOUR: Final = "#0072B2"
 _EQUAL_COLOUR: Final = "#999999"
@@ -31,24 +27,13 @@ _SINGLE: Final = ((0.0, "-"),)
 _DOT_AT: Final = 0.28  # of the way from the preferred end
 
 
-def write_figures(folder: Path, found: Mapping[str, Any]) -> dict[str, Path]:
-    """Draw both figures as PNG and SVG; without matplotlib a message says that nothing is drawn.
-
-    Args:
-        folder: Exists.
-        found: Contents of results.json.
-
-    Returns:
-        Files by name.
-    """
-    if find_spec("matplotlib") is None:
-        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
-        return {}
+def write_figures(folder: Path, found: Mapping[str, Any]) -> None:
+    """Draw both figures into a folder, from the contents of results.json."""
     drawings = {
         "asymmetry_molecule": lambda: _molecule(found["shown"]),
         "asymmetry_kinds": lambda: _kinds(found),
     }
-    return save_drawings(folder, drawings)
+    save_drawings(folder, drawings)
 
 
 def _molecule(shown: Mapping[str, Any]) -> "Figure":
