@@ -202,7 +202,7 @@ def study(
     text = json.dumps(finite(found), indent=1, ensure_ascii=False) + "\n"
     plain: dict[str, Any] = json.loads(text)
     write_atomically(output / "results.json", [text])
-    write_atomically(output / "kinds.csv", comma_separated(plain["kinds"]))
+    write_atomically(output / "kinds.csv", [comma_separated(plain["kinds"])])
     write_atomically(output / "attention.md", markdown(plain))
     if plot:
         write_figures(output, plain)
@@ -322,13 +322,14 @@ def markdown(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"* {sentence}\n" for sentence in found["reading"])
 
 
-def comma_separated(kinds: Sequence[Kind]) -> Iterator[str]:
-    """Lines of a CSV table of all kinds of bond, with a column for every number."""
-    for number, kind in enumerate(kinds):
-        row = dict(_flat(kind))
-        if not number:
-            yield _line(list(row))
-        yield _line(["" if value is None else value for value in row.values()])
+def comma_separated(kinds: Sequence[Kind]) -> str:
+    """A CSV table of all kinds of bond, with a column for every number."""
+    rows, buffer = [dict(_flat(kind)) for kind in kinds], io.StringIO()
+    table = csv.DictWriter(buffer, rows[0], lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow({n: f"{v:.6g}" if isinstance(v, float) else v for n, v in row.items()})
+    return buffer.getvalue()
 
 
 def interval(estimate: Mapping[str, float | None] | None) -> str:
@@ -350,13 +351,6 @@ def _flat(kind: Kind) -> Iterator[tuple[str, object]]:
             yield from ((f"{name} {part}", number) for part, number in value.items())
         else:
             yield name, value
-
-
-def _line(values: Sequence[object]) -> str:
-    buffer = io.StringIO()
-    rounded = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
-    csv.writer(buffer, lineterminator="\n").writerow(rounded)
-    return buffer.getvalue()
 
 
 def _listed(names: Sequence[str]) -> str:
