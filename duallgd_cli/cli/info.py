@@ -75,29 +75,29 @@ def info(
         path, runtime = resolve_weights(weights), Runtime.resolve(device)
         facts = {"versions": versions(), "runtime": str(runtime)}
         if is_reference(path):
-            facts |= _of_reference(path, parameters)
+            facts |= _of_reference(path)
         else:
-            facts |= _of_weights(api.load(weights, runtime=runtime), parameters, lineage)
+            facts |= _of_weights(api.load(weights, runtime=runtime), lineage)
+        if not parameters:
+            del facts["parameters"]
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
         typer.echo("\n".join(_lines(facts)))
 
 
-def _of_weights(model: "LoadedModel", parameters: bool, lineage: bool) -> dict[str, Any]:
+def _of_weights(model: "LoadedModel", lineage: bool) -> dict[str, Any]:
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.chem.elements import SYMBOLS
 
     named = {"name": model.name, "sha256": model.sha256}
-    facts: dict[str, Any] = {
+    return {
         "weights": named | _training(model.record, lineage),
         "elements": " ".join(SYMBOLS),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
         "adducts": " ".join(adduct.name for adduct in ADDUCTS),
+        "parameters": _with_total(model.parameters),
     }
-    if parameters:
-        facts["parameters"] = _with_total(model.parameters)
-    return facts
 
 
 def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
     return {**facts, "training": {name: record[name] for name in shown if name in record}}
 
 
-def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
+def _of_reference(path: Path) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
@@ -128,7 +128,7 @@ def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
 
     checkpoint = reference.load(path)
     settings = checkpoint.settings
-    facts: dict[str, Any] = {
+    return {
         "weights": {
             "name": path.name,
             "sha256": sha256(path),
@@ -139,10 +139,8 @@ def _of_reference(path: Path, parameters: bool) -> dict[str, Any]:
         "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
         "heavy atoms": f"up to {settings.max_atoms}",
         "adducts": " ".join(one.name for one in ADDUCTS if one.name in SPELLINGS),
+        "parameters": _with_total(checkpoint.parameters),
     }
-    if parameters:
-        facts["parameters"] = _with_total(checkpoint.parameters)
-    return facts
 
 
 def _of_preset(name: str) -> dict[str, Any]:
