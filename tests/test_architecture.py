@@ -18,7 +18,7 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_472, 11),
+    "spectra": (3_470, 11),
     "formulas": (1_446, 5),
     "predict": (3_860, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
@@ -26,7 +26,7 @@ BOUNDS = {
     "reference": (2_083, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
     "data": (2_606, 10),
-    "train": (1_874, 10),  # an encoder that grows, spectra of known molecules
+    "train": (1_870, 10),  # an encoder that grows, spectra of known molecules
     "model": (1_768, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (471, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),

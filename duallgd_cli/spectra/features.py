@@ -3,13 +3,11 @@
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
-import operator
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
@@ -143,7 +141,7 @@ def _with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum
     patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
     if not patterns:
         return spectrum
-    return replace(spectrum, isotopes=reduce(operator.add, patterns))
+    return replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
 
 
 def _same_precursor(first: Spectrum, other: Spectrum) -> bool:

@@ -15,16 +15,12 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 
-# Linear maps by what they read and write: tokens, hidden units of their own, or neither.
-_READS: Final = {
-    "peak_in": "", "parent_in": "", "peak_out": "hidden", "parent_out": "hidden",
-    "qkv": "token", "out": "token", "up": "token", "down": "hidden",
-    "pool": "token", "hidden": "token", "fingerprint": "hidden",
-}  # fmt: skip
-_WRITES: Final = {
-    "peak_in": "hidden", "parent_in": "hidden", "peak_out": "token", "parent_out": "token",
-    "qkv": "token", "out": "token", "up": "hidden", "down": "token",
-    "pool": "", "hidden": "hidden", "fingerprint": "",
+# What linear maps read and write: tokens, hidden units of their own, or neither.
+_MAPS: Final = {
+    "peak_in": ("", "hidden"), "parent_in": ("", "hidden"), "pool": ("token", ""),
+    "peak_out": ("hidden", "token"), "parent_out": ("hidden", "token"), "down": ("hidden", "token"),
+    "qkv": ("token", "token"), "out": ("token", "token"),
+    "up": ("token", "hidden"), "hidden": ("token", "hidden"), "fingerprint": ("hidden", ""),
 }  # fmt: skip
 _EMBEDDINGS: Final = ("carrier", "adduct", "instrument")
 _LAST_OF_BRANCH: Final = (".out.", ".down.")
@@ -70,13 +66,13 @@ def _grown(name: str, small: Tensor, drawn: Tensor, times: int) -> Tensor:
     part = part.rpartition(".")[2]
     if part in _EMBEDDINGS:
         return small.repeat_interleave(times, -1)
-    writes, reads = _WRITES.get(part, "token"), _READS.get(part, "")
+    reads, writes = _MAPS.get(part, ("", "token"))
     if writes == "token":
         small = small.repeat_interleave(times, 0)
     if part == "qkv" and times > 1:  # scores are sums over as many copies, divided by its root
         query, rest = small.split((len(small) // 3, 2 * len(small) // 3))
         small = torch.cat([query * times**-0.5, rest])
-    if kind == "bias" or part not in _WRITES:
+    if kind == "bias" or part not in _MAPS:
         return torch.cat([small, drawn[len(small) :]])
     if reads == "token":
         share = torch.rand(small.shape[1], times) + 0.5
