@@ -416,8 +416,8 @@ def _explained(annotated: AnnotatedSpectrum) -> tuple[ExplainedPeak, ...]:
     # float32 to the shortest decimal that is the same float32, not to its long double expansion.
     return tuple(
         ExplainedPeak(
-            mz=_short(mz),
-            intensity=_short(intensity),
+            mz=float(str(mz)),
+            intensity=float(str(intensity)),
             formula=_written(counts, carriers[carrier]),
             ppm=round(float(ppm), 2),
         )
@@ -436,10 +436,6 @@ def _written(counts: NDArray[np.int16], kept: Carrier) -> str:
     """A sub-formula with the metals that it keeps, and its charge where that is not one."""
     charge = f"{kept.charge:+d}" if abs(kept.charge) > 1 else ""
     return f"{Formula(tuple(counts.tolist()))}{kept.metals}{charge}"
-
-
-def _short(value: np.float32) -> float:
-    return float(np.format_float_positional(value, unique=True))
 
 
 def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
