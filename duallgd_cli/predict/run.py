@@ -9,9 +9,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -255,12 +256,13 @@ def _features(
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
-    # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
-    inputs = {os.path.realpath(name) for name in request.inputs if name != STANDARD_STREAM}
     if request.output == STANDARD_STREAM:
         return
+    known = () if request.guide is None else chain.from_iterable(asdict(request.guide).values())
+    tables = () if request.formulas is None else (request.formulas,)
+    # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
     output = os.path.realpath(request.output)
-    if output in inputs:
+    if output in map(os.path.realpath, (*request.inputs, *tables, *known)):
         raise UsageError(f"output {request.output} would overwrite an input; name another file")
     if request.journal is not None and output == os.path.realpath(request.journal):
         raise UsageError(f"journal and output are the same file {request.output}; name another one")

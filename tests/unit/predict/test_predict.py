@@ -11,6 +11,7 @@ import pytest
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.run import predict
 from tests.made_runs import (
@@ -218,12 +219,21 @@ def test_several_files_keep_their_order_and_a_broken_one_is_a_row(spectra, tmp_p
     assert bad["status"] == "unreadable"
 
 
-def test_an_input_is_never_overwritten(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("spectra.tsv", {}),
+        ("table.csv", {"formulas": Path("table.csv")}),
+        ("table.csv", {"guide": GuideFiles(analogues=("table.csv",))}),
+    ],
+)
+def test_an_input_is_never_overwritten(tmp_path, monkeypatch, name, others):
     (tmp_path / "spectra.tsv").write_text("mzs\tintensities\n50\t1\n")
+    (tmp_path / "table.csv").write_text("feature_id,formula,smiles\n1,C2H6O,CCO\n")
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(UsageError, match="would overwrite an input"):
-        predict(request(str(tmp_path / "spectra.tsv"), "./spectra.tsv"), stub_model())
+        predict(request(str(tmp_path / "spectra.tsv"), f"./{name}", **others), stub_model())
 
 
 def test_nothing_to_read_is_an_error(tmp_path):
