@@ -175,8 +175,8 @@ def held_out_nll(
         condition = told(members, batch.condition)
         for t, total in zip(steps, totals, strict=True):
             level = torch.full_like(batch.level, (t - 0.5) / n_steps)
-            told_now = replace(batch, condition=condition, level=level)
-            total += torch.stack(bond_loss(model, told_now)).cpu()
+            noised = replace(batch, condition=condition, level=level)
+            total += torch.stack(bond_loss(model, noised)).cpu()
     return {f"{name}_{t}": float(of[0] / of[1]) for t, of in zip(steps, totals, strict=True)}
 
 
