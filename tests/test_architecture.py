@@ -18,15 +18,15 @@ MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one.
 BOUNDS = {
-    "spectra": (3_470, 11),
-    "formulas": (1_446, 5),
+    "spectra": (3_469, 11),
+    "formulas": (1_445, 5),
     "predict": (3_858, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (1_034, 3),  # a million analogues
     "reference": (2_083, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
-    "data": (2_606, 10),
-    "train": (1_870, 10),  # an encoder that grows, spectra of known molecules
+    "data": (2_605, 10),
+    "train": (1_868, 10),  # an encoder that grows, spectra of known molecules
     "model": (1_768, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (471, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),

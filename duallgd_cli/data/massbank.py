@@ -168,9 +168,8 @@ def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
     strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
     order = strongest[np.argsort(mz[strongest], kind="stable")]
     mz, intensity = mz[order], intensity[order] / intensity.max()
-    instrument = instrument_class(fields["instrument_type"]) or instrument_class(
-        fields["instrument"]
-    )
+    classes = map(instrument_class, (fields["instrument_type"], fields["instrument"]))
+    instrument = next(filter(None, classes), "")
     energy = collision_energy_ev(fields["collision_energy_text"], measured, instrument)
     return {
         "identifier": fields["accession"],

@@ -201,12 +201,11 @@ def candidates(
     """
     formula = np.concatenate([formulas for _, formulas in found])
     adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
-    error_da = [
-        precursor_mz * abs(one.charge) - one.molecules * (f @ _MASSES) - one.mass_shift
-        for one, f in found
-    ]
-    charges = [np.full(len(f), abs(one.charge)) for one, f in found]
-    ppm = np.concatenate(error_da) / (precursor_mz * np.concatenate(charges)) * 1e6
+    errors = []  # relative
+    for one, formulas in found:
+        mass = precursor_mz * abs(one.charge)
+        errors.append((mass - one.molecules * (formulas @ _MASSES) - one.mass_shift) / mass)
+    ppm = np.concatenate(errors) * 1e6
     structures = known.counts(formula)
     total = structures.sum(axis=1)
     weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0) - _squared_error(

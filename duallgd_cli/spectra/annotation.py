@@ -359,8 +359,7 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
     """All peaks of a feature, most intense first."""
     spectra = feature.spectra
     sizes = [spectrum.mz.size for spectrum in spectra]
-    missing = float("nan")
-    energy = [missing if s.collision_energy_ev is None else s.collision_energy_ev for s in spectra]
+    energy = np.array([s.collision_energy_ev for s in spectra], np.float64)  # None becomes NaN
     ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
@@ -368,7 +367,7 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
         _PEAK,
         mz,
         intensity,
-        np.repeat(np.array(energy), sizes),
+        np.repeat(energy, sizes),
         np.maximum(mz, settings.floor_mz) * np.repeat(np.array(ppm), sizes) * _PPM,
         np.repeat(np.arange(len(spectra)), sizes),
     )

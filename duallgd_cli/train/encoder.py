@@ -141,15 +141,13 @@ class EncoderStage:
         if not len(self.validation):
             return {}
         device = next(model.parameters()).device
-        probability, truth = [], []
+        probability = []
         for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):
             peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in part])
             probability.append(torch.sigmoid(model.encoder(peaks.to(device)).float()).cpu())
-            own = [
-                self.spectra.molecules.fingerprint_bits(int(self.spectra.molecule[s])) for s in part
-            ]
-            truth.append(dense_bits(own))
-        return fingerprint_figures(torch.cat(probability), torch.cat(truth))
+        molecules = self.spectra.molecule[self.validation].tolist()
+        truth = dense_bits([self.spectra.molecules.fingerprint_bits(row) for row in molecules])
+        return fingerprint_figures(torch.cat(probability), truth)
 
 
 def validation_spectra(spectra: PreparedSpectra) -> NDArray[np.int64]:
