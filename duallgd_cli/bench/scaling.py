@@ -150,7 +150,7 @@ def run_study(
     groups, runtime = groups_of(study), study.runtime
     output.mkdir(parents=True, exist_ok=True)
     journal = output / JOURNAL
-    kept = _kept(journal, _identity(study, runtime), resume=resume)
+    kept = _kept(journal, study, describe(runtime), resume=resume)
     n_kept = len(kept)
     try:
         if n_kept < len(groups):
@@ -246,12 +246,17 @@ def _left(groups: Sequence[Group], floors: Floors, kept: Sequence[Line]) -> str:
     return f", {'about' if kept else 'at least'} {words} left"
 
 
-def _kept(journal: Path, identity: Line, *, resume: bool) -> list[Line]:
+def _kept(journal: Path, study: Study, machine: Line, *, resume: bool) -> list[Line]:
     """Groups that the journal of a run holds; it is begun anew unless the run goes on.
+
+    Its first line is what measurements of one run have in common, by name.
 
     Raises:
         UsageError: They are of other settings, or of another machine.
     """
+    common = asdict(study) | {"weights": sha256(resolve_weights(study.weights))}
+    common |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
+    identity: Line = json.loads(json.dumps(common))
     lines = journal.read_bytes().splitlines(keepends=True) if resume and journal.is_file() else []
     # The last line may be cut short.
     before, *kept = [*filter(None, takewhile(bool, map(decode, lines)))] or [identity]
@@ -278,14 +283,6 @@ def _loads(kept: Sequence[Line]) -> list[float | None]:
     machines = [line["machine"] for line in kept]
     before = [(machine["load"] or 0.0) + machine["threads"] for machine in machines]
     return [*before, *(line["load"] for line in kept)]
-
-
-def _identity(study: Study, runtime: Runtime) -> dict[str, Any]:
-    """What measurements of one run have in common, by name."""
-    machine = describe(runtime)
-    identity = asdict(study) | {"weights": sha256(resolve_weights(study.weights))}
-    identity |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
-    return json.loads(json.dumps(identity))  # type: ignore[no-any-return]
 
 
 def _rows_of_group(

@@ -10,14 +10,14 @@ interrupted study. Weights of a variant, in its model.safetensors, are run by th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import command
 import typer
 from arms import Arm, Budget, Result, Study, at_step, estimates, interval, plain, write_table
-from judging import HeldOut, bond_marginal, even_jumps
+from judging import HeldOut, even_jumps
 from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.cli import options
@@ -156,11 +156,8 @@ def trained(
 
 def arm_of(study: Study, data: Path, name: str, init: dict[str, Path]) -> Arm:
     """The training of one variant."""
-    model = study.settings.model
-    process = replace(model.diffusion, marginal=bond_marginal(data, study.max_atoms))
-    settings = replace(study.settings, model=replace(model, diffusion=process))
     changes = assigned(list(VARIANTS[name].changes))
-    settings = parse(RunSettings, merge(dump(settings), changes))
+    settings = parse(RunSettings, merge(dump(study.settings_of(data)), changes))
     return Arm(name, VARIANTS[name].title, settings, data, init=init)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from atom_orders import AtomOrder, load_in_order
 from command import say, show, typed
-from judging import COLUMNS, HeldOut, finish_all, noise_levels
+from judging import COLUMNS, HeldOut, bond_marginal, finish_all, noise_levels
 from networks import build
 from rich.table import Table
 
@@ -150,6 +150,12 @@ class Study:
     def max_atoms(self) -> int:
         """Heavy atoms of the largest molecules that are trained on and judged by."""
         return self.settings.training.data.max_atoms
+
+    def settings_of(self, data: Path) -> RunSettings:
+        """The settings with the bond marginal of prepared structures."""
+        model = self.settings.model
+        process = replace(model.diffusion, marginal=bond_marginal(data, self.max_atoms))
+        return replace(self.settings, model=replace(model, diffusion=process))
 
     def caption(self, result: Result) -> str:
         """How the study was run, in sentences."""

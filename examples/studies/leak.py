@@ -22,7 +22,7 @@ import command
 import typer
 from arms import Arm, Budget, Result, Study, at_step, estimates, interval, plain, write_table
 from atom_orders import AtomOrder, OrderSelection, prepare_orders
-from judging import NOISE_STEPS, HeldOut, bond_marginal, even_jumps
+from judging import NOISE_STEPS, HeldOut, even_jumps
 
 from duallgd_cli.cli import options
 from duallgd_cli.cli.display import counting
@@ -113,14 +113,12 @@ def trained(study: Study, data: Path, names: Sequence[str]) -> dict[str, Result]
         data: Folder made by `atom_orders.prepare_orders`; ``NAME-blind`` lies beside it.
         names: Arms, in the order of the table.
     """
-    model = study.settings.model
-    process = replace(model.diffusion, marginal=bond_marginal(data, study.max_atoms))
+    common = study.settings_of(data)
     results: dict[str, Result] = {}
     for name in names:
         setting = SETTINGS_OF[name]
         folder = data.with_name(f"{data.name}-blind") if setting.blind else data
-        own = replace(model, diffusion=process, variant=setting.variant)
-        settings = replace(study.settings, model=own)
+        settings = replace(common, model=replace(common.model, variant=setting.variant))
         one = HeldOut(folder, limit=study.molecules, max_atoms=study.max_atoms, truth=data)
         results[name] = study.run(
             Arm(name, setting.title, settings, folder, setting.atom_order),
