@@ -47,14 +47,11 @@ def cpu():
     return Runtime(torch.device("cpu"), None, compile=False, threads=1)
 
 
-def run(
-    out, settings=None, *, stage=None, model=None, runtime=None, stop_after=None, minutes=None,
-    on_step=None,
-):  # fmt: skip
+def run(out, settings=None, *, stage=None, model=None, runtime=None, stop_after=None, on_step=None):
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
     say = on_step or (lambda step, figures: None)
-    hooks = Hooks(say, {}, stop_after=stop_after, minutes=minutes)
+    hooks = Hooks(say, {}, stop_after=stop_after)
     return train(
         model or small_model(),
         stage or decoder_stage(settings),

@@ -107,25 +107,24 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
+NOT_FINISHED = "stopped; made is not finished: run the same command to begin again"
+NOTHING_LOST = "stopped before a step was made; nothing is lost: run the same command again"
+
+
 @pytest.mark.parametrize(
-    ("command", "work"),
+    ("command", "work", "said"),
     [
-        (["structures", "structures.smi"], "structures.prepare_structures"),
-        (["massbank", "release"], "massbank.rebuild_massbank"),
+        (["data", "structures", "a.smi"], "data.structures.prepare_structures", NOT_FINISHED),
+        (["data", "massbank", "release"], "data.massbank.rebuild_massbank", NOT_FINISHED),
+        (["train", *TINY, "--data", "a"], "train.run.run_training", NOTHING_LOST),
     ],
 )
-def test_ctrl_c_while_data_are_prepared_says_how_to_go_on(
-    duallgd, smiles, monkeypatch, command, work
-):
-    assert smiles.name == "structures.smi"
-    monkeypatch.setattr(f"duallgd_cli.data.{work}", interrupted)
+def test_ctrl_c_says_what_there_is_and_how_to_go_on(duallgd, monkeypatch, command, work, said):
+    monkeypatch.setattr(f"duallgd_cli.{work}", interrupted)
 
-    done = duallgd("data", *command, "-o", "made")
+    done = duallgd(*command, "-o", "made")
 
-    assert done.code == 130
-    assert done.err == (
-        "error: stopped; made is not finished: run the same command to begin again\n"
-    )
+    assert (done.code, done.err.splitlines()[-1]) == (130, f"error: {said}")
 
 
 def test_ctrl_c_leaves_an_earlier_folder_as_it_was(duallgd, structures, smiles, monkeypatch):
@@ -136,15 +135,6 @@ def test_ctrl_c_leaves_an_earlier_folder_as_it_was(duallgd, structures, smiles, 
     assert done.code == 130
     assert "still holds what was there before; run the same command to begin again" in done.err
     verify(structures)
-
-
-def test_ctrl_c_before_the_first_step_says_that_nothing_is_lost(duallgd, structures, monkeypatch):
-    monkeypatch.setattr("duallgd_cli.train.run.run_training", interrupted)
-
-    done = duallgd("train", "--data", structures, "-o", "run", *TINY)
-
-    assert done.code == 130
-    assert "stopped before a step was made; nothing is lost: run the same command" in done.err
 
 
 def test_quiet_says_nothing(duallgd, structures):

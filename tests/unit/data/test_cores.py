@@ -17,12 +17,17 @@ def squares(molecules, size):
     return square
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_a_core_is_a_connected_part(seed):
+@pytest.fixture(params=range(30))
+def cores(request):
+    """Molecules, their bonds, and what is given of each."""
     molecules = molecules_of()
     square = squares(molecules, 14)
+    given = known_pairs(square, molecules.n_heavy, np.random.default_rng(request.param))
+    return molecules, square, *given
 
-    core, _ = known_pairs(square, molecules.n_heavy, np.random.default_rng(seed))
+
+def test_a_core_is_a_connected_part(cores):
+    molecules, square, core, _ = cores
 
     for row, n in enumerate(molecules.n_heavy):
         atoms = set(np.flatnonzero(core[row]).tolist())
@@ -34,12 +39,8 @@ def test_a_core_is_a_connected_part(seed):
         assert reached == atoms
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_known_are_the_pairs_of_a_core_and_those_of_atoms_that_nothing_else_is_bonded_to(seed):
-    molecules = molecules_of()
-    square = squares(molecules, 14)
-
-    core, known = known_pairs(square, molecules.n_heavy, np.random.default_rng(seed))
+def test_known_are_the_pairs_of_a_core_and_those_of_atoms_that_nothing_else_is_bonded_to(cores):
+    _, square, core, known = cores
 
     inside = core[:, :, None] & core[:, None]
     assert known[inside].all()

@@ -4,25 +4,13 @@ import pytest
 
 from duallgd_cli.data.prepared import load_spectra
 from tests.made_graphs import small_settings, stirred
-from tests.made_prepared import SPECTRA, made_spectra
+from tests.made_prepared import made_spectra
 from tests.made_simulation import simulated_folder
 
 
 @pytest.fixture(scope="module")
 def spectra(tmp_path_factory):
     return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
-
-
-@pytest.fixture(scope="module")
-def train_only(tmp_path_factory):
-    rows = [row for row in SPECTRA if row[-1] == "train"]
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
-
-
-@pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory):
-    rows = [row for row in SPECTRA if row[-1] != "train"]
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,8 @@ def test_ranks_draw_noise_of_their_own(model):
     assert one != two
 
 
-def test_without_held_out_data_there_are_no_figures(model, train_only):
+def test_without_held_out_data_there_are_no_figures(model, tmp_path):
+    train_only = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] == "train"))
     decoder = DecoderStage(made_molecules(5), SETTINGS)
     encoder = EncoderStage(train_only, None, SETTINGS)
 
@@ -126,7 +127,8 @@ def test_a_short_process_is_looked_at_within_its_steps():
     assert all(np.isfinite(value) for value in figures.values())
 
 
-def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, unlabelled):
+def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, tmp_path):
+    unlabelled = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] != "train"))
     for made in (
         lambda: EncoderStage(unlabelled, None, SETTINGS),
         lambda: EncoderStage(spectra, unlabelled, SETTINGS),
