@@ -20,7 +20,7 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_469, 11),
     "formulas": (1_445, 5),
-    "predict": (3_858, 12),  # journals name the engine, structures a likeness
+    "predict": (3_859, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (1_034, 3),  # a million analogues
     "reference": (2_083, 9),
@@ -31,8 +31,8 @@ BOUNDS = {
     "diffusion": (471, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),
     "bench": (1_573, 7),  # a run goes on, counts operations to know its time; throughput
-    "evaluate": (3_367, 14),  # analogues, which may be no test molecules
-    "report": (962, 4),
+    "evaluate": (3_365, 14),  # analogues, which may be no test molecules
+    "report": (960, 4),
     "generator": (2_312, 10),  # molecules one change away from known ones, likeness to these
     "writers": (856, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues

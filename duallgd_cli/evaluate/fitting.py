@@ -102,9 +102,7 @@ def scored_cases(
 ) -> Iterator[ScoredCase]:
     """Every feature of a run, then parts of its samples, always the same parts."""
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
-    for results, position in run.in_input_order():
-        if position:
-            continue
+    for results in run.features():
         name = results[0].spectra[0].spectrum_id
         if name not in truths:
             raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")

@@ -76,11 +76,6 @@ class Contents:
         found = Counter(feature for feature, _ in self.held)
         return {number for number, _, of, _ in self.hypotheses.tolist() if found[number] == of}
 
-    @property
-    def is_written_out(self) -> bool:
-        """Whether an output holds all of this: shards are in none before they are joined."""
-        return self.end is not None and self.header is not None and self.header.shard == WHOLE
-
 
 class Journal:
     """An open journal that a run appends to. Use as a context manager.
@@ -104,7 +99,9 @@ class Journal:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as (file, contents):
-            if len(contents.hypotheses) and not contents.is_written_out:
+            # An output holds all of a finished run, but none a shard before it is joined.
+            whole = contents.header is not None and contents.header.shard == WHOLE
+            if len(contents.hypotheses) and not (whole and contents.end is not None):
                 old = path.with_name(path.name + ".old")
                 try:
                     old.write_bytes(path.read_bytes())
@@ -336,6 +333,10 @@ class FinishedRun:
                 if not latest or latest[0].feature != number:
                     latest = self.feature(number)
                 yield latest, position
+
+    def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
+        """The results of each feature, in the order of their first spectra."""
+        return map(self.feature, self._spectra[self._spectra[:, 1] == 0, 0].tolist())
 
     def slices(self, size: int) -> Iterator[Self]:
         """The run as several of so many spectra, in input order; at least one, if it has none."""

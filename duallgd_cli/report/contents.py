@@ -121,9 +121,7 @@ class ReportedRun:
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         measured = self._measured()
-        for results, position in self._run.in_input_order():
-            if position:
-                continue
+        for results in self._run.features():
             candidates, confidence_top10 = rank(results, self._ranking)
             predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])

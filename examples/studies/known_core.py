@@ -149,8 +149,7 @@ def from_journal(folder: Path) -> dict[str, Prediction]:
     (path,) = folder.glob("*.journal.jsonl")
     run = read([path], partial=True)
     ranking = recorded(run.header.model["ranking"], path)
-    cases = (case for case, at in run.in_input_order() if at == 0)
-    found = (predictions_of(case, *rank(case, ranking), 10**6) for case in cases)
+    found = (predictions_of(case, *rank(case, ranking), 10**6) for case in run.features())
     return {one.spectrum_id: one for predictions in found for one in predictions}
 
 

@@ -167,8 +167,8 @@ def asked_of(
     """Every feature of a run with all its samples, then with fewer of them."""
     finished = read([run], partial=True)
     model = replace(ranking, steps=int(finished.header.settings["sampling"]["steps"]))
-    for results, position in finished.in_input_order():
-        if position == 0 and any(result.structures for result in results):
+    for results in finished.features():
+        if any(result.structures for result in results):
             row = truths[results[0].spectra[0].spectrum_id]
             yield from _draws(results, row, model, row["inchikey"][:14] in novel)
 
