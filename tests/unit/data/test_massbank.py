@@ -9,6 +9,7 @@ import pytest
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.massbank import read_folds, read_release, rebuild_massbank, screen
 from duallgd_cli.errors import UnreadableError
+from tests.made_runs import rows_of
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 FIELDS = {
@@ -153,8 +154,7 @@ def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     meta = inchikey_block(parse_smiles("CC(=O)Oc1cccc(C(=O)O)c1"))
     totals = rebuild_massbank(folder, tmp_path / "b.tsv", folds, holdout=frozenset({meta}))
 
-    with (tmp_path / "b.tsv").open(encoding="utf-8") as stream:
-        (row,) = csv.DictReader(stream, delimiter="\t")
+    (row,) = rows_of(tmp_path / "b.tsv")
     assert (row["inchikey"], row["fold"]) == ("BSYNRYMUTXBXSQ", "test")
     assert (totals["spectra_before_holdout"], totals["spectra"]) == (2, 1)
     assert (totals["molecules_before_holdout"], totals["molecules"]) == (2, 1)

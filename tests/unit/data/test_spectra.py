@@ -16,6 +16,7 @@ from duallgd_cli.data.spectra import INSTRUMENTS, prepare_record, prepare_spectr
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from tests.made_prepared import COLUMNS, cells_of, verify
+from tests.made_runs import rows_of
 from tests.made_spectra import ion_mz
 
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
@@ -104,8 +105,7 @@ def test_a_bad_record_is_rejected_by_reason_and_reported(tmp_path, changes, reas
     manifest = prepare_spectra(table(tmp_path / "set.tsv", bad, *GOOD), tmp_path / "out")
 
     assert manifest["rejected"] == {reason: 1}
-    with (tmp_path / "out" / "report.tsv").open(encoding="utf-8") as stream:
-        (line,) = csv.DictReader(stream, delimiter="\t")
+    (line,) = rows_of(tmp_path / "out" / "report.tsv")
     assert (line["number"], line["spectrum_id"], line["reason"]) == ("1", "B1", reason)
     assert line["detail"]
 

@@ -1,7 +1,6 @@
 """Structure files of every kind to a prepared folder; nothing is lost without a reason."""
 
 import bz2
-import csv
 import gzip
 import lzma
 
@@ -13,6 +12,7 @@ from duallgd_cli.data.prepared import FOLDS, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import verify
+from tests.made_runs import rows_of
 
 ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
 GOOD = (ETHANOL, ACETIC, GLYCINE, PYRROLE)
@@ -37,9 +37,7 @@ def sdf(*smiles, end="$$$$\n"):
 def prepared(tmp_path, text, name="in.smi", **options):
     manifest = prepare_structures(write(tmp_path / name, text), tmp_path / "out", **options)
     verify(tmp_path / "out")
-    with (tmp_path / "out" / "report.tsv").open(encoding="utf-8", newline="") as stream:
-        report = list(csv.DictReader(stream, delimiter="\t"))
-    return manifest, load_molecules(tmp_path / "out"), report
+    return manifest, load_molecules(tmp_path / "out"), rows_of(tmp_path / "out" / "report.tsv")
 
 
 def keys_of(molecules):
