@@ -20,7 +20,7 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_469, 11),
     "formulas": (1_445, 5),
-    "predict": (3_859, 12),  # journals name the engine, structures a likeness
+    "predict": (3_853, 12),  # journals name the engine, structures a likeness
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (1_034, 3),  # a million analogues
     "reference": (2_083, 9),

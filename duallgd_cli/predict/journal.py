@@ -142,8 +142,7 @@ class Journal:
     def _start(cls, path: Path, file: "BufferedRandom", header: Header) -> "Journal":
         file.truncate(0)
         file.seek(0)
-        none = np.empty((0, 4), np.int64)
-        journal = cls(path, file, Contents(header, None, 0, False, none, none))
+        journal = cls(path, file, scan(path))
         journal._write({"duallgd_journal": FORMAT, **asdict(header)})
         journal.sync()
         return journal

@@ -94,7 +94,7 @@ def results(
         guide.check()
     of_all = None if guide is None else Known(guide)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
-    limit_s = settings.sampling.timeout_s
+    limit_s, total = settings.sampling.timeout_s, settings.sampling.samples
     waiting: deque[Callable[[], HypothesisResult]] = deque()
     for number, item in features:
         until = None if limit_s is None else time.monotonic() + limit_s
@@ -120,7 +120,8 @@ def results(
                     annotated = annotate(hypothesis, settings.annotation)
                     described = _annotated(described, annotated)
                 draw = partial(_draw, annotated, model.generator, settings, workers, until, known)
-                drawing = workers.draw(partial(draw, (_share(hypothesis, settings), 0)))
+                share = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+                drawing = workers.draw(partial(draw, (share, 0)))
                 waiting.append(
                     partial(_settled, described, drawing, draw, workers, settings, known, started)
                 )
@@ -224,12 +225,6 @@ def _hypotheses(
     with stage("annotate"):
         proposed = source(Feature(usable))
     return [proposed] if isinstance(proposed, Failure) else proposed
-
-
-def _share(hypothesis: Hypothesis, settings: PredictSettings) -> int:
-    """How many of a feature's samples are drawn of a hypothesis at first."""
-    total = settings.sampling.samples
-    return max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
 
 
 def _draw(
