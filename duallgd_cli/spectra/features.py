@@ -3,7 +3,6 @@
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,14 +19,13 @@ from duallgd_cli.errors import (
     ConfigError,
     DuallgdError,
     Failure,
-    MissingInputError,
     UnreadableError,
     clip,
     counted,
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.reading import read, spool
+from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import unreadable
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
@@ -286,7 +284,7 @@ class Inputs:
         for name in self.names:
             if name != STANDARD_STREAM:
                 require_input(name)
-        self._piped |= {name: _copy(name) for name in self.names if _flows(name)}
+        self._piped |= {name: open_bytes(name) for name in self.names if _flows(name)}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -354,12 +352,3 @@ def count_spectra(names: tuple[str, ...]) -> int | None:
 def _flows(name: str) -> bool:
     """Whether an input is standard input, or a pipe such as a shell's ``<(...)``."""
     return name == STANDARD_STREAM or Path(name).is_fifo()
-
-
-def _copy(name: str) -> BinaryIO:
-    if name == STANDARD_STREAM and sys.stdin is None:
-        raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
-    if name == STANDARD_STREAM:
-        return spool(sys.stdin.buffer)
-    with Path(name).open("rb") as pipe:
-        return spool(pipe)

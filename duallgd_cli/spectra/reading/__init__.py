@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
-from duallgd_cli.errors import UnreadableError, counted
+from duallgd_cli.errors import MissingInputError, UnreadableError, counted
 from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, describe_damage, require_input, unpacked
 from duallgd_cli.spectra.reading import libraries
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
@@ -244,7 +244,7 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
         UnreadableError: A folder, an empty or binary file, an unsupported compression or format.
     """
     name = "standard input" if path == "-" else path
-    raw = raw or _open(path)
+    raw = raw or open_bytes(path)
     try:
         stream = _decompress(raw, name)
         head, damage = _head(stream)
@@ -256,9 +256,17 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     return Opened(path, file_format, stream, encoding)
 
 
-def _open(path: str) -> BinaryIO:
+def open_bytes(path: str) -> BinaryIO:
+    """The bytes of a file, or a copy of what standard input (``-``) or a pipe gives.
+
+    Raises:
+        MissingInputError: There is no such file, or standard input is closed.
+        UnreadableError: A folder, a device, or a file that may not be read.
+    """
+    if path == "-" and sys.stdin is None:
+        raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
     if path == "-":
-        return spool(sys.stdin.buffer)
+        return _copied(sys.stdin.buffer)
     require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
@@ -267,12 +275,12 @@ def _open(path: str) -> BinaryIO:
         if stream.seekable():
             return stream
         with stream:
-            return spool(stream)
+            return _copied(stream)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def spool(pipe: BinaryIO) -> BinaryIO:
+def _copied(pipe: BinaryIO) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
     with contextlib.suppress(OSError, AttributeError):  # a stream of bytes in memory has no file
         if stat.S_ISBLK(mode := os.fstat(pipe.fileno()).st_mode) or (

@@ -50,7 +50,6 @@ _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offse
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
 _NOTHING: Final = np.zeros(0)
-_COMPRESSIONS: Final = frozenset({"no compression", "zlib compression"})
 _Array: TypeAlias = NDArray[np.float64]
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 
@@ -291,7 +290,7 @@ def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN
 def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
     # What pyteomics understood it has taken out; it would read the rest as plain numbers.
     names = [*info, *(info["name"] if isinstance(info.get("name"), list) else ())]
-    unknown = [name for name in names if "compression" in name and name not in _COMPRESSIONS]
+    unknown = [name for name in names if "compression" in name and name not in _UNPACK]
     if unknown:
         raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
     return _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
