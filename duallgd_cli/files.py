@@ -11,10 +11,11 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip
@@ -248,7 +249,10 @@ def open_text(path: Path, errors: str = "strict") -> TextIO:
 
 
 def table_rows(
-    path: Path, required: Sequence[str] = (), errors: str = "strict"
+    path: Path,
+    required: Sequence[str] = (),
+    errors: str = "strict",
+    also: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[dict[str, str]]:
     """Rows of a table with lower-case column names, read as they are asked for.
 
@@ -257,6 +261,7 @@ def table_rows(
     Args:
         path: TSV, or CSV by its name; packed or not.
         required: Columns that must be there.
+        also: Other names of columns, and which they then are.
         errors: What to do about bytes that are no text, as for `open`.
 
     Raises:
@@ -271,6 +276,7 @@ def table_rows(
         try:
             reader = csv.DictReader(file, delimiter=delimiter, restval="")
             names = [name.strip().lower() for name in reader.fieldnames or []]
+            names = [name if also.get(name, name) in names else also[name] for name in names]
             reader.fieldnames = names
             missing = [name for name in required if name not in names]
             if missing:

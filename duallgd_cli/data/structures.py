@@ -34,6 +34,8 @@ from duallgd_cli.runtime import in_order
 
 MAX_HEAVY_ATOMS: Final = 100
 ON_HOLDOUT: Final = "on the hold-out list"
+# Columns as COCONUT and ChEMBL call them.
+_ALSO: Final = {"canonical_smiles": "smiles", "identifier": "name", "chembl_id": "name"}
 _REPORT_LIMIT: Final = 100_000
 _BLOCK_LETTERS: Final = 14
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
@@ -196,7 +198,7 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
     is_packed = source.suffix in {".gz", ".xz", ".bz2"}
     ending = Path(source.stem if is_packed else source.name).suffix.lower()
     if ending in {".tsv", ".csv"}:
-        for line, row in enumerate(table_rows(source, ("smiles",), errors="replace"), 2):
+        for line, row in enumerate(table_rows(source, ("smiles",), "replace", _ALSO), 2):
             fold = row.get("fold", "").lower() or "train"
             about = row.get("name", ""), row.get("feature_id", "")
             yield StructureRow(row["smiles"], fold, line, *about)

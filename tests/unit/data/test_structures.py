@@ -50,6 +50,7 @@ TEXTS = {
     "in.txt": "\r\n".join(GOOD),
     "in.csv": "Name,SMILES\n" + "".join(f'"a, b",{s}\n' for s in GOOD),
     "in.tsv": "smiles\tsource\n" + "".join(f"{s}\tx\n" for s in GOOD),
+    "coconut.csv": "identifier,canonical_smiles,name\n" + "".join(f"C1,{s},x\n" for s in GOOD),
     "in.sdf": sdf(*GOOD),
     "IN.SDF": sdf(*GOOD),
     "SPREADSHEET.CSV": "\ufeffsmiles,name\n" + "".join(f"{s},x\n" for s in GOOD),
@@ -64,6 +65,19 @@ def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name, compression
     found = [key(row.smiles) for row in read_rows(path)]
 
     assert found == [key(smiles) for smiles in GOOD]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("identifier,canonical_smiles,name\nCNP1,CCO,ethanol\n", "ethanol"),
+        ("smiles,canonical_smiles,identifier\nCCO,C,CNP1\n", "CNP1"),
+    ],
+)
+def test_a_column_of_ours_comes_before_another_name_of_it(tmp_path, text, name):
+    (row,) = read_rows(write(tmp_path / "a.csv", text))
+
+    assert (row.smiles, row.name) == ("CCO", name)
 
 
 def test_prepared_molecules_are_the_rows_given_up_to_a_limit_and_are_counted(tmp_path):
