@@ -20,20 +20,20 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_465, 11),
     "formulas": (1_445, 5),
-    "predict": (3_853, 12),  # journals name the engine, structures a likeness
+    "predict": (3_846, 12),  # journals name the engine
     "chem": (3_659, 13),  # what is assembled is read back; molecules one change away from another
     "guide": (1_034, 3),  # a million analogues
     "reference": (2_083, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
     "data": (2_607, 10),
     "train": (1_868, 10),  # an encoder that grows, spectra of known molecules
-    "model": (1_768, 8),  # pairs that are known, spectra of known molecules
+    "model": (1_765, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (471, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),
     "bench": (1_573, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_365, 14),  # analogues, which may be no test molecules
     "report": (960, 4),
-    "generator": (2_312, 10),  # molecules one change away from known ones, likeness to these
+    "generator": (2_243, 10),  # molecules one change away from known ones
     "writers": (856, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues
     "cli": (2_798, 14),

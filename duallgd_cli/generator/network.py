@@ -37,7 +37,7 @@ from duallgd_cli.files import sha256
 from duallgd_cli.generator.edits import edited_starts
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.openvino import Converted, converted_for
-from duallgd_cli.generator.reranker import CandidateScorer, Kin, Reranker
+from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once, sampling_task
 from duallgd_cli.generator.templates import Templates, in_templates, starts
@@ -104,14 +104,14 @@ class ModelGenerator:
         formula, reranker = annotated.hypothesis.formula, self.reranker
         with on_one_thread():
             with stage("encode"):
-                fingerprint, kin = self.fingerprint(annotated), self._kin(annotated)
+                fingerprint = self.fingerprint(annotated)
             drawn, notes = self.draw(formula, fingerprint, settings, seed, check, known)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
-            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated, kin),
+            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated),
             notes=notes,
         )
 
@@ -124,16 +124,6 @@ class ModelGenerator:
         if self.kernel is not None:
             logits = self.kernel.mixed(logits, peaks)
         return torch.sigmoid(logits.float())[0].cpu()
-
-    @torch.inference_mode()
-    def _kin(self, annotated: AnnotatedSpectrum) -> Kin | None:
-        """Known molecules whose spectra are like this one; None without such spectra."""
-        if self.kernel is None or self.templates is None:
-            return None
-        peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
-        alike = self.kernel.alike(peaks)[:, 0].cpu().numpy()
-        known = self.templates.molecules
-        return Kin.of(alike, known.bit_offset, known.bits)
 
     @torch.inference_mode()
     def draw(

@@ -1,10 +1,9 @@
-"""Scores of a candidate besides its samples: substructure prior, fragmentation score, likeness.
+"""Scores of a candidate besides its samples: a substructure prior and a fragmentation score.
 
 A denoiser draws bonds and a fingerprint compares substructures with what the encoder predicts.
-Neither asks whether molecules have such substructures at all, whether cleaving this molecule
-gives these peaks, nor whether it is like a molecule whose spectrum is like this one. A table, a
-small network and known molecules in plain arrays do, for every candidate alike; processes that
-assemble need nothing else. C fragments, H hydrogen shifts, K peaks, G known molecules.
+Neither asks whether molecules have such substructures at all, nor whether cleaving this molecule
+gives these peaks. A table and a small network in plain arrays do, for every candidate alike;
+processes that assemble need nothing else. C fragments, H hydrogen shifts, K peaks.
 """
 
 from collections.abc import Mapping
@@ -38,11 +37,6 @@ _BY_CHANCE: Final = -4.0
 # Other orders of the same sums differ in later digits.
 _DIGITS: Final = 4
 _NAMES: Final = ("hidden.0", "hidden.2", "presence")
-# Powers of the two similarities whose product is a likeness: molecules have to be much alike,
-# spectra of molecules that are need not be.
-_OF_MOLECULES, _OF_SPECTRA = 3, 0.5
-# Molecules with the most similar spectra that candidates are compared with.
-_MOST_KIN: Final = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,52 +91,6 @@ class Reranker:
 
 
 @dataclass(frozen=True, eq=False)
-class Kin:
-    """Known molecules whose spectra are like one spectrum.
-
-    Attributes:
-        similarity: Of their spectra to it, 0 to 1, (G,).
-        n_bits: How many Morgan bits each has, (G,), at least one.
-        bits: Those of one molecule after the other.
-    """
-
-    similarity: Floats
-    n_bits: NDArray[np.int64]
-    bits: NDArray[np.uint16]
-
-    @classmethod
-    def of(
-        cls, similarity: Floats, bit_offset: NDArray[np.int64], bits: NDArray[np.uint16]
-    ) -> "Kin":
-        """The most similar ones of all known molecules.
-
-        Args:
-            similarity: Of all, (G,).
-            bit_offset: Where the bits of each begin, (G + 1,).
-            bits: Of one molecule after the other.
-        """
-        best = np.argsort(-similarity, kind="stable")[:_MOST_KIN]
-        best = best[similarity[best] > 0]
-        own = [bits[bit_offset[row] : bit_offset[row + 1]] for row in best]
-        n_bits = np.diff(bit_offset)[best]
-        return cls(similarity[best], n_bits, np.concatenate([bits[:0], *own]))
-
-    def likeness(self, bits: NDArray[np.uint16]) -> float:
-        """How like a molecule is to one whose spectrum is like this one, 0 to 1.
-
-        Args:
-            bits: Its set Morgan bits.
-        """
-        if not len(self.n_bits):
-            return 0.0
-        has = np.zeros(FINGERPRINT_BITS, np.int64)
-        has[bits] = 1
-        common = np.add.reduceat(has[self.bits], np.cumsum(self.n_bits) - self.n_bits)
-        tanimoto = common / (self.n_bits + len(bits) - common)
-        return float((tanimoto**_OF_MOLECULES * self.similarity**_OF_SPECTRA).max())
-
-
-@dataclass(frozen=True, eq=False)
 class CandidateScorer:
     """Scores candidates for one spectrum; small enough to be sent to other processes.
 
@@ -150,22 +98,18 @@ class CandidateScorer:
         reranker: Table and network.
         measured: Ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,) of the explained
             peaks, by collision energy; none where the ion's fragments are not understood.
-        kin: Known molecules to compare candidates with, or None.
     """
 
     reranker: Reranker
     measured: tuple[tuple[Ion, NDArray[np.int16], Floats], ...]
-    kin: Kin | None = None
 
     @classmethod
-    def of(
-        cls, reranker: Reranker, annotated: AnnotatedSpectrum, kin: Kin | None = None
-    ) -> "CandidateScorer":
+    def of(cls, reranker: Reranker, annotated: AnnotatedSpectrum) -> "CandidateScorer":
         """For an annotated spectrum; peaks that kept a metal are left out."""
         adduct = annotated.hypothesis.adduct.index
         bare = annotated.carrier == 0
         if adduct not in CARRIED or not bare.any():
-            return cls(reranker, (), kin)
+            return cls(reranker, ())
         instrument = instrument_index(annotated.hypothesis.feature.first.instrument)
         energy, intensity = annotated.energy_ev[bare], annotated.intensity[bare]
         subformula = annotated.subformula[bare]
@@ -174,7 +118,7 @@ class CandidateScorer:
             same = (energy == value) | (np.isnan(energy) & np.isnan(value))
             ion = Ion(adduct, instrument, float(value))
             measured.append((ion, subformula[same], intensity[same]))
-        return cls(reranker, tuple(measured), kin)
+        return cls(reranker, tuple(measured))
 
     def scores(self, parts: "Disassembled", bits: NDArray[np.uint16]) -> dict[str, float]:
         """What speaks for a candidate.
@@ -187,13 +131,10 @@ class CandidateScorer:
             ``familiarity``, the substructure prior: mean log share of known molecules with each of
             its Morgan bits. ``peaks_found``: log-likelihood of the matched peaks above that of
             peaks by chance, summed, mean over collision energies. ``peaks_missed``: the same of
-            predicted fragments that are absent. ``likeness``, if there is kin: see
-            `Kin.likeness`.
+            predicted fragments that are absent.
         """
         known = self.reranker.log_prevalence[bits]
         scores = {"familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0}
-        if self.kin is not None:
-            scores["likeness"] = round(self.kin.likeness(bits), _DIGITS)
         graph = graph_of_bonds(parts.formula, parts.bond_class)
         if not self.measured or not len(graph.pair):
             return scores | {"peaks_found": 0.0, "peaks_missed": 0.0}

@@ -151,17 +151,14 @@ class FragmentKernel:
         """The same on another device."""
         return map_tensors(self, lambda tensor: tensor.to(device))
 
-    def alike(self, peaks: PeakBatch) -> Tensor:
-        """Cosine of spectra and what is known of each molecule, 0 to 1, float32 (G, B)."""
+    def chance(self, peaks: PeakBatch) -> Tensor:
+        """Chance of each bit, float32 (B, F)."""
         place, weight = places(peaks)
         query = torch.zeros(len(place), N_PLACES, device=weight.device)
         query = query.scatter_add(1, place, weight * self.rarity[place]).T
         query = query / query.norm(dim=0).clamp_min(_SHORTEST)
-        return self.known(query[self.used])
-
-    def chance(self, peaks: PeakBatch) -> Tensor:
-        """Chance of each bit, float32 (B, F)."""
-        share = self._solved(self.alike(peaks))
+        alike = self.known(query[self.used])  # (G, B)
+        share = self._solved(alike)
         mean = self.mean[:, None]
         return (mean + self.bits(share) - mean * share.sum(0)).T.clamp(_LEAST, _MOST)
 

@@ -89,8 +89,6 @@ class Structure(NamedTuple):
             re-ranker, or it cannot score this molecule.
         peaks_found: Log-likelihood of matched fragments against chance, or None as above.
         peaks_missed: Log-likelihood of predicted but absent fragments, or None as above.
-        likeness: To a known molecule whose spectrum is like this one, 0 to 1; None where the
-            weights hold no such spectra.
     """
 
     smiles: str
@@ -105,7 +103,6 @@ class Structure(NamedTuple):
     familiarity: float | None = None
     peaks_found: float | None = None
     peaks_missed: float | None = None
-    likeness: float | None = None
 
     @property
     def block(self) -> str:

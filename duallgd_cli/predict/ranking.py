@@ -36,7 +36,6 @@ FEATURES: Final = (
     "familiarity",
     "peaks_found",
     "peaks_missed",
-    "likeness",
 )
 PRESENCE: Final = (
     "present",
@@ -73,7 +72,6 @@ class RankingModel:
             molecules of the hypothesis.
         peaks_missed: Weight of the log-likelihood of predicted but absent fragments, less the
             highest among the molecules of the hypothesis.
-        likeness: Weight of the likeness to known molecules whose spectra are like this one.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
@@ -100,7 +98,6 @@ class RankingModel:
     familiarity: float = 0.0
     peaks_found: float = 0.0
     peaks_missed: float = 0.0
-    likeness: float = 0.0
     alternative_weight: float = 0.5
     sharpness: float = 1.0
     present: float = -2.0
@@ -411,8 +408,7 @@ def _features(
         *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
         np.full(count.shape, log_prior),
         repaired / np.maximum(1.0, samples),
-        *_fragmentation(np.array(agreement[2:-1]).T).T,
-        np.nan_to_num(agreement[-1]),
+        *_fragmentation(np.array(agreement[2:]).T).T,
     ]
     return np.ascontiguousarray(np.array(columns).T)
 

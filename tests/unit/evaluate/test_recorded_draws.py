@@ -19,7 +19,15 @@ from tests.unit.evaluate.test_calibrate import case_of
 
 RECORDED = Path(__file__).with_name("recorded_draws.npz")
 NUMBERS = (1, 5, 10, 30, 100, 300)
-LARGEST_ERROR = 0.05
+LARGEST_ERROR = 0.03  # besides that of chance, which is 0.01 of 1,500 spectra and 0.04 of 330
+
+
+def error(table):
+    """Calibration error above that of a true statement about so many spectra."""
+    chance = sum(
+        np.sqrt(2 / np.pi * one.count * one.stated * (1 - one.stated)) for one in table.bins
+    )
+    return round(table.expected_error - chance / table.count, 3)
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +58,14 @@ def cases():
 def test_the_shipped_confidence_is_true_for_every_number_of_samples(cases, model):
     held = judge(cases, [model] * len(cases)).by_samples
 
-    errors = {number: round(held[number].expected_error, 3) for number in NUMBERS}
+    errors = {number: error(held[number]) for number in NUMBERS}
     assert max(errors.values()) < LARGEST_ERROR, errors
 
 
 def test_a_fit_is_true_of_molecules_that_it_has_not_seen(cases, model):
     held = cross_validate(cases, model, keep_ranking=True).by_samples
 
-    errors = {number: round(held[number].expected_error, 3) for number in NUMBERS}
+    errors = {number: error(held[number]) for number in NUMBERS}
     assert max(errors.values()) < LARGEST_ERROR, errors
 
 
@@ -73,4 +81,4 @@ def test_confidence_that_takes_one_sample_for_a_hundred_is_found_out(cases, mode
 
     (held,) = judge(taken, [model] * len(taken)).by_samples.values()
 
-    assert held.expected_error > LARGEST_ERROR
+    assert error(held) > LARGEST_ERROR

@@ -201,7 +201,7 @@ def test_peaks_count_next_to_the_best_of_the_hypothesis():
 
     ranked, _ = rank((outcome(*asked),), model)
 
-    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-4:-1]] for one in ranked}
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-3:]] for one in ranked}
     assert said == {"A": [-3, 0, -2], "B": [-4, -6, 0], "C": [-4, -6, -2]}
     assert [one.smiles for one in ranked] == ["A", "B", "C"]
 
