@@ -93,8 +93,8 @@ def test_every_candidate_is_asked_and_nothing_else_changes(asking, spectra, tmp_
     assert len(asked) > 1
     assert [one.smiles for one in asked] == [one.smiles for one in without]
     assert [one.score for one in asked] == [one.score for one in without]  # it was never fitted
-    assert all(one.extra_scores[name] == 0 for one in without for name in FEATURES[-4:-1])
-    said = {name: [one.extra_scores[name] for one in asked] for name in FEATURES[-4:-1]}
+    assert all(one.extra_scores[name] == 0 for one in without for name in FEATURES[-3:])
+    said = {name: [one.extra_scores[name] for one in asked] for name in FEATURES[-3:]}
     assert len(set(said["familiarity"])) > 1
     assert max(said["peaks_found"]) == max(said["peaks_missed"]) == 0
     assert min(said["peaks_missed"]) < 0
