@@ -40,7 +40,7 @@ from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once, sampling_task
-from duallgd_cli.generator.templates import Templates, in_templates, starts
+from duallgd_cli.generator.templates import BEGUN, Templates, in_templates, starts
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
 from duallgd_cli.model.fragment_kernel import FragmentKernel
@@ -54,8 +54,6 @@ BYTES_PER_PAIR: Final = 8_192
 # Added to the seed of the noise: for samples that are edited known molecules, hold a core, start
 # from molecules of the user, or hold required parts.
 _OF_EDITED, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
-# Molecules of the user that samples are begun from; more are changed.
-_BEGUN: Final = 6
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
@@ -202,7 +200,7 @@ class ModelGenerator:
         if graphs:
             edited = self._edited_tasks(whole, graphs, formula, fingerprint, begun, _OF_ANALOGUES)
             n_left = begun - sum(task.samples for task in edited)
-            own = torch.from_numpy(starts(graphs[:_BEGUN], formula, n_left, seed))
+            own = torch.from_numpy(starts(graphs[:BEGUN], formula, n_left, seed))
             tasks = [*edited, *self._begun_tasks(whole, own, _OF_ANALOGUES)]
             others = replace(settings, samples=whole.samples - sum(t.samples for t in tasks))
             return [*self._tasks(formula, fingerprint, others, seed), *tasks]
@@ -282,7 +280,7 @@ class ModelGenerator:
 
         core, probability = read_core(settings.core or ""), fingerprint.numpy()
         n_held = max(1, round(_HELD_SHARE * settings.samples))
-        own = [] if known is None else known.graphs(probability, formula)[:_BEGUN]
+        own = [] if known is None else known.graphs(probability, formula)[:BEGUN]
         if self.templates is not None:
             own += self.templates.holding(core, probability, formula)
         graphs = [(one, match) for one in own if (match := core.found(one)) is not None]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.molecule import Mol
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
-_ASKED: Final = 6
+BEGUN: Final = 6
 # Molecules of which all are listed that are one change away.
 _EDITED: Final = 16
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
@@ -157,7 +157,7 @@ class Templates:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum.
         """
-        return self._sorted(probability, formula, _MOST_DIFFERENT)[:_ASKED]
+        return self._sorted(probability, formula, _MOST_DIFFERENT)[:BEGUN]
 
     def near(self, probability: NDArray[np.float32], formula: Formula) -> Iterator[MolecularGraph]:
         """Known molecules to look for changes of; see `nearest`, but more of them."""
@@ -191,7 +191,7 @@ class Templates:
         rows = self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)
         able = (self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)
         graphs = (graph_of(self.molecules, int(row)) for row in rows[able][:_LOOKED_AT])
-        return list(islice((one for one in graphs if core.found(one) is not None), _ASKED))
+        return list(islice((one for one in graphs if core.found(one) is not None), BEGUN))
 
     def having(
         self, guide: "Guide", probability: NDArray[np.float32], formula: Formula
@@ -212,7 +212,7 @@ class Templates:
                 continue
             if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():
                 found.append((graph, atoms))
-            if len(found) == _ASKED:
+            if len(found) == BEGUN:
                 break
         return found
 

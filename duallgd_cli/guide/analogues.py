@@ -46,6 +46,7 @@ _CHANGED: Final = 16
 _COMPARED: Final = 200
 # Tanimoto similarity that a heavy atom to be added or cut off must be worth.
 _OF_AN_ATOM: Final = 0.02
+_ROUNDING: Final = 1e-9  # of a similarity that is summed in another order
 # Atoms to add and to cut off, as a share of the formula's. Wider than for the molecules of the
 # weights, since somebody said that these are alike: a disaccharide may go on or off.
 _MOST_DIFFERENT: Final = 0.7
@@ -182,11 +183,10 @@ class Analogues:
         most_common = np.cumsum(-np.sort(-probability.astype(np.float64)))[self.n_bits[rows] - 1]
         either = probability.sum() + self.n_bits[rows] - most_common
         bound = most_common / either - _OF_AN_ATOM * n_atoms[rows]
-        order = np.argsort(-bound, kind="stable")
-        rows, bound = rows[order], bound[order]
-        first = self._alike(probability, n_atoms, rows[:_AT_ONCE])
-        least = np.partition(first, -most)[-most] if len(first) > most else -np.inf
-        rows = rows[: np.searchsorted(-bound, -least, "right")]
+        if len(rows) > (n_first := max(most, _AT_ONCE)):
+            first = rows[np.argpartition(-bound, n_first)[:n_first]]
+            least = np.partition(self._alike(probability, n_atoms, first), -most)[-most]
+            rows = rows[bound > least - _ROUNDING]
         alike = self._alike(probability, n_atoms, rows)
         best = np.argsort(-alike, kind="stable")[:most]
         return rows[best], alike[best]
@@ -229,16 +229,16 @@ class Analogues:
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
     parts: list[Analogues] = []
-    rows, n_read = read_rows(path), 0
+    if (total := sum(1 for _ in islice(read_rows(path), _MOST_ROWS + 1))) > _MOST_ROWS:
+        raise UsageError(
+            f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
+        )
+    rows = read_rows(path)
     while some := list(islice(rows, _AT_ONCE)):
-        n_read += len(some)
-        if n_read > _MOST_ROWS:
-            raise UsageError(
-                f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
-            )
+        if total > _AT_ONCE:
+            n_read = len(parts) * _AT_ONCE
+            logger.info("%s: %d of %d molecules read, once a file", path, n_read, total)
         parts.append(_made(some, refused))
-        if n_read > _AT_ONCE:
-            logger.info("%s: %d molecules read; this is done once a file", path, n_read)
     left_out = [f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items()]
     parts = parts or [_made((), refused)]
     texts = {name: [text for one in parts for text in getattr(one, name)] for name in _TEXTS}
