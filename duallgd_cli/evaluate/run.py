@@ -10,12 +10,11 @@ are predicted.
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
-from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
@@ -51,6 +50,7 @@ TRUE_ORDER: Final = (
     "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
     "known of an unlabelled spectrum."
 )
+_GIVEN: Final = "The run was given molecules; whether test molecules are among them is not checked."
 _NOT_CHECKED: Final = (
     "Overlap with training molecules was not checked: no journal beside the predictions says which "
     "weights made them; give --train-hashes, or --weights."
@@ -151,6 +151,8 @@ def _look_at_finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> N
     check_leakage(inputs, lists, settings)
     if run is not None:
         _take_journal(inputs, run)
+        if run.header.settings.keys() & asdict(GuideFiles()).keys():
+            inputs.remark(_GIVEN)
     rows = table_rows(inputs.predictions, required=("smiles",))
     if any(TRUE_ORDER in row.get("message", "") for row in rows):
         inputs.remark(TRUE_ORDER)
@@ -179,10 +181,8 @@ def predict_inputs(
     model = model or api.load(settings.weights, runtime=runtime)
     if model.known:
         lists[f"the known molecules in {model.name}"] = TrainingHashes.of(model.known)
-    smiles = [truth.smiles for truth in inputs.truths]
     for name in settings.analogues:
-        isomers = Analogues.read(Path(name)).isomers(smiles)
-        blocks = (inchikey_block(parse_smiles(text)) for text in isomers)
+        blocks = Analogues.read(Path(name)).isomers(truth.smiles for truth in inputs.truths)
         lists[f"the analogues of {name} that have a formula of theirs"] = TrainingHashes.of(blocks)
     check_leakage(inputs, lists, settings)
     folder = settings.folder

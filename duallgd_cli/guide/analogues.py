@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
-from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
@@ -112,12 +112,13 @@ class Analogues:
         return allowed
 
     def isomers(self, smiles: Iterable[str]) -> list[str]:
-        """SMILES of those that have the formula of one of these molecules."""
+        """First blocks of the InChIKeys of those with the formula of one of these molecules."""
         formulas = {
             formula_of(parse_smiles(text)).array.astype(np.uint8).tobytes() for text in smiles
         }
         rows = zip(self.smiles, self.counts, strict=True)
-        return [text for text, counts in rows if counts.tobytes() in formulas]
+        same = (text for text, counts in rows if counts.tobytes() in formulas)
+        return [inchikey_block(parse_smiles(text)) for text in same]
 
     @cached_property
     def _of_name(self) -> Mapping[str, NDArray[np.int64]]:
@@ -236,8 +237,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     rows = read_rows(path)
     while some := list(islice(rows, _AT_ONCE)):
         if total > _AT_ONCE:
-            n_read = len(parts) * _AT_ONCE
-            logger.info("%s: %d of %d molecules read, once a file", path, n_read, total)
+            logger.info("%s: %d of %d molecules read", path, len(parts) * _AT_ONCE, total)
         parts.append(_made(some, refused))
     left_out = [f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items()]
     parts = parts or [_made((), refused)]

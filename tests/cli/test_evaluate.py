@@ -275,6 +275,27 @@ def test_everything_that_decides_the_numbers_is_in_the_results(evaluate):
     assert found["mces_work"]["mces"]["timeouts"] == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [("--analogues", "smiles\nCCCO\n"), ("--guide", "feature_id,analogue\nS00,CCCO\n")],
+)
+def test_a_finished_run_that_was_given_molecules_is_stamped(duallgd, table, tmp_path, option, text):
+    (tmp_path / "given.csv").write_text(text)
+    asked = ("predict", table, "--samples", "4")
+    for more in (("-o", "with.csv", option, "given.csv"), ("-o", "without.csv")):
+        done = duallgd(*asked, *more)
+        assert done.code == 0, done.err
+
+    said = {}
+    for name in ("with", "without"):
+        given = ("--predictions", f"{name}.csv", "--truth", table, "--no-mces", "-o", name)
+        assert duallgd("evaluate", *given).code == 0
+        said[name] = " ".join(results(tmp_path / name)["remarks"])
+
+    assert "was given molecules" in said["with"]
+    assert "was given molecules" not in said["without"]
+
+
 def test_test_molecules_among_the_analogues_are_refused_or_left_out(duallgd, tmp_path):
     TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
     smiles = labelled_table.MOLECULES[0][0]
