@@ -57,10 +57,13 @@ def linear(
         if x.dtype != weight.dtype:
             x = x.to(weight.dtype)
         if onto is not None:
-            product: Tensor = torch.ops.mkldnn._linear_pointwise(x, onto, weight, bias, "add")
+            # By its full name: looking for the overload prints the tensors into an error first.
+            product: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+                x, onto, weight, bias, "add"
+            )
             return product
         after = "relu" if relu else "none"
-        product = torch.ops.mkldnn._linear_pointwise(x, weight, bias, after, [], "")
+        product = torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, after, [], "")
         return product
     product = functional.linear(x, weight, bias)
     if onto is not None:
