@@ -61,7 +61,7 @@ class SamplingSettings:
     schedule: str | None = None
     temperature: float = 1.0
     time_shift: float | None = None
-    analogue_share: float = 0.5
+    analogue_share: float = 0.75
     core: str | None = None
     max_memory_mib: int = 1024
     timeout_s: float | None = None

@@ -159,7 +159,8 @@ stage joint train joint joint --data "$runs/measured" --structures "$runs/alike"
   --simulated "$runs/simulated-joint" --init-denoiser "$runs/decoder" --init-encoder "$runs/encoder-wide"
 stage evidence duallgd weights evidence "$runs/joint/model.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \
   -o "$runs/evidence.safetensors" --seed "$seed" $(options evidence)
-stage templates duallgd weights analogues "$runs/evidence.safetensors" --molecules "$runs/measured" -o "$runs/templates.safetensors"
+stage templates duallgd weights analogues "$runs/evidence.safetensors" --molecules "$runs/measured" \
+  --structures "$runs/alike" -o "$runs/templates.safetensors"
 stage hashes hashes
 stage draw draw templates 0
 stage ranking duallgd calibrate "$runs/templates.safetensors" --run "$runs/draw-templates-0/predictions.csv" \

@@ -8,40 +8,32 @@ chain, a double bond more, less or moved, a ring closed or opened.
 N heavy atoms.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator
 from itertools import chain, combinations, product
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdMolDescriptors
 
-from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_ELEMENTS, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.building_blocks import LARGEST_GROUP, BuildingBlocks, Counts
+from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.joining import atoms_of, drop_aromaticity, groups, is_of, joined
 
-_Counts: TypeAlias = tuple[int, ...]
 _Changed: TypeAlias = Iterator[Chem.RWMol]
 
-# Heavy atoms of a group at most, and how many groups of one formula are tried, frequent ones first.
-_LARGEST_GROUP: Final = 12
-_TRIED: Final = 30
 # What stays of a molecule is at least this share of it.
 _LEAST_KEPT: Final = 0.5
 # Bonds between two atoms that a new bond joins to a ring; smaller rings are rare, and an epoxide is
 # an oxygen put in.
 _RING_PATHS: Final = (4, 5)
-_SAME_MASS_DA: Final = 1e-3
-_ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 _SINGLE, _DOUBLE, _TRIPLE = Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE
 _FEWER: Final = {_DOUBLE: _SINGLE, _TRIPLE: _DOUBLE}
 _MORE: Final = {_SINGLE: _DOUBLE, _DOUBLE: _TRIPLE}
 
 
-def _counts(**atoms: int) -> _Counts:
+def _counts(**atoms: int) -> Counts:
     return tuple(atoms.get(symbol, 0) for symbol in SYMBOLS)
 
 
@@ -53,79 +45,17 @@ _OXYGEN: Final = _counts(O=1)
 _LINKERS: Final = {_counts(C=1, H=2): 6, _counts(N=1, H=1): 7, _OXYGEN: 8, _counts(S=1): 16}
 
 
-class _Group(NamedTuple):
-    """Atoms at the end of a single bond, and which of them has the bond."""
-
-    mol: Chem.Mol
-    place: int
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Groups that known molecules have at the ends of single bonds, the most frequent first.
-
-    Attributes:
-        smiles: With ``*`` for the rest of the molecule, G of them.
-        counts: Their atoms, (G, N_ELEMENTS).
-    """
-
-    smiles: tuple[str, ...]
-    counts: NDArray[np.uint8]
-
-    @classmethod
-    def of(cls, mols: Iterable[Chem.Mol]) -> "Groups":
-        """All that molecules have of up to `_LARGEST_GROUP` heavy atoms."""
-        found = Counter(chain.from_iterable(set(_groups_of(mol)) for mol in mols))
-        smiles = sorted(found, key=lambda text: (-found[text], text))
-        ended = (Chem.MolFromSmiles(text.replace("*", "[H]")) for text in smiles)
-        counts = np.array([_atoms(mol).sum(0) - _GIVEN_UP for mol in ended], np.uint8)
-        return cls(tuple(smiles), counts.reshape(-1, N_ELEMENTS))
-
-    @cached_property
-    def _by_counts(self) -> Mapping[_Counts, list[str]]:
-        groups: dict[_Counts, list[str]] = defaultdict(list)
-        for text, counts in zip(self.smiles, self.counts.tolist(), strict=True):
-            groups[tuple(counts)].append(text)
-        return groups
-
-    def with_atoms(self, counts: _Counts) -> Iterator[_Group]:
-        """Those that have exactly these atoms."""
-        return map(_read, self._by_counts.get(counts, ())[:_TRIED])
-
-
 # A group that stands alone has a hydrogen in place of its bond.
 _GIVEN_UP: Final = np.array(_HYDROGEN)
 
 
-def _groups_of(mol: Chem.Mol) -> Iterator[str]:
-    for bond in mol.GetBonds():
-        if bond.GetBondType() != _SINGLE or bond.IsInRing():
-            continue
-        cut = Chem.FragmentOnBonds(mol, [bond.GetIdx()], dummyLabels=[(0, 0)])
-        for part in Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False):
-            if part.GetNumAtoms() - 1 <= _LARGEST_GROUP:
-                yield Chem.MolToSmiles(part)
-
-
-@lru_cache(maxsize=2_000)
-def _read(smiles: str) -> _Group:
-    whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
-    star = next(atom for atom in whole.GetAtoms() if not atom.GetAtomicNum())
-    place = star.GetNeighbors()[0].GetIdx()
-    place -= place > star.GetIdx()
-    _drop_aromaticity(whole)
-    whole.RemoveAtom(star.GetIdx())
-    whole.UpdatePropertyCache(strict=False)
-    return _Group(whole.GetMol(), place)
-
-
-def edited(known: Chem.Mol, formula: Formula, groups: Groups) -> Iterator[Chem.Mol]:
+def edited(known: Chem.Mol, formula: Formula, blocks: BuildingBlocks) -> Iterator[Chem.Mol]:
     """Molecules of a formula that one change makes of a known one; some come more than once.
 
     Args:
         known: A sanitised molecule without stereochemistry.
         formula: Of the unknown.
-        groups: What may be put in place of a group or a hydrogen.
+        blocks: What may be put in place of a group or a hydrogen.
 
     Yields:
         Sanitised molecules, all of this formula.
@@ -133,12 +63,8 @@ def edited(known: Chem.Mol, formula: Formula, groups: Groups) -> Iterator[Chem.M
     draft = _Draft(known)
     delta = formula.array - draft.atoms.sum(0)
     with rdBase.BlockLogs():
-        for made in chain(_exchanged(draft, delta, groups), _changed(draft, delta)):
-            if Chem.SanitizeMol(made, catchErrors=True):
-                continue
-            # The heavy atoms are the formula's; by the mass, so are the hydrogens.
-            wrong = rdMolDescriptors.CalcExactMolWt(made) - formula.atoms_mass
-            if abs(wrong) < _SAME_MASS_DA and Chem.GetFormalCharge(made) == formula.charge:
+        for made in chain(_exchanged(draft, delta, blocks), _changed(draft, delta)):
+            if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
                 yield made.GetMol()
 
 
@@ -159,9 +85,9 @@ class _Draft:
             (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), b.GetBondType(), b.IsInRing()) for b in plain
         ]
         self.mol = Chem.RWMol(known)
-        _drop_aromaticity(self.mol)
+        drop_aromaticity(self.mol)
         self.mol.UpdatePropertyCache(strict=False)
-        self.atoms = _atoms(self.mol)
+        self.atoms = atoms_of(self.mol)
 
     @property
     def with_hydrogen(self) -> list[int]:
@@ -184,28 +110,13 @@ class _Draft:
                 yield site
 
 
-def _drop_aromaticity(mol: Chem.RWMol) -> None:
-    Chem.Kekulize(mol, clearAromaticFlags=True)
-    for atom in mol.GetAtoms():
-        atom.SetNoImplicit(False)
-        atom.SetNumExplicitHs(0)
-
-
-def _atoms(mol: Chem.Mol) -> NDArray[np.int64]:
-    atoms = np.zeros((mol.GetNumAtoms(), N_ELEMENTS), np.int64)
-    for row, atom in zip(atoms, mol.GetAtoms(), strict=True):
-        row[_ELEMENT_OF[atom.GetAtomicNum()]] = 1
-        row[HYDROGEN] = atom.GetTotalNumHs()
-    return atoms
-
-
-def _exchanged(draft: _Draft, delta: NDArray[np.int64], groups: Groups) -> _Changed:
+def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) -> _Changed:
     """Another group in place of a hydrogen or a group; and, for an isomer, a group moved."""
     for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen):
-        yield from _given(draft.mol, atom, _GIVEN_UP + delta, groups)
+        yield from _given(draft.mol, atom, _GIVEN_UP + delta, blocks)
     for stays, goes in draft.unlike(draft.along(_SINGLE)):
         lost = _beyond(draft.mol, stays, goes)
-        if lost[stays] or lost.sum() > min(_LARGEST_GROUP, (1 - _LEAST_KEPT) * len(lost)):
+        if lost[stays] or lost.sum() > min(LARGEST_GROUP, (1 - _LEAST_KEPT) * len(lost)):
             continue
         kept = Chem.RWMol(draft.mol)
         kept.BeginBatchEdit()
@@ -213,7 +124,7 @@ def _exchanged(draft: _Draft, delta: NDArray[np.int64], groups: Groups) -> _Chan
             kept.RemoveAtom(atom)
         kept.CommitBatchEdit()
         place = int((~lost[:stays]).sum())
-        yield from _given(kept, place, draft.atoms[lost].sum(0) + delta, groups)
+        yield from _given(kept, place, draft.atoms[lost].sum(0) + delta, blocks)
         if not delta.any():
             yield from _moved(draft, stays, goes, lost)
 
@@ -232,15 +143,15 @@ def _beyond(mol: Chem.Mol, stays: int, goes: int) -> NDArray[np.bool_]:
     return lost
 
 
-def _given(kept: Chem.Mol, place: int, wanted: NDArray[np.int64], groups: Groups) -> _Changed:
+def _given(
+    kept: Chem.Mol, place: int, wanted: NDArray[np.int64], blocks: BuildingBlocks
+) -> _Changed:
     """A molecule with each group of these atoms in turn at an atom; or a hydrogen."""
     counts = tuple(wanted.tolist())
     if counts == _HYDROGEN:
         yield Chem.RWMol(kept)
-    for group in groups.with_atoms(counts):
-        made = Chem.RWMol(Chem.CombineMols(kept, group.mol))
-        made.AddBond(place, kept.GetNumAtoms() + group.place, _SINGLE)
-        yield made
+    for group in groups(blocks, counts):
+        yield joined(kept, place, group)
 
 
 def _moved(draft: _Draft, stays: int, goes: int, lost: NDArray[np.bool_]) -> _Changed:

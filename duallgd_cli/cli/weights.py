@@ -174,10 +174,18 @@ def analogues(
     max_atoms: Annotated[
         int, typer.Option(min=2, help="The largest molecule to keep, in heavy atoms.")
     ] = 100,
+    structures: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder made by 'duallgd data structures': building blocks that several of its "
+            "molecules have are added to those of the known ones."
+        ),
+    ] = None,
 ) -> None:
-    """Add known molecules: templates to start samples from, and spectra to compare with.
+    """Add known molecules: templates, building blocks, and spectra to compare with.
 
     Of templates with a fingerprint like the predicted one, the atoms are changed to the formula's.
+    All are cut at one or two single bonds, and what is left is put together to candidates.
     From a folder of spectra, fragments and losses are kept too: molecules that share them with a
     spectrum have a say in its fingerprint, as much as suits fold val. The network stays as it is.
     The ranking is dropped: fit another by 'duallgd calibrate'.
@@ -190,7 +198,8 @@ def analogues(
     from duallgd_cli.train.known_spectra import fit_kernel
 
     checkpoint = weights_format.load(weights)
-    known = known_molecules(load_molecules(molecules), max_atoms)
+    others = None if structures is None else load_molecules(structures)
+    known = known_molecules(load_molecules(molecules), max_atoms, others)
     kernel = {}
     if read_manifest(molecules).get("kind") == "spectra":
         encoder = checkpoint.build().encoder
@@ -199,7 +208,8 @@ def analogues(
     weights_format.save(output, added)
     found = counted(len(known.molecules), "template")
     with_spectra = f" with {len(kernel['place'])} fragments and losses" if kernel else ""
-    typer.echo(f"wrote {output}: {found}{with_spectra}", err=True)
+    n_blocks = counted(len(known.blocks.smiles), "building block")
+    typer.echo(f"wrote {output}: {found}{with_spectra}, {n_blocks}", err=True)
 
 
 @app.command("average", epilog=AVERAGE_EPILOG)

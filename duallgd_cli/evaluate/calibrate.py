@@ -24,12 +24,14 @@ from torch import Tensor
 from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
 from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import (
+    CORRECTION,
     FEATURES,
     FIRST,
     PRESENCE,
     RankingModel,
     SampleStatistics,
     candidate_confidence,
+    correction_features,
     described,
     presence_features,
 )
@@ -205,7 +207,7 @@ def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) 
 
 
 def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> RankingModel:
-    """Fit sharpness and the chance that the truth is among the candidates, for given weights."""
+    """Fit, for given weights of the score, all that makes probabilities of scores."""
     told = [case for case in cases if len(case.keys)]
     if not told:
         return model
@@ -226,7 +228,15 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     ]
     is_there = np.array([bool(is_right.any()) for _, is_right in scored])
     weights = logistic(np.array(features), is_there).tolist()
-    return replace(model, **dict(zip(PRESENCE, weights, strict=True)))
+    uncorrected = dict(zip(CORRECTION, (0.0, 1.0, 0.0, 0.0), strict=True))
+    values: dict[str, Any] = uncorrected | dict(zip(PRESENCE, weights, strict=True))
+    model = replace(model, **values)
+    first = [
+        correction_features(candidate_confidence(score, case.statistics, model)[0], case.statistics)
+        for case, (score, _) in zip(told, scored, strict=True)
+    ]
+    weights = logistic(np.array(first), np.array([bool(right[0]) for _, right in scored])).tolist()
+    return replace(model, **dict(zip(CORRECTION, weights, strict=True)))
 
 
 def _sharpness(cases: Sequence[ScoredCase], model: RankingModel) -> float:

@@ -5,11 +5,12 @@ Drawing keeps to a time and to a share of memory, whichever network denoises.
 S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
+from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
-from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion import (
     Denoise,
@@ -34,7 +35,7 @@ from duallgd_cli.diffusion import (
 )
 from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.generator.edits import edited_starts
+from duallgd_cli.generator.edits import changed, likeliest_starts, put_together
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
@@ -49,19 +50,23 @@ from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.runtime import Runtime, stage
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
+if TYPE_CHECKING:
+    from duallgd_cli.chem.molecule import Mol
+
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
-# Added to the seed of the noise: for samples that are edited known molecules, hold a core, start
+# Added to the seed of the noise: for samples that are made of known molecules, hold a core, start
 # from molecules of the user, or hold required parts.
-_OF_EDITED, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
+_OF_MADE, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
 # Share of the samples that holds a known core, half of them in templates if there are any.
 _HELD_SHARE: Final = 0.75
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
-# Of the samples that begin from known molecules, those that are one change away from one; the
-# others begin from a known molecule as it is. And evaluations that say how probable each is.
-_EDITED_SHARE: Final = 0.8
+# Of the samples that begin from known molecules, those that are made of them, by one change or of
+# building blocks; the others begin from a known molecule as it is. And evaluations that say how
+# probable each is.
+_MADE_SHARE: Final = 0.8
 _JUDGED: Final = 5
 
 
@@ -99,7 +104,7 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
-        formula, reranker = annotated.hypothesis.formula, self.reranker
+        formula, reranker, blocks = annotated.hypothesis.formula, self.reranker, self.blocks
         with on_one_thread():
             with stage("encode"):
                 fingerprint = self.fingerprint(annotated)
@@ -109,9 +114,16 @@ class ModelGenerator:
             log_likelihood=drawn.log_likelihood.numpy(),
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
-            scorer=None if reranker is None else CandidateScorer.of(reranker, annotated),
+            scorer=None
+            if reranker is None
+            else CandidateScorer.of(reranker, blocks.ends, annotated),
             notes=notes,
         )
+
+    @property
+    def blocks(self) -> BuildingBlocks:
+        """What molecules are put together from."""
+        return NO_BLOCKS if self.templates is None else self.templates.blocks
 
     @torch.inference_mode()
     def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
@@ -191,49 +203,57 @@ class ModelGenerator:
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
             return self._held_tasks(whole, settings, formula, fingerprint, seed, known)
-        if known is not None and known.is_short and begun:
-            others = replace(settings, samples=begun)
-            tasks = self._with_parts(whole, settings.samples - begun, formula, fingerprint, known)
+        half = settings.samples // 2  # of the samples, where the user knows something
+        again = known is not None and known.is_short  # what is made would be the same again
+        if known is not None and again and begun:
+            others = replace(settings, samples=settings.samples - half, analogue_share=0.0)
+            tasks = self._with_parts(whole, half, formula, fingerprint, known)
             if tasks:
                 return [*self._tasks(formula, fingerprint, others, seed), *tasks]
-        graphs = known.graphs(fingerprint.numpy(), formula) if known is not None and begun else []
-        if graphs:
-            edited = self._edited_tasks(whole, graphs, formula, fingerprint, begun, _OF_ANALOGUES)
-            n_left = begun - sum(task.samples for task in edited)
+        probability = fingerprint.numpy()
+        graphs = known.graphs(probability, formula) if known is not None and begun else []
+        if known is not None and graphs:
+            made = () if again else changed(graphs, formula, self.blocks)
+            tasks = self._made_tasks(whole, _fitting(made, known), fingerprint, half, _OF_ANALOGUES)
+            n_left = half - sum(task.samples for task in tasks)
             own = torch.from_numpy(starts(graphs[:BEGUN], formula, n_left, seed))
-            tasks = [*edited, *self._begun_tasks(whole, own, _OF_ANALOGUES)]
+            tasks += self._begun_tasks(whole, own, _OF_ANALOGUES)
             others = replace(settings, samples=whole.samples - sum(t.samples for t in tasks))
-            return [*self._tasks(formula, fingerprint, others, seed), *tasks]
+            rest = Known(known.guide, is_short=known.is_short)
+            return [*self._tasks(formula, fingerprint, others, seed, rest), *tasks]
         if self.templates is None or not begun:
             return [whole]
-        near = self.templates.near(fingerprint.numpy(), formula)
-        tasks = self._edited_tasks(whole, near, formula, fingerprint, begun)
+        near = self.templates.near(probability, formula)
+        made = (
+            ()
+            if again
+            else chain(
+                changed(near, formula, self.blocks), put_together(self.blocks, formula, probability)
+            )
+        )
+        tasks = self._made_tasks(whole, _fitting(made, known), fingerprint, begun)
         n_left = begun - sum(task.samples for task in tasks)
         start = self.templates.starts(fingerprint, formula, n_left, seed)
         tasks += [] if start is None else self._begun_tasks(whole, start)
         return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
 
-    def _edited_tasks(
+    def _made_tasks(
         self,
         whole: SamplingTask,
-        known: Iterable[MolecularGraph],
-        formula: Formula,
+        made: "Iterator[tuple[Mol, float]]",
         fingerprint: Tensor,
         begun: int,
         shift: int = 0,
     ) -> list[SamplingTask]:
-        """Molecules one change away from known ones; the network only says how probable they are.
+        """Molecules made of known ones, of which the network only says how probable they are.
 
         They take most of the samples that begin from known molecules, as far as there are so many.
         """
-        if self.templates is None:
-            return []
-        samples, groups = int(_EDITED_SHARE * begun), self.templates.groups
-        start = edited_starts(known, formula, fingerprint.numpy(), groups, samples)
+        start = likeliest_starts(made, fingerprint.numpy(), int(_MADE_SHARE * begun))
         if start is None:
             return []
         most = max(1, round(_NOISED[0] * self.model.settings.diffusion.n_steps))
-        plan, seed = quadratic(most, min(_JUDGED, most)), whole.seed + shift + _OF_EDITED
+        plan, seed = quadratic(most, min(_JUDGED, most)), whole.seed + shift + _OF_MADE
         task = replace(whole, plan=plan, seed=seed, samples=len(start), is_given=True)
         return [replace(task, start=start.to(self.runtime.device))]
 
@@ -323,6 +343,14 @@ class ModelGenerator:
                 return self.model.denoiser(bond_class, steps, repeated)  # type: ignore[no-any-return]
 
         return denoise
+
+
+def _fitting(
+    made: "Iterable[tuple[Mol, float]]", known: Known | None
+) -> "Iterator[tuple[Mol, float]]":
+    """Those molecules that are as the user says."""
+    guide = None if known is None else known.guide
+    return (one for one in made if guide is None or not guide.fault(one[0]))
 
 
 def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:

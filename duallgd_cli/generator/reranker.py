@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.building_blocks import KnownEnds
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
     CARRIED,
@@ -28,7 +29,7 @@ from duallgd_cli.errors import WeightsError
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 if TYPE_CHECKING:  # it needs rdkit, which a network that only draws does without
-    from duallgd_cli.chem.molecule import Disassembled
+    from duallgd_cli.chem.molecule import Disassembled, Mol
 
 Floats = NDArray[np.float32]
 
@@ -96,20 +97,24 @@ class CandidateScorer:
 
     Attributes:
         reranker: Table and network.
+        ends: Of known molecules.
         measured: Ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,) of the explained
             peaks, by collision energy; none where the ion's fragments are not understood.
     """
 
     reranker: Reranker
+    ends: KnownEnds
     measured: tuple[tuple[Ion, NDArray[np.int16], Floats], ...]
 
     @classmethod
-    def of(cls, reranker: Reranker, annotated: AnnotatedSpectrum) -> "CandidateScorer":
+    def of(
+        cls, reranker: Reranker, ends: KnownEnds, annotated: AnnotatedSpectrum
+    ) -> "CandidateScorer":
         """For an annotated spectrum; peaks that kept a metal are left out."""
         adduct = annotated.hypothesis.adduct.index
         bare = annotated.carrier == 0
         if adduct not in CARRIED or not bare.any():
-            return cls(reranker, ())
+            return cls(reranker, ends, ())
         instrument = instrument_index(annotated.hypothesis.feature.first.instrument)
         energy, intensity = annotated.energy_ev[bare], annotated.intensity[bare]
         subformula = annotated.subformula[bare]
@@ -118,23 +123,31 @@ class CandidateScorer:
             same = (energy == value) | (np.isnan(energy) & np.isnan(value))
             ion = Ion(adduct, instrument, float(value))
             measured.append((ion, subformula[same], intensity[same]))
-        return cls(reranker, tuple(measured))
+        return cls(reranker, ends, tuple(measured))
 
-    def scores(self, parts: "Disassembled", bits: NDArray[np.uint16]) -> dict[str, float]:
+    def scores(
+        self, mol: "Mol", parts: "Disassembled", bits: NDArray[np.uint16]
+    ) -> dict[str, float]:
         """What speaks for a candidate.
 
         Args:
-            parts: The candidate.
+            mol: The candidate.
+            parts: The same, in arrays.
             bits: Its set Morgan bits.
 
         Returns:
             ``familiarity``, the substructure prior: mean log share of known molecules with each of
             its Morgan bits. ``peaks_found``: log-likelihood of the matched peaks above that of
             peaks by chance, summed, mean over collision energies. ``peaks_missed``: the same of
-            predicted fragments that are absent.
+            predicted fragments that are absent. ``known_halves``: see `chem.joining.known_halves`.
         """
+        from duallgd_cli.chem.joining import known_halves  # whoever has a molecule has rdkit
+
         known = self.reranker.log_prevalence[bits]
-        scores = {"familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0}
+        scores = {
+            "familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0,
+            "known_halves": round(known_halves(mol, self.ends), _DIGITS),
+        }
         graph = graph_of_bonds(parts.formula, parts.bond_class)
         if not self.measured or not len(graph.pair):
             return scores | {"peaks_found": 0.0, "peaks_missed": 0.0}

@@ -10,8 +10,7 @@ Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.elements import (
     BOND_AROMATIC,
     FINGERPRINT_BITS,
@@ -37,7 +37,6 @@ from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 
 if TYPE_CHECKING:
-    from duallgd_cli.chem.edits import Groups
     from duallgd_cli.chem.guide import Core, Guide
     from duallgd_cli.chem.molecule import Mol
 
@@ -51,15 +50,20 @@ _MOST_DIFFERENT: Final = 0.4
 # for that.
 _MOST_DIFFERENT_AROUND: Final = 0.7
 _LOOKED_AT: Final = 1_500
+# Structures that are cut into building blocks at most; of more, blocks as common are the same.
+_CUT_UP: Final = 50_000
 _BLOCK_LETTERS: Final = 14
 FREE: Final = -1  # a bond that is not held
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
+_BROKEN: Final = (
+    "the templates in the weights are broken; fetch or copy the weights again, or run 'duallgd "
+    "weights analogues'"
+)
 # Arrays of a weights file, and their types there.
 _DTYPES: Final[Mapping[str, type]] = {
     "atom_counts": np.uint8, "n_bonds": np.uint8, "bond_pair": np.uint8, "bond_type": np.uint8,
-    "n_bits": np.int16, "bits": np.int16, "inchikey": np.uint8,
-    "group_counts": np.uint8, "group_smiles": np.uint8,
+    "n_bits": np.int16, "bits": np.int16, "inchikey": np.uint8, "blocks": np.uint8,
 }  # fmt: skip
 
 
@@ -69,15 +73,11 @@ class Templates:
 
     Attributes:
         molecules: As they were prepared; their charges and folds are not known here.
-        group_counts: Atoms of their groups, see `chem.edits.Groups`.
-        group_smiles: SMILES of these, a line each, as bytes.
+        blocks: What they are put together from.
     """
 
     molecules: Molecules
-    group_counts: NDArray[np.uint8] = field(
-        default_factory=lambda: np.zeros((0, N_ELEMENTS), np.uint8)
-    )
-    group_smiles: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    blocks: BuildingBlocks = NO_BLOCKS
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Templates":
@@ -89,11 +89,8 @@ class Templates:
         try:
             kept = {name: tensors[name].numpy() for name in _DTYPES}
             if not _are_sound(kept):
-                raise WeightsError(
-                    "the templates in the weights are broken; fetch or copy the weights again, or "
-                    "run 'duallgd weights analogues'"
-                )
-            counts = kept["atom_counts"]
+                raise WeightsError(_BROKEN)
+            counts, blocks = kept["atom_counts"], BuildingBlocks.read(kept["blocks"])
             molecules = Molecules(
                 atom_counts=counts,
                 charge=np.zeros(len(counts), np.int8),
@@ -109,7 +106,9 @@ class Templates:
             raise WeightsError(
                 f"the weights hold no {error} of templates; run 'duallgd weights analogues'"
             ) from None
-        return cls(molecules, kept["group_counts"], kept["group_smiles"])
+        except ValueError:
+            raise WeightsError(_BROKEN) from None
+        return cls(molecules, blocks)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a weights file keeps; integers all of them."""
@@ -122,8 +121,7 @@ class Templates:
             "n_bits": np.diff(known.bit_offset).astype(np.int16),
             "bits": known.bits.view(np.int16),  # what every version of the file format knows
             "inchikey": known.inchikey.astype("S14")[:, None].view(np.uint8),
-            "group_counts": self.group_counts,
-            "group_smiles": self.group_smiles,
+            "blocks": self.blocks.packed(),
         }
         return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
 
@@ -139,13 +137,6 @@ class Templates:
     def names(self) -> tuple[str, ...]:
         """First blocks of their InChIKeys."""
         return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
-
-    @cached_property
-    def groups(self) -> "Groups":
-        """What they have at the ends of single bonds."""
-        from duallgd_cli.chem.edits import Groups  # rdkit loads only here
-
-        return Groups(tuple(self.group_smiles.tobytes().decode().splitlines()), self.group_counts)
 
     def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
@@ -271,14 +262,12 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
         "bond_pair": (len(pair), 2),
         "bond_type": (len(pair),),
         "bits": (len(bits),),
-        "group_counts": (len(kept["group_counts"]), N_ELEMENTS),
-        "group_smiles": (len(kept["group_smiles"]),),
+        "blocks": (len(kept["blocks"]),),
     }
     if any(array.shape != shapes[name] for name, array in kept.items()):
         return False
     of_bonds, of_bits = (kept[name].astype(np.int64) for name in ("n_bonds", "n_bits"))
     heavy = counts[:, :N_HEAVY].sum(1, dtype=np.int64)
-    n_groups = len(kept["group_smiles"].tobytes().split())
     ends = np.repeat(heavy, of_bonds)
     return bool(
         rows
@@ -290,29 +279,44 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
         and ((bond_type > 0) & (bond_type < N_BOND_CLASSES)).all()
         and (bits.view(np.uint16) < FINGERPRINT_BITS).all()
         and (key < 128).all()
-        and n_groups == len(kept["group_counts"])
     )
 
 
-def known_molecules(molecules: Molecules, max_atoms: int) -> Templates:
-    """Those of fold train, up to a number of heavy atoms.
+def known_molecules(
+    molecules: Molecules, max_atoms: int, structures: Molecules | None = None
+) -> Templates:
+    """Those of fold train, up to a number of heavy atoms, and what they are put together from.
+
+    Args:
+        molecules: The known ones.
+        max_atoms: Of each.
+        structures: Others; building blocks that several of fold train have are taken too.
 
     Raises:
         UsageError: There are none.
     """
-    from duallgd_cli.chem.edits import Groups  # rdkit loads only here
+    from duallgd_cli.chem.joining import cut  # rdkit loads only here
 
-    rows = np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
+    rows = _rows_to_know(molecules, max_atoms)
     if not len(rows):
         raise UsageError(
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
     kept = molecules.take(rows)
-    mols = (molecule_of(graph_of(kept, row)) for row in range(len(rows)))
-    groups = Groups.of(mol for mol in mols if mol is not None)
-    smiles = np.frombuffer("\n".join(groups.smiles).encode(), np.uint8)
-    return Templates(kept, groups.counts, smiles)
+    if structures is None:
+        return Templates(kept, cut(_mols(molecules, rows)))
+    others = _rows_to_know(structures, max_atoms)
+    some = others[:: -(-len(others) // _CUT_UP)] if len(others) else others
+    return Templates(kept, cut(_mols(molecules, rows), _mols(structures, some)))
+
+
+def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
+    return np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
+
+
+def _mols(molecules: Molecules, rows: NDArray[np.int64]) -> "Iterator[Mol]":
+    return filter(None, (molecule_of(graph_of(molecules, row)) for row in rows.tolist()))
 
 
 def starts(

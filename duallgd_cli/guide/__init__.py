@@ -111,8 +111,8 @@ class Known:
         guide: What it must be like, or None.
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
-        is_short: Whether too few samples had the required parts: more start from molecules that
-            have them.
+        is_short: Whether too few samples were as they must be: more start from molecules that
+            have the required parts.
     """
 
     guide: "Guide | None"

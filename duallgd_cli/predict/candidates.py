@@ -204,7 +204,7 @@ def _named(
         is_salt=is_salt,
         placement=identity.charge_free_smiles(mol) if has_charges else "",
         fault="" if guide is None else guide.fault(mol),
-        scores={} if scorer is None else scorer.scores(read_back(mol, formula), bits),
+        scores={} if scorer is None else scorer.scores(mol, read_back(mol, formula), bits),
     )
 
 

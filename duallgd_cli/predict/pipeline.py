@@ -260,11 +260,11 @@ def _draw(
         core=None if guide is None else guide.core,
         timeout_s=_left(until),
     )
-    if known is not None and drawn and guide is not None and guide.require:
+    if known is not None and drawn:
         known = replace(known, is_short=True)
     require_core(sampling.core, hypothesis.formula)
     with stage("sample"):
-        given = (known,) if known is not None and (known.analogues or known.is_short) else ()
+        given = (known,) if known is not None and known.says_something else ()
         generated = generator.generate(annotated, sampling, seed, *given)
     with stage("assemble"):
         return generated, workers.assemble(hypothesis.formula, generated, _left(until), guide)

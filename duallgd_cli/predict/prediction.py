@@ -89,6 +89,7 @@ class Structure(NamedTuple):
             re-ranker, or it cannot score this molecule.
         peaks_found: Log-likelihood of matched fragments against chance, or None as above.
         peaks_missed: Log-likelihood of predicted but absent fragments, or None as above.
+        known_halves: See `chem.joining.known_halves`; None as above.
     """
 
     smiles: str
@@ -103,6 +104,7 @@ class Structure(NamedTuple):
     familiarity: float | None = None
     peaks_found: float | None = None
     peaks_missed: float | None = None
+    known_halves: float | None = None
 
     @property
     def block(self) -> str:

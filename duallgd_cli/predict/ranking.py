@@ -36,20 +36,24 @@ FEATURES: Final = (
     "familiarity",
     "peaks_found",
     "peaks_missed",
+    "known_halves",
 )
 PRESENCE: Final = (
     "present",
     "present_score",
+    "present_score_samples",
     "present_atoms",
     "present_share",
     "present_distinct",
     "present_samples",
     "present_steps",
 )
+CORRECTION: Final = ("corrected", "corrected_odds", "corrected_samples", "corrected_odds_samples")
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
 _LEAST: Final = 1e-300  # a probability that has a logarithm
+_LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,22 @@ class RankingModel:
             molecules of the hypothesis.
         peaks_missed: Weight of the log-likelihood of predicted but absent fragments, less the
             highest among the molecules of the hypothesis.
+        known_halves: Weight of how usual the two parts are that the molecule falls into.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
         present_score: Weight there of the highest score.
+        present_score_samples: Weight there of that, times the log number of samples.
         present_atoms: Weight there of the number of heavy atoms.
         present_share: Weight there of the log share of the candidate that was drawn most often; the
             share is that of `SampleStatistics`.
         present_distinct: Weight there of the log number of candidates a sample.
         present_samples: Weight there of the log number of samples.
         present_steps: Weight there of the log number of denoising steps.
+        corrected: Log-odds, but for what follows, of the first candidate.
+        corrected_odds: Weight there of its log-odds by all of the above.
+        corrected_samples: Weight there of the log number of samples.
+        corrected_odds_samples: Weight there of the product of these two.
         steps: Denoising steps of the samples that are ranked; a run sets it.
         most_samples: The probabilities were fitted on 1 to so many samples; 0 if that is unknown.
         least_steps: The fewest denoising steps that they were fitted on.
@@ -98,15 +108,21 @@ class RankingModel:
     familiarity: float = 0.0
     peaks_found: float = 0.0
     peaks_missed: float = 0.0
+    known_halves: float = 0.0
     alternative_weight: float = 0.5
     sharpness: float = 1.0
     present: float = -2.0
     present_score: float = 0.0
+    present_score_samples: float = 0.0
     present_atoms: float = 0.0
     present_share: float = 0.0
     present_distinct: float = 0.0
     present_samples: float = 0.0
     present_steps: float = 0.0
+    corrected: float = 0.0
+    corrected_odds: float = 1.0
+    corrected_samples: float = 0.0
+    corrected_odds_samples: float = 0.0
     steps: int = 10
     most_samples: int = 0
     least_steps: int = 0
@@ -120,12 +136,11 @@ class RankingModel:
     @property
     def weights(self) -> NDArray[np.float64]:
         """Weights in the order of `FEATURES`, shape (F,)."""
-        return np.array([getattr(self, name) for name in FEATURES])
+        return self.values(FEATURES)
 
-    @property
-    def presence_weights(self) -> NDArray[np.float64]:
-        """Weights in the order of `PRESENCE`."""
-        return np.array([getattr(self, name) for name in PRESENCE])
+    def values(self, names: Iterable[str]) -> NDArray[np.float64]:
+        """Those of these names, in their order: of `FEATURES`, `PRESENCE` or `CORRECTION`."""
+        return np.array([getattr(self, name) for name in names])
 
 
 class SampleStatistics(NamedTuple):
@@ -272,7 +287,7 @@ def rescored(
         )
     confidence = np.array([one.confidence for one in candidates])
     logs = np.log(np.maximum(confidence, _LEAST)) + extra
-    logs += np.log(max(confidence.sum(), _LEAST)) - _log_sum_exp(logs)
+    logs += np.log(max(confidence.sum(), _LEAST)) - np.logaddexp.reduce(logs)
     found = [
         replace(
             one,
@@ -353,7 +368,7 @@ def described(
 ) -> Iterator[tuple[Structure, HypothesisResult, NDArray[np.float64]]]:
     """Every structure of every hypothesis, with its features in the order of `FEATURES`, (F,)."""
     priors = np.array([result.log_prior for result in results])
-    log_shares = priors - _log_sum_exp(priors) if priors.size else priors
+    log_shares = priors - np.logaddexp.reduce(priors) if priors.size else priors
     for result, log_prior in zip(results, log_shares, strict=True):
         if result.structures:
             rows = _features(result, float(log_prior), model)
@@ -373,8 +388,21 @@ def candidate_confidence(
     if not scores.size:
         return scores
     sharp = model.sharpness * scores
-    present = sigmoid(np.dot(presence_features(sharp, statistics), model.presence_weights))
-    return np.asarray(present * np.exp(sharp - _log_sum_exp(sharp)))
+    present = sigmoid(np.dot(presence_features(sharp, statistics), model.values(PRESENCE)))
+    share = np.exp(sharp - np.logaddexp.reduce(sharp))
+    first = float(present * share[0])
+    odds = correction_features(first, statistics) @ model.values(CORRECTION)
+    return np.asarray(share * min(1.0, present * sigmoid(odds) / max(first, _LEAST_ODDS)))
+
+
+def correction_features(first: float, statistics: SampleStatistics) -> NDArray[np.float64]:
+    """What the probability of the first candidate is corrected by, in the order of `CORRECTION`.
+
+    The best of many scores is too good by chance as well, and more so of many samples.
+    """
+    chance = min(max(first, _LEAST_ODDS), 1 - _LEAST_ODDS)
+    odds = math.log(chance / (1 - chance))
+    return np.array([1.0, odds, statistics.log_samples, odds * statistics.log_samples])
 
 
 def presence_features(
@@ -386,7 +414,7 @@ def presence_features(
         scores: Sharpened, best first, (C,), C at least 1.
         statistics: Of the samples they come from.
     """
-    return np.array([1.0, scores[0], *statistics])
+    return np.array([1.0, scores[0], scores[0] * statistics.log_samples, *statistics])
 
 
 def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -422,7 +450,7 @@ def _most(result: HypothesisResult, model: RankingModel) -> float:
 
 
 def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Familiarity, and peaks found and missed next to the best of these; (C, 3).
+    """Familiarity, peaks found and missed next to the best of these, and known halves; (C, 4).
 
     A molecule that could not be scored, whose row is NaN, counts like the worst that could.
     """
@@ -431,7 +459,7 @@ def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.zeros_like(scores)
     worst = np.where(known, scores, np.inf).min(0)
     values = np.where(known, scores, worst)
-    values[:, 1:] -= values[:, 1:].max(0)
+    values[:, 1:3] -= values[:, 1:3].max(0)
     return values
 
 
@@ -468,9 +496,5 @@ def _merge(same: list[_Scored]) -> _Scored:
     return same[0]._replace(
         samples=samples,
         log_likelihood=weighted / samples if samples else same[0].log_likelihood,
-        score=_log_sum_exp(np.array([one.score for one in same])),
+        score=float(np.logaddexp.reduce([one.score for one in same])),
     )
-
-
-def _log_sum_exp(values: NDArray[np.float64]) -> float:
-    return float(np.logaddexp.reduce(values))

@@ -12,7 +12,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.ranking import FEATURES
+from duallgd_cli.generator.templates import Templates
 from duallgd_cli.predict.settings import PredictSettings
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import spectra_folder, structures_folder
@@ -53,12 +53,32 @@ def asking(plain, measured):
     return output
 
 
+def blocks_of(weights):
+    """How many molecules have each building block."""
+    blocks = Templates.of(load(weights).templates).blocks
+    return dict(zip(blocks.smiles, blocks.seen.tolist(), strict=True))
+
+
 @pytest.fixture(scope="module")
 def starting(plain, measured):
     output, said = added(plain, "analogues", "--molecules", measured)
     assert "3 templates with " in said  # of fold train
     assert "fragments and losses" in said
+    assert "building blocks" in said
     return output
+
+
+def test_building_blocks_of_other_structures_are_added(plain, measured, starting):
+    own, structures = blocks_of(starting), structures_folder(plain.parent / "others")
+    weights = plain.with_stem("again")
+    save(weights, load(plain))
+
+    output, _ = added(weights, "analogues", "--molecules", measured, "--structures", structures)
+
+    more = blocks_of(output)
+    assert own.keys() <= more.keys()
+    assert all(more[text] >= seen for text, seen in own.items())
+    assert sum(more.values()) > sum(own.values())
 
 
 @pytest.fixture
@@ -93,8 +113,9 @@ def test_every_candidate_is_asked_and_nothing_else_changes(asking, spectra, tmp_
     assert len(asked) > 1
     assert [one.smiles for one in asked] == [one.smiles for one in without]
     assert [one.score for one in asked] == [one.score for one in without]  # it was never fitted
-    assert all(one.extra_scores[name] == 0 for one in without for name in FEATURES[-3:])
-    said = {name: [one.extra_scores[name] for one in asked] for name in FEATURES[-3:]}
+    asks = ("familiarity", "peaks_found", "peaks_missed")
+    assert all(one.extra_scores[name] == 0 for one in without for name in asks)
+    said = {name: [one.extra_scores[name] for one in asked] for name in asks}
     assert len(set(said["familiarity"])) > 1
     assert max(said["peaks_found"]) == max(said["peaks_missed"]) == 0
     assert min(said["peaks_missed"]) < 0

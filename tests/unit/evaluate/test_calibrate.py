@@ -18,7 +18,7 @@ from duallgd_cli.evaluate.fitting import record_of
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 MODEL = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
 
 
@@ -138,7 +138,7 @@ def test_a_logistic_curve_is_finite_on_degenerate_data(scores, happened):
 
 
 def test_calibrated_confidence_is_reliable_on_unseen_spectra():
-    validation = cross_validate(synthetic(300, seed=2, present=0.6))
+    validation = cross_validate(synthetic(1000, seed=2, present=0.6))
 
     assert validation.candidates.expected_error < 0.01
     assert validation.candidates.brier < validation.candidates.base_brier

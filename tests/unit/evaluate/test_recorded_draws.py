@@ -18,8 +18,7 @@ from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics
 from tests.unit.evaluate.test_calibrate import case_of
 
 RECORDED = Path(__file__).with_name("recorded_draws.npz")
-TOO_SURE = pytest.mark.xfail(strict=True, reason="above 0.5 too sure: docs/trust.md")
-NUMBERS = (1, 5, 10, 30, 100, pytest.param(300, marks=TOO_SURE))
+NUMBERS = (1, 5, 10, 30, 100, 300)
 LARGEST_ERROR = 0.05
 
 

@@ -7,6 +7,7 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import FREE, Guide, read_core
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
@@ -93,3 +94,23 @@ def test_a_later_round_holds_required_parts():
     holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
     assert len(holding) == 8
     assert sum(holding) >= 4
+
+
+@pytest.mark.parametrize(
+    "guide", [Guide(require=("[OX2H]",)), Guide(forbid=("[OX2H]",)), Guide(core="Cc1ccccc1")]
+)
+@pytest.mark.parametrize("is_later", [False, True])
+def test_what_is_made_of_known_molecules_is_as_the_user_says_and_made_once(guide, is_later):
+    """Cresols, anisole and benzyl alcohol, from the parts of phenol, toluene and anisole."""
+    made_of = known_molecules(molecules_of("Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1"), 99)
+    generator = ModelGenerator(stirred(small_settings()), cpu(), None, made_of)
+    settings, formula = SamplingSettings(steps=10, samples=40), Formula.parse("C7H8O")
+    known = Known(guide, is_short=is_later)
+
+    tasks = generator._tasks(formula, torch.from_numpy(NOTHING), settings, 3, known)
+
+    assert sum(task.samples for task in tasks) == 40
+    given = [task for task in tasks if task.is_given]
+    assert bool(given) != is_later
+    for row in (row for task in given for row in task.start.numpy().astype(np.int8)):
+        assert not guide.fault(assemble(formula, row)[0])

@@ -1,10 +1,9 @@
-"""Samples that are one change away from known molecules."""
+"""Samples that known molecules become by one change, or of their parts."""
 
 import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.edits import Groups
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import (
@@ -13,13 +12,14 @@ from duallgd_cli.chem.identity import (
     inchikey_block,
     parse_smiles,
 )
+from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.generator.edits import edited_starts
+from duallgd_cli.generator.edits import changed, likeliest_starts, put_together
 
 KNOWN = parse_smiles("CC(=O)Nc1ccccc1")
-GROUPS = Groups.of([parse_smiles("Oc1ccccc1")])
-METHYL = Groups.of([parse_smiles("Cc1ccccc1")])
+BLOCKS = cut([parse_smiles("Oc1ccccc1")])
+METHYL = cut([parse_smiles("Cc1ccccc1")])
 PARACETAMOL = parse_smiles("CC(=O)Nc1ccc(O)cc1")
 FORMULA = Formula.parse("C8H9NO2")
 
@@ -36,12 +36,16 @@ def told(mol, doubt=0.1):
     return chance
 
 
+def starts(known, formula, chance, blocks, samples):
+    return likeliest_starts(changed(known, formula, blocks), chance, samples)
+
+
 def block(row):
     return inchikey_block(assemble(FORMULA, row.numpy().astype(np.int8))[0])
 
 
 def test_the_molecule_that_the_fingerprint_tells_comes_first():
-    found = edited_starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), GROUPS, 40)
+    found = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
 
     assert block(found[0]) == inchikey_block(PARACETAMOL)
     assert len(torch.unique(found, dim=0)) == len(found)
@@ -51,7 +55,7 @@ def test_the_molecule_that_the_fingerprint_tells_comes_first():
 def test_rows_are_ordered_by_the_log_odds_of_their_bits():
     chance = np.random.default_rng(1).random(FINGERPRINT_BITS).astype(np.float32)
 
-    found = edited_starts([graph(KNOWN)], FORMULA, chance, GROUPS, 40)
+    found = starts([graph(KNOWN)], FORMULA, chance, BLOCKS, 40)
 
     log_odds = np.log(chance / (1 - chance)).clip(np.log(0.003 / 0.997), np.log(0.997 / 0.003))
     score = [
@@ -65,14 +69,14 @@ def test_rows_are_ordered_by_the_log_odds_of_their_bits():
 def test_a_known_molecule_of_the_formula_is_one_of_them(smiles):
     mol = parse_smiles(smiles)
 
-    found = edited_starts([graph(mol)], formula_of(mol), told(mol), GROUPS, 40)
+    found = starts([graph(mol)], formula_of(mol), told(mol), BLOCKS, 40)
 
     first = assemble(formula_of(mol), found[0].numpy().astype(np.int8))[0]
     assert inchikey_block(first) == inchikey_block(mol)
 
 
 def test_all_are_molecules_of_the_formula():
-    found = edited_starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), GROUPS, 40)
+    found = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
 
     for row in found:
         assert formula_of(assemble(FORMULA, row.numpy().astype(np.int8))[0]) == FORMULA
@@ -82,7 +86,7 @@ def test_tautomers_are_one_graph():
     """Methyl at C4 or C5 of imidazole is one matrix of bonds, and so is whichever N has the H."""
     formula, chance = Formula.parse("C4H6N2"), np.full(FINGERPRINT_BITS, 0.01, np.float32)
 
-    found = edited_starts([graph(parse_smiles("c1c[nH]cn1"))], formula, chance, METHYL, 40)
+    found = starts([graph(parse_smiles("c1c[nH]cn1"))], formula, chance, METHYL, 40)
 
     assert len(torch.unique(found, dim=0)) == len(found)
     assert len(found) == 3  # at nitrogen, between the nitrogens, or at one of the other carbons
@@ -93,7 +97,7 @@ def test_a_molecule_drawn_as_a_salt_is_the_same_graph():
     formula, chance = Formula.parse("C6H5NO2"), np.full(FINGERPRINT_BITS, 0.01, np.float32)
     known = [graph(parse_smiles(text)) for text in ("O=[N+]([O-])c1ccccc1", "O=Nc1ccccc1")]
 
-    found = edited_starts(known, formula, chance, GROUPS, 40)
+    found = starts(known, formula, chance, BLOCKS, 40)
 
     graphs = [
         charge_free_smiles(assemble(formula, row.numpy().astype(np.int8))[0]) for row in found
@@ -102,12 +106,45 @@ def test_a_molecule_drawn_as_a_salt_is_the_same_graph():
 
 
 def test_there_are_no_more_than_samples():
-    few = edited_starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), GROUPS, 2)
-    many = edited_starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), GROUPS, 40)
+    few = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 2)
+    many = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
 
     assert torch.equal(few, many[:2])
 
 
 @pytest.mark.parametrize("known", [[], [graph(parse_smiles("CCO"))]])
 def test_without_a_way_there_are_none(known):
-    assert edited_starts(known, FORMULA, told(PARACETAMOL), GROUPS, 9) is None
+    assert starts(known, FORMULA, told(PARACETAMOL), BLOCKS, 9) is None
+
+
+def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_worth():
+    """Of toluene and phenol, joined in any way; blocks that more molecules have are worth more."""
+    blocks = cut(map(parse_smiles, ["Cc1ccccc1", "Oc1ccccc1", "CC(=O)NCC", "CC(=O)O"]))
+    formula = Formula.parse("C8H9NO")
+    chance = told(KNOWN)
+
+    made = list(put_together(blocks, formula, chance))
+    found = likeliest_starts(iter(made), chance, 40)
+
+    log_odds = np.log(chance.astype(float) / (1 - chance))
+    best = {}
+    for mol, worth in made:
+        value = worth + log_odds[fingerprint(mol)].sum()
+        best[inchikey_block(mol)] = max(value, best.get(inchikey_block(mol), -np.inf))
+    keys = [inchikey_block(assemble(formula, row.numpy().astype(np.int8))[0]) for row in found]
+    assert sorted(keys) == sorted(best)
+    assert [best[key] for key in keys] == sorted(best.values(), reverse=True)
+    assert keys[0] == inchikey_block(KNOWN)
+
+
+def test_the_better_way_to_a_molecule_counts():
+    """A molecule that several ways lead to keeps the price of the best, whichever comes first."""
+    chance = told(PARACETAMOL)
+    other = parse_smiles("CC(=O)Nc1ccccc1O")
+    ways = [(PARACETAMOL, -50.0), (other, 0.0), (PARACETAMOL, 50.0)]
+
+    for made in (ways, ways[::-1]):
+        first, second = likeliest_starts(iter(made), chance, 9)
+
+        assert block(first) == inchikey_block(PARACETAMOL)
+        assert block(second) == inchikey_block(other)

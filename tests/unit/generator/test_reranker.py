@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
@@ -19,7 +21,7 @@ from tests.made_spectra import annotated as made_annotated
 N_BITS = 4096
 NO_BITS = np.zeros(0, np.uint16)
 CHANCE = np.exp(-4)
-NOTHING = {"familiarity": 0.0, "peaks_found": 0.0, "peaks_missed": 0.0}
+NOTHING = {"familiarity": 0.0, "peaks_found": 0.0, "peaks_missed": 0.0, "known_halves": 0.0}
 
 
 def arrays_of(network, log_prevalence=None):
@@ -46,7 +48,8 @@ def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier
 
 def scored(model, seen, smiles="CCO"):
     mol = identity.parse_smiles(smiles)
-    return CandidateScorer.of(model, seen).scores(disassemble(mol), identity.fingerprint(mol))
+    scorer = CandidateScorer.of(model, NO_BLOCKS.ends, seen)
+    return scorer.scores(mol, disassemble(mol), identity.fingerprint(mol))
 
 
 def test_the_network_in_plain_arrays_is_the_network():
@@ -114,22 +117,20 @@ def test_a_spectrum_that_says_nothing_leaves_the_substructure_prior(seen):
 
 
 def test_a_molecule_without_bonds_has_no_fragments():
-    methane = disassemble(identity.parse_smiles("C"))
+    got = scored(even_model(0.0), annotated("CH3", formula="CH4"), "C")
 
-    got = CandidateScorer.of(even_model(0.0), annotated("CH3", formula="CH4")).scores(
-        methane, NO_BITS
-    )
-
-    assert got == NOTHING
+    assert {**got, "familiarity": 0.0} == NOTHING
 
 
 def test_a_scorer_gives_the_same_in_another_process():
-    scorer = CandidateScorer.of(even_model(-1.0), annotated("C2H5", "HO"))
+    ends = cut([identity.parse_smiles("CCO")]).ends
+    scorer = CandidateScorer.of(even_model(-1.0), ends, annotated("C2H5", "HO"))
     mol = identity.parse_smiles("CCO")
+    asked = mol, disassemble(mol), identity.fingerprint(mol)
 
-    there = pickle.loads(pickle.dumps(scorer)).scores(disassemble(mol), identity.fingerprint(mol))
+    there = pickle.loads(pickle.dumps(scorer)).scores(*asked)
 
-    assert there == scorer.scores(disassemble(mol), identity.fingerprint(mol))
+    assert there == scorer.scores(*asked)
 
 
 def test_weights_with_half_of_the_evidence_are_refused():

@@ -176,21 +176,21 @@ def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change
     without, _ = drawn(model, twenty)
     partly, tasks = drawn(model, twenty, known(), monkeypatch=monkeypatch)
 
-    fresh, edited, more, less = tasks
+    fresh, made, more, less = tasks
     assert fresh.start is None
-    n_edited = edited.samples  # at most four fifths of the half that begins from known molecules
-    assert 1 <= n_edited <= 8
-    assert fresh.samples == 10
-    assert n_edited + more.samples + less.samples == 10
-    assert edited.is_given
+    n_made = made.samples  # at most four fifths of those that begin from known molecules
+    assert 1 <= n_made <= 12
+    assert fresh.samples == 5
+    assert n_made + more.samples + less.samples == 15
+    assert made.is_given
     assert not more.is_given
     # A quarter and a tenth of the way to pure noise.
-    assert (edited.plan[0], more.plan[0], less.plan[0]) == (125, 125, 45)
+    assert (made.plan[0], more.plan[0], less.plan[0]) == (125, 125, 45)
     assert len({task.seed for task in tasks}) == 4
     assert len(partly.bond_class) == len(partly.log_likelihood) == 20
-    torch.testing.assert_close(partly.bond_class[:10], without.bond_class[:10])
-    # Changes of known molecules end as they begin, whatever the network says.
-    torch.testing.assert_close(partly.bond_class[10 : 10 + n_edited], edited.start)
+    torch.testing.assert_close(partly.bond_class[:5], without.bond_class[:5])
+    # What is made of known molecules ends as it begins, whatever the network says.
+    torch.testing.assert_close(partly.bond_class[5 : 5 + n_made], made.start)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +266,29 @@ def test_starts_are_a_function_of_fingerprint_formula_and_weights(model):
         assert torch.equal(drawn_again.log_likelihood, first.log_likelihood)
 
 
-def test_groups_come_back_from_a_file():
+def test_building_blocks_come_back_from_a_file():
     kept = known_molecules(molecules_of(*KNOWN, fold=[0, 1, 0, 0]), max_atoms=99)
 
-    groups, again = kept.groups, Templates.of(kept.tensors()).groups
+    blocks, again = kept.blocks, Templates.of(kept.tensors()).blocks
 
-    assert again.smiles == groups.smiles
-    np.testing.assert_array_equal(again.counts, groups.counts)
-    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(groups.smiles)
-    assert not any("N" in text for text in groups.smiles)  # butylamine is of another fold
+    assert again.smiles == blocks.smiles
+    for name in ("counts", "seen", "n_bits", "bits"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(blocks, name))
+    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(blocks.smiles)
+    assert not any("N" in text for text in blocks.smiles)  # butylamine is of another fold
+
+
+def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
+    """Anilines: three are of fold train, and one bears a group that no other has."""
+    others = ["Nc1ccccc1", "NCc1ccccc1", "Nc1ccc(CO)cc1", "NC1CCC1", "NC1CCC1", "NC1CCC1"]
+    structures = molecules_of(*others, fold=[0, 0, 0, 0, 1, 1])
+
+    kept = known_molecules(molecules_of(*KNOWN), 99, structures)
+
+    blocks = dict(zip(kept.blocks.smiles, kept.blocks.seen.tolist(), strict=True))
+    assert blocks["*N"] == 1 + 4  # butylamine's own, and those of fold train
+    assert "*c1ccccc1" not in blocks  # only two
+    assert "*C1CCC1" not in blocks
 
 
 def test_more_molecules_are_near_than_nearest():
@@ -299,31 +313,19 @@ def test_an_odd_number_of_electrons_is_that_of_a_cation():
     assert (canonical_smiles(choline), canonical_smiles(butanol)) == ("C[N+](C)(C)CCO", BUTANOL)
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("group_counts", lambda counts: counts[1:]),
-        ("group_counts", lambda counts: counts[:, 1:]),
-        ("group_counts", lambda counts: counts.long()),
-        ("group_smiles", lambda text: text[:2]),
-        ("group_smiles", lambda text: torch.cat([text, text[:0].new_tensor(list(b"\n*C"))])),
-        ("group_smiles", lambda text: text[None]),
-        ("group_smiles", lambda text: text[:0]),
-    ],
-)
-def test_groups_whose_text_and_atoms_differ_in_number_are_refused(name, change):
+@pytest.mark.parametrize("change", [lambda b: b[:-9], lambda b: b[:0], lambda b: b[None]])
+def test_broken_building_blocks_are_refused(change):
     tensors = known().tensors()
 
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):
-        Templates.of(tensors | {name: change(tensors[name])})
+        Templates.of(tensors | {"blocks": change(tensors["blocks"])})
 
 
-@pytest.mark.parametrize("name", ["group_counts", "group_smiles"])
-def test_weights_from_before_there_were_groups_say_how_to_add_them(name):
+def test_weights_from_before_there_were_building_blocks_say_how_to_add_them():
     tensors = known().tensors()
-    del tensors[name]
+    del tensors["blocks"]
 
-    with pytest.raises(WeightsError, match=f"'{name}' of templates.*weights analogues"):
+    with pytest.raises(WeightsError, match=r"'blocks' of templates.*weights analogues"):
         Templates.of(tensors)
 
 

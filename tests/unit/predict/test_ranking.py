@@ -128,6 +128,11 @@ def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_dra
     ("weight", "more", "less"),
     [
         ("present_score", ([1.0, 0.0], SampleStatistics(20)), ([0.0, -1.0], SampleStatistics(20))),
+        (
+            "present_score_samples",
+            ([1.0, 0.0], SampleStatistics(log_samples=4.0)),
+            ([1.0, 0.0], SampleStatistics(log_samples=1.0)),
+        ),
         ("present_atoms", ([0.0, -1.0], SampleStatistics(30)), ([0.0, -1.0], SampleStatistics(10))),
         (
             "present_share",
@@ -193,16 +198,16 @@ def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
 
 def test_peaks_count_next_to_the_best_of_the_hypothesis():
     asked = [
-        structure("A", familiarity=-3.0, peaks_found=10.0, peaks_missed=-8.0),
-        structure("B", familiarity=-4.0, peaks_found=4.0, peaks_missed=-6.0),
+        structure("A", familiarity=-3.0, peaks_found=10.0, peaks_missed=-8.0, known_halves=2.0),
+        structure("B", familiarity=-4.0, peaks_found=4.0, peaks_missed=-6.0, known_halves=0.5),
         structure("C"),  # could not be asked: like the worst
     ]
     model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
 
     ranked, _ = rank((outcome(*asked),), model)
 
-    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-3:]] for one in ranked}
-    assert said == {"A": [-3, 0, -2], "B": [-4, -6, 0], "C": [-4, -6, -2]}
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-4:]] for one in ranked}
+    assert said == {"A": [-3, 0, -2, 2], "B": [-4, -6, 0, 0.5], "C": [-4, -6, -2, 0.5]}
     assert [one.smiles for one in ranked] == ["A", "B", "C"]
 
 

@@ -1,0 +1,189 @@
+"""Known molecules cut into building blocks, and these put together.
+
+Known molecules are cut at one or two single bonds outside rings.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import combinations, permutations
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdMolDescriptors
+
+from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks, Counts, KnownEnds
+from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import bits_away
+
+# Pairs of bonds are many in a long chain, and say little.
+_MOST_BONDS: Final = 25
+# Of molecules that are not all known, a block counts that so many have.
+_COMMON: Final = 3
+_SAME_MASS_DA: Final = 1e-3
+_ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
+
+
+class BuildingBlock(NamedTuple):
+    """Atoms, and which of them have an open single bond."""
+
+    mol: Chem.Mol
+    places: tuple[int, ...]
+
+
+def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingBlocks:
+    """All building blocks of known molecules, each once.
+
+    Args:
+        known: Molecules.
+        others: Molecules of which only such blocks are taken that several of them have.
+    """
+    own, common = _counted(known), _counted(others)
+    for found, more in zip(own, common, strict=True):
+        found.update({text: n for text, n in more.items() if n >= _COMMON or text in found})
+    smiles = [
+        text for found in own for text in sorted(found, key=lambda text: (-found[text], text))
+    ]
+    read = list(map(_described, smiles))
+    return BuildingBlocks(
+        tuple(smiles),
+        np.array([counts for counts, _ in read], np.uint8).reshape(-1, N_ELEMENTS),
+        np.array([own[text.count(OPEN) - 1][text] for text in smiles], np.int32),
+        np.array([len(bits) for _, bits in read], np.uint16),
+        np.concatenate([np.zeros(0, np.uint16), *(bits for _, bits in read)]),
+    )
+
+
+def _counted(mols: Iterable[Chem.Mol]) -> tuple[Counter[str], Counter[str]]:
+    """How many molecules have each end, and each linker."""
+    ends: Counter[str] = Counter()
+    linkers: Counter[str] = Counter()
+    for mol in mols:
+        bonds = _cuttable(mol)
+        pairs = combinations(bonds, 2) if len(bonds) <= _MOST_BONDS else ()
+        ends.update({text for bond in bonds for text in _parts(mol, (bond,))})
+        linkers.update({text for pair in pairs for text in _parts(mol, pair)})
+    return ends, linkers
+
+
+def _cuttable(mol: Chem.Mol) -> list[int]:
+    """Single bonds outside rings."""
+    single = Chem.BondType.SINGLE
+    bonds = (bond for bond in mol.GetBonds() if bond.GetBondType() == single)
+    return [bond.GetIdx() for bond in bonds if not bond.IsInRing()]
+
+
+def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
+    """How usual the two parts are that a molecule falls into.
+
+    The log of how many molecules have each, summed, at the bond where that is most; 0 where no
+    bond has two known parts.
+    """
+    best = 0.0
+    for bond in _cuttable(mol):
+        halves = [ends.of(text) for text in _parts(mol, (bond,))]
+        if None not in halves:
+            best = max(best, sum(filter(None, halves)))
+    return best
+
+
+def together(
+    blocks: BuildingBlocks, formula: Formula, log_odds: NDArray[np.float64]
+) -> Iterator[tuple[Chem.Mol, float]]:
+    """The likeliest molecules of a formula, some more than once, in no order.
+
+    Args:
+        blocks: That they are made of.
+        formula: Of the unknown.
+        log_odds: Predicted, of each Morgan bit, (F,).
+
+    Yields:
+        A sanitised molecule, and what its blocks add to the log-odds of its bits.
+    """
+    with rdBase.BlockLogs():
+        for rows in blocks.likeliest(formula, log_odds):
+            used = rows[rows >= 0]
+            worth = float(blocks.worth[used].sum())
+            for made in _joined([_read(blocks.smiles[row]) for row in used.tolist()]):
+                if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
+                    yield made.GetMol(), worth
+
+
+def groups(blocks: BuildingBlocks, counts: Counts) -> Iterator[BuildingBlock]:
+    """Small ends that have exactly these atoms, the most frequent."""
+    return map(_read, blocks.groups(counts))
+
+
+def is_of(mol: Chem.Mol, formula: Formula) -> bool:
+    """Whether a molecule with the heavy atoms of a formula has its hydrogens and charge too."""
+    wrong = rdMolDescriptors.CalcExactMolWt(mol) - formula.atoms_mass
+    return abs(wrong) < _SAME_MASS_DA and Chem.GetFormalCharge(mol) == formula.charge
+
+
+def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
+    """Each heavy atom with its hydrogens, (N, N_ELEMENTS); an open end counts as nothing."""
+    atoms = np.zeros((mol.GetNumAtoms(), N_ELEMENTS), np.int64)
+    for row, atom in zip(atoms, mol.GetAtoms(), strict=True):
+        if number := atom.GetAtomicNum():
+            row[_ELEMENT_OF[number]] = 1
+            row[HYDROGEN] = atom.GetTotalNumHs()
+    return atoms
+
+
+def drop_aromaticity(mol: Chem.RWMol) -> None:
+    """Make all bonds single, double or triple and all hydrogens implicit, in place."""
+    Chem.Kekulize(mol, clearAromaticFlags=True)
+    for atom in mol.GetAtoms():
+        atom.SetNoImplicit(False)
+        atom.SetNumExplicitHs(0)
+
+
+def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
+    """Two molecules, an atom of one bonded to the first open end of a block."""
+    made = Chem.RWMol(Chem.CombineMols(one, other.mol))
+    made.AddBond(place, one.GetNumAtoms() + other.places[0], Chem.BondType.SINGLE)
+    return made
+
+
+def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> Iterator[str]:
+    """What is left when all these bonds are cut, and touches all of them."""
+    cut = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
+    for part in Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False):
+        if sum(not atom.GetAtomicNum() for atom in part.GetAtoms()) == len(bonds):
+            yield Chem.MolToSmiles(part)
+
+
+def _described(smiles: str) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """Atoms of a block, and the bits that lie away from its open bonds."""
+    mol = Chem.MolFromSmiles(smiles)
+    is_open = [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
+    return atoms_of(mol).sum(0), bits_away(mol, is_open)
+
+
+@lru_cache(maxsize=5_000)
+def _read(smiles: str) -> BuildingBlock:
+    """A block with single, double and triple bonds only, without what stands for its open bonds."""
+    whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
+    drop_aromaticity(whole)
+    is_open = [atom.GetIdx() for atom in whole.GetAtoms() if not atom.GetAtomicNum()]
+    places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
+    for star in reversed(is_open):
+        whole.RemoveAtom(star)
+    whole.UpdatePropertyCache(strict=False)
+    return BuildingBlock(
+        whole.GetMol(), tuple(p - sum(star < p for star in is_open) for p in places)
+    )
+
+
+def _joined(parts: list[BuildingBlock]) -> Iterator[Chem.RWMol]:
+    """All molecules of two ends, or of a linker and two ends."""
+    if len(parts) == 2:
+        yield joined(parts[0].mol, parts[0].places[0], parts[1])
+        return
+    linker, *ends = parts
+    for first, second in permutations(ends):
+        half = joined(linker.mol, linker.places[0], first)
+        yield joined(half, linker.places[1], second)

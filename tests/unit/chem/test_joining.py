@@ -1,0 +1,181 @@
+"""Building blocks of known molecules, and molecules of them: examples, and what always holds."""
+
+from dataclasses import replace
+from itertools import combinations, combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import canonical_smiles, fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.joining import cut, known_halves, together
+from duallgd_cli.chem.molecule import disassemble, formula_of
+from tests.made_molecules import QUESTIONS
+
+ASPIRIN, PARACETAMOL = "CC(=O)Oc1ccccc1C(=O)O", "CC(=O)Nc1ccc(O)cc1"
+# Molecules of three parts at least, two of them at the ends of bonds that can be cut.
+MADE_UP = (
+    ASPIRIN, PARACETAMOL, "COc1ccc(CCN)cc1", "CCOC(=O)CN1CCOCC1", "Clc1ccc(CNC(=O)c2ccco2)cc1",
+    "CC(=O)NCCc1c[nH]c2ccc(OC)cc12", "OCC1OC(Oc2ccccc2CO)C(O)C(O)C1O", "C[N+](C)(C)CCOC(C)=O",
+)  # fmt: skip
+EVEN = np.zeros(FINGERPRINT_BITS)
+
+
+def told(mol):
+    """Log-odds of the bits of a molecule, nearly certain."""
+    log_odds = np.full(FINGERPRINT_BITS, -5.0)
+    log_odds[fingerprint(mol)] = 5.0
+    return log_odds
+
+
+def of(*smiles):
+    return cut(map(parse_smiles, smiles))
+
+
+def test_ends_come_before_linkers_and_frequent_ones_first():
+    blocks = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1")
+
+    assert blocks.smiles == ("*C", "*c1ccccc1", "*O", "*c1ccc(C)cc1", "*c1ccc(*)cc1")
+    assert blocks.seen.tolist() == [2, 2, 1, 1, 1]
+    assert Formula(tuple(blocks.counts[0].tolist())) == Formula.parse("CH3")
+
+
+def test_rings_and_double_bonds_are_not_cut():
+    assert of("C1CCC2CCCCC2C1", "C=C", "c1ccccc1").smiles == NO_BLOCKS.smiles
+
+
+def test_small_ends_are_found_by_their_atoms():
+    blocks = of("CCCc1ccccc1", "CC(C)c1ccccc1", "CCCO")
+
+    propyl = Formula.parse("C3H7").counts
+
+    assert set(blocks.groups(propyl)) == {"*CCC", "*C(C)C"}
+    assert blocks.groups(propyl)[0] == "*CCC"
+
+
+@pytest.mark.parametrize("smiles", MADE_UP)
+def test_a_molecule_is_put_together_from_its_own_parts(smiles):
+    mol = parse_smiles(smiles)
+
+    made = [one for one, _ in together(of(smiles), formula_of(mol), told(mol))]
+
+    assert canonical_smiles(mol) in map(canonical_smiles, made)
+
+
+def test_two_molecules_give_one_that_is_neither():
+    """An ester of aspirin's acid and of choline's alcohol."""
+    ester = parse_smiles("CC(=O)Oc1ccccc1C(=O)OCC[N+](C)(C)C")
+
+    made = together(of(ASPIRIN, "C[N+](C)(C)CCOC(C)=O"), formula_of(ester), told(ester))
+
+    assert canonical_smiles(ester) in {canonical_smiles(one) for one, _ in made}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=1, max_size=4), st.data())
+def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, data):
+    known = [QUESTIONS[name] for name in names]
+    blocks, wanted = of(*known), QUESTIONS[data.draw(st.sampled_from(sorted(QUESTIONS)))]
+    formula = formula_of(parse_smiles(data.draw(st.sampled_from([*known, wanted]))))
+
+    for mol, worth in together(blocks, formula, EVEN):
+        assert disassemble(mol).formula == formula
+        assert worth <= 2 * 3 * np.log(len(known))
+
+
+@pytest.mark.parametrize("smiles", [*MADE_UP, *QUESTIONS.values()])
+def test_the_bits_of_parts_are_bits_of_the_molecule(smiles):
+    whole, blocks = set(fingerprint(parse_smiles(smiles)).tolist()), of(smiles)
+
+    for bits in np.split(blocks.bits, np.cumsum(blocks.n_bits))[:-1]:
+        assert set(bits.tolist()) <= whole
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(MADE_UP), min_size=1, max_size=3, unique=True),
+    st.sampled_from(MADE_UP),
+    st.integers(0, 9),
+)
+def test_all_parts_that_fit_are_found(known, wanted, seed):
+    """Against all pairs and triples of blocks, one by one."""
+    blocks, formula = of(*known), formula_of(parse_smiles(wanted))
+    log_odds = np.random.default_rng(seed).normal(size=FINGERPRINT_BITS)
+    ends, linkers = range(blocks.n_ends), range(blocks.n_ends, len(blocks.smiles))
+    triples = [
+        *((-1, *pair) for pair in combinations_with_replacement(ends, 2)),
+        *(
+            (linker, *pair)
+            for linker, pair in product(linkers, combinations_with_replacement(ends, 2))
+        ),
+    ]
+    counts = np.append(blocks.counts.astype(int), np.zeros((1, N_ELEMENTS), int), 0)  # of none
+    fits = {one for one in triples if (counts[list(one)].sum(0) == formula.array).all()}
+
+    found = {(linker, *sorted(ends)) for linker, *ends in blocks.likeliest(formula, log_odds)}
+
+    assert found == fits
+
+
+def test_where_nothing_fits_nothing_is_made():
+    assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN))
+    assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN))
+
+
+def test_blocks_do_not_depend_on_the_order_of_molecules():
+    for one, other in combinations(MADE_UP[:4], 2):
+        first, second = of(one, other), of(other, one)
+
+        assert first.smiles == second.smiles
+        assert first.packed().tobytes() == second.packed().tobytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"smiles": ("*C", "*c1ccccc1*")},
+        {"smiles": ("*C*", "*C")},
+        {"counts": np.zeros((5, 3), np.uint8)},
+        {"seen": np.zeros(5, np.int32)},
+        {"n_bits": np.zeros(5, np.uint16)},
+        {"bits": np.full(9, 5000, np.uint16)},
+        {"bits": np.zeros(3, np.float32)},
+    ],
+)
+def test_what_is_broken_is_no_block(change):
+    broken = replace(of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1"), **change)
+
+    with pytest.raises(ValueError, match="blocks"):
+        BuildingBlocks.read(broken.packed())
+
+
+def test_the_same_molecule_comes_from_several_cuts():
+    mol = parse_smiles(PARACETAMOL)
+
+    made = [inchikey_block(one) for one, _ in together(of(PARACETAMOL), formula_of(mol), told(mol))]
+
+    assert made.count(inchikey_block(mol)) > 1
+
+
+@pytest.mark.parametrize(
+    ("smiles", "value"),
+    [
+        ("Cc1ccccc1", np.log(3) + np.log(2)),  # methyl in three, phenyl in two
+        ("Cc1ccc(C)cc1", np.log(3)),
+        ("CO", np.log(3)),  # methyl and hydroxyl, as nobody has seen them together
+        ("CCO", 0.0),  # neither ethyl nor hydroxymethyl
+        ("C1CCCCC1", 0.0),
+    ],
+)
+def test_halves_are_known_by_how_many_molecules_have_them(smiles, value):
+    ends = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1", "CC(C)=O").ends
+
+    assert known_halves(parse_smiles(smiles), ends) == pytest.approx(value, abs=1e-6)
+
+
+def test_of_no_blocks_no_end_is_known():
+    assert NO_BLOCKS.ends.of("*C") is None
