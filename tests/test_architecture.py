@@ -21,7 +21,7 @@ BOUNDS = {
     "spectra": (3_465, 11),
     "formulas": (1_445, 5),
     "predict": (3_872, 12),  # journals name the engine; confidence of the first is corrected
-    "chem": (4_066, 15),  # molecules made of known ones, by a change or of their parts
+    "chem": (4_065, 15),  # molecules made of known ones, by a change or of their parts
     "guide": (1_034, 3),  # a million analogues
     "reference": (2_083, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.

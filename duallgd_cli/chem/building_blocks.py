@@ -32,7 +32,7 @@ LARGEST_GROUP: Final = 12
 _TRIED: Final = 30
 # Log-odds that a linker costs, since it takes two bonds to be right where two ends take one, and
 # what a block is worth by the logarithm of how many molecules have it. Chosen on fold val.
-OF_A_LINKER: Final = 35.0
+_OF_A_LINKER: Final = 35.0
 _OF_FREQUENCY: Final = 2.0
 # Likeliest blocks of a kind, of the same atoms, that are tried; and what is put together.
 _OF_A_KIND: Final = 20
@@ -169,7 +169,7 @@ class BuildingBlocks:
     def worth(self) -> NDArray[np.float64]:
         """What each adds to the log-odds of a molecule besides its bits, (B,)."""
         rows = np.arange(len(self.smiles))
-        return _OF_FREQUENCY * np.log(self.seen) - OF_A_LINKER * (rows >= self.n_ends)
+        return _OF_FREQUENCY * np.log(self.seen) - _OF_A_LINKER * (rows >= self.n_ends)
 
     @cached_property
     def _groups(self) -> Mapping[Counts, list[str]]:

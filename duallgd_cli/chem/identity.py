@@ -109,19 +109,16 @@ def fingerprints(mols: Iterable[Chem.Mol], n_bits: int = FINGERPRINT_BITS) -> ND
     return unfold_bits([fingerprint(mol, n_bits) for mol in mols], n_bits)
 
 
-def bits_away(
-    mol: Chem.Mol, places: Sequence[int], n_bits: int = FINGERPRINT_BITS
-) -> NDArray[np.uint16]:
+def bits_away(mol: Chem.Mol, places: Sequence[int]) -> NDArray[np.uint16]:
     """Bits of the Morgan fingerprint whose surroundings reach none of some atoms, ascending.
 
     Args:
         mol: A molecule.
         places: Indices of the atoms, at least one.
-        n_bits: See `fingerprint`.
     """
     extra = rdFingerprintGenerator.AdditionalOutput()
     extra.AllocateBitInfoMap()
-    _generator(n_bits).GetFingerprint(mol, additionalOutput=extra)
+    _generator(FINGERPRINT_BITS).GetFingerprint(mol, additionalOutput=extra)
     far = Chem.GetDistanceMatrix(mol)[list(places)].min(0)
     found = extra.GetBitInfoMap().items()
     away = [bit for bit, seen in found if any(far[atom] > radius for atom, radius in seen)]

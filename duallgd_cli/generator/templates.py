@@ -307,7 +307,7 @@ def known_molecules(
     if structures is None:
         return Templates(kept, cut(_mols(molecules, rows)))
     others = _rows_to_know(structures, max_atoms)
-    some = others[:: -(-len(others) // _CUT_UP)] if len(others) else others
+    some = others[:: max(1, -(-len(others) // _CUT_UP))]
     return Templates(kept, cut(_mols(molecules, rows), _mols(structures, some)))
 
 
