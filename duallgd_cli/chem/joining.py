@@ -28,10 +28,11 @@ _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBER
 
 
 class BuildingBlock(NamedTuple):
-    """Atoms, and which of them have an open single bond."""
+    """Atoms, which of them have an open single bond, and whether these bonds are all alike."""
 
     mol: Chem.Mol
     places: tuple[int, ...]
+    is_even: bool
 
 
 def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingBlocks:
@@ -167,15 +168,16 @@ def _described(smiles: str) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
 def _read(smiles: str) -> BuildingBlock:
     """A block with single, double and triple bonds only, without what stands for its open bonds."""
     whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
-    drop_aromaticity(whole)
     is_open = [atom.GetIdx() for atom in whole.GetAtoms() if not atom.GetAtomicNum()]
+    rank = Chem.CanonicalRankAtoms(whole, breakTies=False)
+    is_even = len({rank[star] for star in is_open}) == 1
+    drop_aromaticity(whole)
     places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
     for star in reversed(is_open):
         whole.RemoveAtom(star)
     whole.UpdatePropertyCache(strict=False)
-    return BuildingBlock(
-        whole.GetMol(), tuple(p - sum(star < p for star in is_open) for p in places)
-    )
+    kept = tuple(p - sum(star < p for star in is_open) for p in places)
+    return BuildingBlock(whole.GetMol(), kept, is_even)
 
 
 def _joined(parts: list[BuildingBlock]) -> Iterator[Chem.RWMol]:
@@ -184,6 +186,6 @@ def _joined(parts: list[BuildingBlock]) -> Iterator[Chem.RWMol]:
         yield joined(parts[0].mol, parts[0].places[0], parts[1])
         return
     linker, *ends = parts
-    for first, second in permutations(ends):
+    for first, second in (ends,) if linker.is_even or ends[0] is ends[1] else permutations(ends):
         half = joined(linker.mol, linker.places[0], first)
         yield joined(half, linker.places[1], second)

@@ -179,3 +179,18 @@ def test_halves_are_known_by_how_many_molecules_have_them(smiles, value):
 
 def test_of_no_blocks_no_end_is_known():
     assert NO_BLOCKS.ends.of("*C") is None
+
+
+@pytest.mark.parametrize(
+    ("smiles", "made"),
+    [
+        ("Nc1ccc(O)cc1", 1 + 2),  # a para ring turned by half is the same
+        ("Nc1cc(O)ccn1", 2 + 2),
+        ("Cc1cc(C)ccn1", 1 + 2),  # and so is any with two equal ends
+    ],
+)
+def test_a_linker_is_turned_only_where_that_makes_another_molecule(smiles, made):
+    """Of three blocks in one or two ways, and of two blocks by either bond."""
+    mol = parse_smiles(smiles)
+
+    assert len(list(together(of(smiles), formula_of(mol), EVEN))) == made
