@@ -157,10 +157,10 @@ stage encoder train encoder encoder --data "$runs/measured" --simulated "$runs/s
 stage encoder-wide train encoder encoder-wide --data "$runs/measured" --simulated "$runs/simulated" --init-encoder "$runs/encoder"
 stage joint train joint joint --data "$runs/measured" --structures "$runs/alike" --structures "$runs/large" --structures "$runs/cations" \
   --simulated "$runs/simulated-joint" --init-denoiser "$runs/decoder" --init-encoder "$runs/encoder-wide"
-stage evidence duallgd weights evidence "$runs/joint/model.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \
-  -o "$runs/evidence.safetensors" --seed "$seed" $(options evidence)
-stage templates duallgd weights analogues "$runs/evidence.safetensors" --molecules "$runs/measured" \
-  --structures "$runs/alike" -o "$runs/templates.safetensors"
+stage templates duallgd weights analogues "$runs/joint/model.safetensors" --molecules "$runs/measured" \
+  --structures "$runs/alike" -o "$runs/known.safetensors"
+stage evidence duallgd weights evidence "$runs/known.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \
+  -o "$runs/templates.safetensors" --seed "$seed" $(options evidence)
 stage hashes hashes
 stage draw draw templates 0
 stage ranking duallgd calibrate "$runs/templates.safetensors" --run "$runs/draw-templates-0/predictions.csv" \

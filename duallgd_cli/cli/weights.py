@@ -30,14 +30,14 @@ AVERAGE_EPILOG: Final = (
     "then train on with `--init-encoder runs/mean.safetensors`"
 )
 EVIDENCE_EPILOG: Final = (
-    "Example: `duallgd weights evidence runs/joint/model.safetensors --structures "
+    "Example: `duallgd weights evidence runs/templates.safetensors --structures "
     "prepared/structures --spectra prepared/massbank -o runs/reranked.safetensors`, then predict "
     "molecules of fold val with it and fit the ranking by `duallgd calibrate`"
 )
 ANALOGUES_EPILOG: Final = (
-    "Example: `duallgd weights analogues runs/reranked.safetensors --molecules prepared/massbank "
-    "-o runs/templates.safetensors`, then predict molecules of fold val with it and fit the "
-    "ranking by `duallgd calibrate`"
+    "Example: `duallgd weights analogues runs/joint/model.safetensors --molecules "
+    "prepared/massbank -o runs/templates.safetensors`, then add a re-ranker by `duallgd weights "
+    "evidence`"
 )
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
@@ -142,21 +142,33 @@ def evidence(
 ) -> None:
     """Add a re-ranker: a substructure prior, and a score of the peaks that fragments explain.
 
-    Both are fitted to fold train. The network stays as it is. The ranking is dropped: until
-    'duallgd calibrate' fits another, the scores are recorded and do not count.
+    Both are fitted to fold train. Where the weights hold known molecules (so run 'duallgd weights
+    analogues' first), the score learns to tell each molecule from others of its formula that are
+    made of these. The network stays as it is. The ranking is dropped: until 'duallgd calibrate'
+    fits another, the scores are recorded and do not count.
     """
     from dataclasses import replace
 
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
-    from duallgd_cli.train.simulator import fit_evidence
+    from duallgd_cli.generator.rivals import rivals_of
+    from duallgd_cli.generator.templates import Templates
+    from duallgd_cli.train.evidence import fit_evidence, one_of_each
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
     n_bits = checkpoint.settings.encoder.fingerprint_bits
+    rivals = {}
+    if checkpoint.templates:
+        templates, encoder = Templates.of(checkpoint.templates), checkpoint.build().encoder
+        with counting("molecules with their rivals") as advance:
+            for spectrum in one_of_each(measured, seed):
+                row = int(measured.molecule[spectrum])
+                rivals[row] = rivals_of(measured, spectrum, encoder, templates, seed)
+                advance(1)
     with counting("steps of the fragment model") as advance:
-        tensors, fitted = fit_evidence(known, measured, n_bits, steps, seed, advance)
+        tensors, fitted = fit_evidence(known, measured, rivals, n_bits, steps, seed, advance)
     record = {**checkpoint.record, "evidence": fitted}
     asking = replace(checkpoint, reranker=tensors, record=record, ranking={})
     weights_format.save(output, asking)

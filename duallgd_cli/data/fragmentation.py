@@ -56,6 +56,9 @@ N_INPUTS: Final = (
     + _N_ION_FEATURES
     + N_ATOM_TYPE_FEATURES
 )
+# What log-likelihoods of fragments that are peaks count for in the score of a candidate, and of
+# those that are not, as none is independent; and the log-probability of a peak without a fragment.
+FOUND, MISSED, BY_CHANCE = 0.1, 0.3, -4.0
 _UNSATURATION_SCALE: Final = 20
 _ENERGY_SCALE_EV: Final = 50.0
 _SHIFT_COST: Final = 0.4

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.building_blocks import KnownEnds
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
+    BY_CHANCE,
     CARRIED,
+    FOUND,
+    MISSED,
     N_INPUTS,
     SHIFTS,
     Ion,
@@ -33,21 +36,19 @@ if TYPE_CHECKING:  # it needs rdkit, which a network that only draws does withou
 
 Floats = NDArray[np.float32]
 
-# Log-probability of a peak that no fragment explains: what a matched one is measured against.
-_BY_CHANCE: Final = -4.0
 # Other orders of the same sums differ in later digits.
 _DIGITS: Final = 4
-_NAMES: Final = ("hidden.0", "hidden.2", "presence")
+_NAMES: Final = ("hidden.0", "hidden.2", "presence", "worth")
 
 
 @dataclass(frozen=True, eq=False)
 class Reranker:
-    """How common substructures are, and how likely fragments are to give a peak.
+    """How common substructures are, and what fragments speak for.
 
     Attributes:
         log_prevalence: Log share of known molecules with each Morgan bit, (4096,).
-        layers: Weights (out, in) and biases of three linear maps with ReLU between them: the
-            presence half of a fragment model.
+        layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
+            take what these give: of a `train.evidence.Judge`.
     """
 
     log_prevalence: Floats
@@ -73,22 +74,31 @@ class Reranker:
                 "version, or fit it anew with 'duallgd weights evidence'"
             )
         outputs = [bias.size for _, bias in layers]
-        inputs = [N_INPUTS, *outputs[:-1]]
+        inputs = [N_INPUTS, *outputs[:2], outputs[1]]  # of two heads on two hidden layers
         expected = [((n, m), (n,)) for n, m in zip(outputs, inputs, strict=True)]
         fits = [(weight.shape, bias.shape) for weight, bias in layers] == expected
-        known = (outputs[-1], log_prevalence.shape) == (len(SHIFTS), (FINGERPRINT_BITS,))
+        heads = outputs[2:] == [len(SHIFTS), 2 * len(SHIFTS)]
+        known = heads and log_prevalence.shape == (FINGERPRINT_BITS,)
         if not fits or not known:
             raise WeightsError(
                 "the re-ranker in the weights is broken; fetch or copy the weights again"
             )
         return cls(log_prevalence, layers)
 
-    def log_odds(self, features: Floats) -> Floats:
-        """Of a peak of each fragment and hydrogen shift, (C, H), by `fragment_features`."""
-        (first, a), (second, b), (last, c) = self.layers
+    def worth(self, features: Floats) -> tuple[Floats, Floats]:
+        """What a fragment speaks for a molecule, by `fragment_features`; both (C, H).
+
+        Returns:
+            If it is a peak, and if it is not, with each hydrogen shift.
+        """
+        (first, a), (second, b), (presence, c), (worth, d) = self.layers
         hidden = np.maximum(features @ first.T + a, 0)
         hidden = np.maximum(hidden @ second.T + b, 0)
-        return np.asarray(hidden @ last.T + c, np.float32)
+        log_odds = hidden @ presence.T + c
+        found, missed = np.split(hidden @ worth.T + d, 2, axis=1)
+        absent = np.logaddexp(0, log_odds)
+        found = found + FOUND * (log_odds - absent - BY_CHANCE)
+        return found, missed * np.exp(log_odds - absent) - MISSED * absent
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +147,9 @@ class CandidateScorer:
 
         Returns:
             ``familiarity``, the substructure prior: mean log share of known molecules with each of
-            its Morgan bits. ``peaks_found``: log-likelihood of the matched peaks above that of
-            peaks by chance, summed, mean over collision energies. ``peaks_missed``: the same of
-            predicted fragments that are absent. ``known_halves``: see `chem.joining.known_halves`.
+            its Morgan bits. ``peaks_found``: what its fragments that are peaks speak for it, the
+            sum, mean over collision energies. ``peaks_missed``: the same of those that are absent.
+            ``known_halves``: see `chem.joining.known_halves`.
         """
         from duallgd_cli.chem.joining import known_halves  # whoever has a molecule has rdkit
 
@@ -148,16 +158,19 @@ class CandidateScorer:
             "familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0,
             "known_halves": round(known_halves(mol, self.ends), _DIGITS),
         }
+        found, missed = self.peaks(parts)
+        return scores | {"peaks_found": found, "peaks_missed": missed}
+
+    def peaks(self, parts: "Disassembled") -> tuple[float, float]:
+        """``peaks_found`` and ``peaks_missed`` of a candidate; see `scores`."""
         graph = graph_of_bonds(parts.formula, parts.bond_class)
         if not self.measured or not len(graph.pair):
-            return scores | {"peaks_found": 0.0, "peaks_missed": 0.0}
+            return 0.0, 0.0
         found = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
         sums = []
         for ion, subformula, intensity in self.measured:
-            log_odds = self.reranker.log_odds(fragment_features(found, ion))
+            shown, hidden = self.reranker.worth(fragment_features(found, ion))
             there = measured_intensity(found, ion, subformula, intensity) > 0
-            shown = -np.logaddexp(0, -log_odds[there]) - _BY_CHANCE
-            hidden = -np.logaddexp(0, log_odds[~there])
-            sums.append((shown.sum(dtype=np.float64), hidden.sum(dtype=np.float64)))
+            sums.append((shown[there].sum(dtype=np.float64), hidden[~there].sum(dtype=np.float64)))
         matched, absent = np.mean(sums, axis=0).round(_DIGITS).tolist()
-        return scores | {"peaks_found": matched, "peaks_missed": absent}
+        return matched, absent

@@ -1,7 +1,6 @@
 """Fitting the fragment model to measured spectra, and what is made of it.
 
-It simulates spectra, and scores candidates by their fragments, see `generator.reranker`. Molecules
-count alike, however many spectra they have.
+Molecules count alike, however many spectra they have.
 
 Letters: S spectra, C fragments.
 """
@@ -26,7 +25,7 @@ from duallgd_cli.data.fragmentation import (
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.encoder import by_molecule
@@ -35,9 +34,6 @@ _LEARNING_RATE: Final = 2e-3
 _WEIGHT_DECAY: Final = 0.02
 _SPECTRA_PER_STEP: Final = 48
 _VALIDATION_SPECTRA: Final = 500
-# Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
-_EVIDENCE_WIDTH: Final = 96
-_UNUSED: Final = "intensity."
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,63 +110,36 @@ def fit_simulator(
     return Simulator(model, [one.ion for one in train], weight), record
 
 
-def fit_evidence(
-    structures: Molecules,
-    spectra: PreparedSpectra,
-    n_bits: int,
-    steps: int = 2500,
-    seed: int = 1,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> tuple[dict[str, Tensor], dict[str, object]]:
-    """What scores candidates beside the network: bits counted and a fragment model, of fold train.
-
-    Args:
-        structures: Whose bits are counted.
-        spectra: That the fragment model is fitted on.
-        n_bits: Length of their fingerprints.
-        steps: Optimiser steps of that fit.
-        seed: Random seed of that fit.
-        advance: Told each step.
-
-    Returns:
-        Tensors for a weights file, and what to keep on record.
-
-    Raises:
-        UnreadableError: Fold train of either is empty.
-    """
-    train = structures.in_folds("train")
-    if not train.any():
-        raise UnreadableError("the prepared structures hold none of fold train")
-    simulator, record = fit_simulator(spectra, steps, seed, advance, width=_EVIDENCE_WIDTH)
-    fitted = simulator.model.state_dict()
-    tensors = {name: t for name, t in fitted.items() if not name.startswith(_UNUSED)}
-    # Share of the molecules that have each bit, none of it 0.
-    of_bit = np.repeat(train, np.diff(structures.bit_offset))
-    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
-    share = (counts + 1) / (train.sum() + 1)
-    tensors["log_prevalence"] = torch.from_numpy(np.log(share)).float()
-    return tensors, {"structures": int(train.sum()), **record}
-
-
 def list_measured(
     spectra: PreparedSpectra, fold: str, generator: np.random.Generator
 ) -> list[MeasuredSpectrum]:
     """Spectra of a fold whose ion can be simulated and of which a fragment is a peak."""
     result: list[MeasuredSpectrum] = []
-    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
-    able &= np.diff(spectra.molecules.bond_offset)[spectra.molecule] > 0
-    for molecule, own in zip(*by_molecule(spectra, np.flatnonzero(able)), strict=True):
+    for molecule, own in zip(*by_molecule(spectra, simulated_rows(spectra, fold)), strict=True):
         found = fragments(graph_of(spectra.molecules, int(molecule)), generator)
         kept = []
         for spectrum in own:
-            ion = ion_of(spectra, spectrum)
-            peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
-            bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
-            rows = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
-            intensity = measured_intensity(found, ion, *rows)
+            ion, *_ = peaks = explained_peaks(spectra, spectrum)
+            intensity = measured_intensity(found, *peaks)
             kept += [(ion, intensity)] if intensity.any() else []
         result += [MeasuredSpectrum(found, *one, 1 / len(kept)) for one in kept]
     return result
+
+
+def simulated_rows(spectra: PreparedSpectra, fold: str) -> NDArray[np.int64]:
+    """Spectra of a fold whose ion can be simulated, of molecules with bonds."""
+    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
+    return np.flatnonzero(able & (np.diff(spectra.molecules.bond_offset)[spectra.molecule] > 0))
+
+
+def explained_peaks(
+    spectra: PreparedSpectra, spectrum: int
+) -> tuple[Ion, NDArray[np.int16], NDArray[np.float32]]:
+    """Ion of a spectrum, and sub-formulas (K, N_ELEMENTS) and intensities (K,) of its peaks."""
+    peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
+    bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
+    subformula, intensity = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
+    return ion_of(spectra, spectrum), subformula.astype(np.int16), intensity.astype(np.float32)
 
 
 def ion_of(spectra: PreparedSpectra, spectrum: int) -> Ion:

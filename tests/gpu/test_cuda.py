@@ -12,6 +12,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import PeakRows, peak_batch
 from duallgd_cli.diffusion import SamplingTask, alpha_bar
 from duallgd_cli.generator.network import ModelGenerator, chunk_size
+from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
@@ -121,7 +122,7 @@ def drawn(device, *, captured=False, formula="C9H8O4", settings=None):
     generator = ModelGenerator(for_inference(stirred(small_settings()), run), run)
     fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
     samples, notes = generator.draw(
-        Formula.parse(formula), fingerprint, settings or settings_of(), seed=3
+        Unknown(Formula.parse(formula), fingerprint), settings or settings_of(), seed=3
     )
     assert notes == ()
     return samples
@@ -163,7 +164,9 @@ def test_spectra_take_turns_in_captured_graphs():
     turns = [("C9H8O4", 0), ("C6H12O6", 1), ("C9H8O4", 1), ("C12H10", 0), ("C9H8O4", 0)]
 
     found = [
-        generator.draw(Formula.parse(formula), fingerprints[which], settings_of(), seed=5)[0]
+        generator.draw(Unknown(Formula.parse(formula), fingerprints[which]), settings_of(), seed=5)[
+            0
+        ]
         for formula, which in turns
     ]
 

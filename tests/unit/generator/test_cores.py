@@ -11,6 +11,7 @@ from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.templates import in_templates, known_molecules
 from duallgd_cli.guide import Known
 from tests.made_graphs import small_settings, stirred
@@ -24,6 +25,10 @@ NOTHING = np.full(4096, 0.01, np.float32)
 
 def templates():
     return known_molecules(molecules_of(*KNOWN), max_atoms=99)
+
+
+def unknown(known=None, formula=FORMULA):
+    return Unknown(formula, torch.from_numpy(NOTHING), known)
 
 
 def graph_of(formula, bond_class):
@@ -74,8 +79,8 @@ def test_most_of_what_is_drawn_holds_the_core(share):
     generator = ModelGenerator(stirred(small_settings()), cpu(), None, templates())
     settings = SamplingSettings(steps=10, samples=8, core=NAPHTHALENE, analogue_share=share)
 
-    drawn, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3)
-    again, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3)
+    drawn, _ = generator.draw(unknown(), settings, 3)
+    again, _ = generator.draw(unknown(), settings, 3)
 
     assert torch.equal(drawn.bond_class, again.bond_class)
     assert len(drawn.bond_class) == 8
@@ -88,7 +93,7 @@ def test_a_later_round_holds_required_parts():
     known = Known(Guide(require=("c1ccc2ccccc2c1",)), is_short=True)
     settings = SamplingSettings(steps=10, samples=8)
 
-    drawn, _ = generator.draw(FORMULA, torch.from_numpy(NOTHING), settings, 3, known=known)
+    drawn, _ = generator.draw(unknown(known), settings, 3)
 
     core = read_core(NAPHTHALENE)
     holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
@@ -107,7 +112,7 @@ def test_what_is_made_of_known_molecules_is_as_the_user_says_and_made_once(guide
     settings, formula = SamplingSettings(steps=10, samples=40), Formula.parse("C7H8O")
     known = Known(guide, is_short=is_later)
 
-    tasks = generator._tasks(formula, torch.from_numpy(NOTHING), settings, 3, known)
+    tasks = generator.planner.tasks(unknown(known, formula), settings, 3)
 
     assert sum(task.samples for task in tasks) == 40
     given = [task for task in tasks if task.is_given]

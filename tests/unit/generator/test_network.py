@@ -19,6 +19,7 @@ from duallgd_cli.generator.network import (
     formula_condition,
     load_model,
 )
+from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.sampling import deadline
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.predict.generation import OutOfTimeError
@@ -114,7 +115,7 @@ def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
     many = replace(SETTINGS, samples=50)
 
     with pytest.raises(error):
-        beside.draw(FORMULA, torch.full((4096,), 0.01), many, 1, stop_once)
+        beside.draw(Unknown(FORMULA, torch.full((4096,), 0.01)), many, 1, stop_once)
     assert len(evaluations) < 50
 
 

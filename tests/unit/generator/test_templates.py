@@ -16,6 +16,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.templates import (
     Templates,
     bonds_between,
@@ -165,7 +166,7 @@ def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypat
 
         monkeypatch.setattr("duallgd_cli.diffusion.sample", noted)
     chance = torch.from_numpy(predicted(BUTANOL))
-    samples, _ = generator.draw(Formula.parse(formula), chance, settings, seed=4)
+    samples, _ = generator.draw(Unknown(Formula.parse(formula), chance), settings, seed=4)
     return samples, tasks
 
 
@@ -241,7 +242,8 @@ def test_as_many_samples_are_planned_as_were_asked_for(
     asked = replace(asked, core=core)
     chance = torch.from_numpy(predicted(BUTANOL))
 
-    tasks = ModelGenerator(model, cpu(), templates=templates)._tasks(parsed, chance, asked, 4, told)
+    planner = ModelGenerator(model, cpu(), templates=templates).planner
+    tasks = planner.tasks(Unknown(parsed, chance, told), asked, 4)
 
     assert sum(task.samples for task in tasks) == samples
     assert min(task.samples for task in tasks) > 0
@@ -256,10 +258,12 @@ def test_starts_are_a_function_of_fingerprint_formula_and_weights(model):
     )
     formula, chance = Formula.parse("C4H11NO"), torch.from_numpy(predicted(BUTANOL))
 
-    first, _ = one.draw(formula, chance, SETTINGS, seed=4)
-    one.draw(Formula.parse("C10H8O2"), torch.from_numpy(predicted(NAPHTHOL)), SETTINGS, seed=5)
-    again, _ = one.draw(formula, chance, SETTINGS, seed=4)
-    other, _ = two.draw(formula, chance, SETTINGS, seed=4)
+    unknown = Unknown(formula, chance)
+    between = Unknown(Formula.parse("C10H8O2"), torch.from_numpy(predicted(NAPHTHOL)))
+    first, _ = one.draw(unknown, SETTINGS, seed=4)
+    one.draw(between, SETTINGS, seed=5)
+    again, _ = one.draw(unknown, SETTINGS, seed=4)
+    other, _ = two.draw(unknown, SETTINGS, seed=4)
 
     for drawn_again in (again, other):
         assert torch.equal(drawn_again.bond_class, first.bond_class)

@@ -15,7 +15,7 @@ from duallgd_cli.chem.identity import (
 from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.generator.edits import changed, likeliest_starts, put_together
+from duallgd_cli.generator.planning import Unknown, changed, likeliest_starts, put_together
 
 KNOWN = parse_smiles("CC(=O)Nc1ccccc1")
 BLOCKS = cut([parse_smiles("Oc1ccccc1")])
@@ -37,7 +37,8 @@ def told(mol, doubt=0.1):
 
 
 def starts(known, formula, chance, blocks, samples):
-    return likeliest_starts(changed(known, formula, blocks), chance, samples)
+    unknown = Unknown(formula, torch.from_numpy(chance))
+    return likeliest_starts(changed(known, formula, blocks), unknown, samples)
 
 
 def block(row):
@@ -123,8 +124,9 @@ def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_w
     formula = Formula.parse("C8H9NO")
     chance = told(KNOWN)
 
-    made = list(put_together(blocks, formula, chance))
-    found = likeliest_starts(iter(made), chance, 40)
+    unknown = Unknown(formula, torch.from_numpy(chance))
+    made = list(put_together(blocks, unknown))
+    found = likeliest_starts(made, unknown, 40)
 
     log_odds = np.log(chance.astype(float) / (1 - chance))
     best = {}
@@ -139,12 +141,55 @@ def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_w
 
 def test_the_better_way_to_a_molecule_counts():
     """A molecule that several ways lead to keeps the price of the best, whichever comes first."""
-    chance = told(PARACETAMOL)
+    unknown = Unknown(FORMULA, torch.from_numpy(told(PARACETAMOL)))
     other = parse_smiles("CC(=O)Nc1ccccc1O")
     ways = [(PARACETAMOL, -50.0), (other, 0.0), (PARACETAMOL, 50.0)]
 
     for made in (ways, ways[::-1]):
-        first, second = likeliest_starts(iter(made), chance, 9)
+        first, second = likeliest_starts(made, unknown, 9)
 
         assert block(first) == inchikey_block(PARACETAMOL)
         assert block(second) == inchikey_block(other)
+
+
+class Peaks:
+    """A spectrum that the fragments of one molecule explain, and how often it is looked at."""
+
+    measured = ("a spectrum",)
+
+    def __init__(self, smiles, worth):
+        self.block, self.worth, self.asked = inchikey_block(parse_smiles(smiles)), worth, 0
+
+    def peaks(self, parts):
+        self.asked += 1
+        mol = assemble(parts.formula, parts.bond_class)[0]
+        return self.worth * (inchikey_block(mol) == self.block), 0.0
+
+
+def ortho_and_para():
+    """That the fingerprint tells ortho from para, and not by much."""
+    chance = told(parse_smiles("CC(=O)Nc1ccccc1O"), doubt=0.4)
+    made = list(changed([graph(KNOWN)], FORMULA, BLOCKS))
+    return made, Unknown(FORMULA, torch.from_numpy(chance))
+
+
+def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt():
+    made, unknown = ortho_and_para()
+    para = Peaks("CC(=O)Nc1ccc(O)cc1", worth=100.0)
+
+    without = likeliest_starts(made, unknown, 40)
+    found = likeliest_starts(made, unknown._replace(scorer=para), 40)
+
+    assert block(without[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
+    assert block(found[0]) == para.block
+    assert sorted(map(block, found)) == sorted(map(block, without))
+
+
+def test_only_some_of_what_is_made_is_compared_by_its_peaks():
+    made, unknown = ortho_and_para()
+    nothing = Peaks("CCO", worth=100.0)
+
+    one = likeliest_starts(made, unknown._replace(scorer=nothing), 1)
+
+    assert nothing.asked == 4
+    assert block(one[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))

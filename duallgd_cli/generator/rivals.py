@@ -1,0 +1,78 @@
+"""What could be mistaken for a known molecule: others of its formula that are made like candidates.
+
+A score that is to find the molecule among candidates learns from these, see `train.evidence`.
+
+R rivals, F fingerprint bits.
+"""
+
+from itertools import chain, islice
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of, graph_of_bonds
+from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.prepared import PreparedSpectra
+from duallgd_cli.generator.planning import Unknown, changed, cheapest, put_together
+from duallgd_cli.generator.templates import BEGUN, Templates, molecule_of
+
+# So many are taken, of so many that are likeliest: the first of these and others at random.
+_RIVALS, _LIKELIEST, _FIRST = 24, 300, 10
+_LARGEST: Final = 50  # heavy atoms
+# Of those that are put together, which come likeliest first.
+_MOST: Final = 300
+# An encoder knows the molecules it was trained on. Logits are made smaller and noisy, so that they
+# say no more of them than of others.
+_SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
+
+
+def rivals_of(
+    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Templates, seed: int
+) -> tuple[MolecularGraph, ...]:
+    """The molecule of a spectrum, then up to 24 rivals of it; none where nothing is made.
+
+    Args:
+        spectra: Prepared ones.
+        spectrum: Row.
+        encoder: Gives logits of the fingerprint, (1, F).
+        templates: Known molecules; rivals are made of others than the molecule itself.
+        seed: Of a random choice.
+    """
+    from duallgd_cli.chem.identity import charge_free_smiles  # rdkit loads only here
+    from duallgd_cli.chem.molecule import disassemble
+
+    molecule = int(spectra.molecule[spectrum])
+    generator = np.random.default_rng((seed, molecule))
+    itself = graph_of(spectra.molecules, molecule)
+    mol, formula = molecule_of(itself), spectra.molecules.formula(molecule)
+    if mol is None or formula.n_heavy > _LARGEST:
+        return ()
+    with torch.inference_mode():
+        logits = encoder(peak_batch([from_prepared(spectra, [spectrum])]))[0].numpy()
+    doubtful = torch.sigmoid(torch.from_numpy(_doubtful(logits, generator)))
+    unknown, name = Unknown(formula, doubtful), charge_free_smiles(mol)
+    near = templates.near(unknown.probability, formula)
+    known = islice((one for one in near if not _same(one, itself)), BEGUN)
+    joined = islice(put_together(templates.blocks, unknown), _MOST)
+    made = chain(changed(known, formula, templates.blocks), joined)
+    likely = [one for _, one in cheapest(made, unknown.log_odds, _LIKELIEST)]
+    rivals = [one for one in likely if charge_free_smiles(one) != name]
+    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))
+    chosen = rivals[:_FIRST] + [rivals[row] for row in others[: _RIVALS - _FIRST]]
+    parts = map(disassemble, chosen)
+    return (itself, *(graph_of_bonds(one.formula, one.bond_class) for one in parts))
+
+
+def _same(one: MolecularGraph, other: MolecularGraph) -> bool:
+    """Whether two are one prepared molecule."""
+    names = ("element", "pair", "bond_class")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _doubtful(logits: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float32]:
+    noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
+    said = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
+    return np.asarray(said, np.float32)

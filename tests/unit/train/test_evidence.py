@@ -1,0 +1,132 @@
+"""A fragment model learns to tell molecules from others of their formula, on made spectra."""
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
+from duallgd_cli.data.molecular_graph import graph_of_bonds
+from duallgd_cli.data.simulation import FragmentModel
+from duallgd_cli.train.evidence import (
+    Judge,
+    Rivals,
+    _scores,
+    fit_evidence,
+    one_of_each,
+    tell_apart,
+)
+from tests.made_prepared import made_spectra, molecules_of
+
+# Esters that show their acyl cation, and nothing else.
+ESTERS = {
+    "CC(=O)OCC": "C2H3O",
+    "CCC(=O)OC": "C3H5O",
+    "CC(=O)OCCC": "C2H3O",
+    "CCC(=O)OCC": "C3H5O",
+    "CCCC(=O)OC": "C4H7O",
+    "CCCC(=O)OCC": "C4H7O",
+    "CCCCC(=O)OC": "C5H9O",
+    "CC(=O)OCCCC": "C2H3O",
+}
+PROTONATED = BY_NAME["[M+H]+"].index
+
+
+def rows(esters, fold="train"):
+    return [(smiles, "[M+H]+", peak, "20", fold) for smiles, peak in esters.items()]
+
+
+@pytest.fixture(scope="module")
+def spectra(tmp_path_factory):
+    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows(ESTERS))
+
+
+def graph(smiles):
+    parts = disassemble(parse_smiles(smiles))
+    return graph_of_bonds(parts.formula, parts.bond_class)
+
+
+def fresh():
+    torch.manual_seed(1)
+    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
+
+
+def first(model, rivals):
+    """How many molecules have a higher score than all their rivals."""
+    with torch.no_grad():
+        scores, _ = _scores(model.eval(), rivals, np.random.default_rng(1))
+    return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
+
+
+def test_molecules_are_told_from_rivals_that_were_never_seen():
+    """Of the isomers of each unseen ester, the one whose acyl cation is seen comes first."""
+    isomers = ("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")
+    known = [
+        Rivals((graph(one), *(graph(other) for other in isomers if other != one)), peak_of(one))
+        for one in isomers
+    ]
+    longer = ("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")
+    unseen = [
+        Rivals((graph(one), *(graph(other) for other in longer if other != one)), peak_of(one))
+        for one in longer
+    ]
+    model = fresh()
+    before = first(model, known)
+
+    record = tell_apart(model, known * 60)
+
+    assert record["told_apart"] == 240
+    assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
+    assert (before, first(model, known)) == (0, 4)
+    assert first(model, unseen) >= 3
+
+
+def peak_of(smiles):
+    """What an ester shows: its acyl cation."""
+    acyl = smiles.partition("O")[0].count("C")
+    counts = Formula.parse(f"C{acyl}H{2 * acyl - 1}O").array.astype(np.int16)
+    ion = Ion(adduct=PROTONATED, instrument=1, energy_ev=20.0)
+    return ((ion, counts[None], np.ones(1, np.float32)),)
+
+
+def test_the_record_says_how_many_were_told_apart(spectra):
+    structures, told = molecules_of(*ESTERS), []
+    names = [spectra.molecules.inchikey[row].decode() for row in range(len(ESTERS))]
+    smiles = {inchikey_block(parse_smiles(one)): one for one in ESTERS}
+    rivals = {
+        row: (graph(smiles[name]), *map(graph, {"CCCCC(=O)O", "CC(C)C(=O)O"}))
+        for row, name in enumerate(names[:-1])
+    }
+    rivals[len(names) - 1] = ()  # of one there are none
+
+    tensors, record = fit_evidence(structures, spectra, rivals, 4096, 3, 1, told.append)
+    plain, alone = fit_evidence(structures, spectra, {}, 4096, 3)
+
+    assert record["told_apart"] == len(ESTERS) - 1
+    assert "told_apart" not in alone
+    assert len(told) == 3 + 4  # rounds of one step
+    assert tensors.keys() == plain.keys()
+    assert (plain["worth.weight"] == 0).all()
+    assert not any(name.startswith("intensity") for name in tensors)
+    assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def test_one_spectrum_of_each_molecule_of_fold_train_is_taken(tmp_path):
+    train = [
+        (smiles, "[M+H]+", peak, str(ev), "train")
+        for smiles, peak in ESTERS.items()
+        for ev in (10, 20)
+    ]
+    others = [
+        ("CCCCCC(=O)OC", "[M+H]+", "C6H11O", "20", "val"),
+        ("CCCCCC(=O)OCC", "[M+Na]+", "C6H11O", "20", "train"),
+    ]
+    spectra = made_spectra(tmp_path / "spectra", *train, *others)
+
+    one, again, other = (one_of_each(spectra, seed) for seed in (1, 1, 2))
+
+    assert len(one) == len(set(spectra.molecule[one])) == len(ESTERS)
+    assert one == again != other
