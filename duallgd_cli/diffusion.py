@@ -286,7 +286,7 @@ class SamplingTask:
         held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
             are. The network is given them at every step, as known.
         is_given: Whether the samples end as the graphs that they begin from, whatever the network
-            says; it only tells how probable they are.
+            says; it only tells how probable they are, in a plan of one jump.
     """
 
     plan: tuple[int, ...]
@@ -352,8 +352,7 @@ def sample(
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
             a_s, a_t = task.alpha_bar[s], task.alpha_bar[t]
-            clean = log_prob.exp() if given is None else one_hot(given, len(task.marginal)).float()
-            posterior = skipped_posterior(clean, bond, a_s, a_t, task.marginal)
+            posterior = skipped_posterior(log_prob.exp(), bond, a_s, a_t, task.marginal)
             bond = draw_classes(posterior, task.uniform(number, rows))
         else:
             bond = log_prob.argmax(-1) if given is None else given

@@ -29,12 +29,12 @@ BOUNDS = {
     # An encoder that grows, spectra of known molecules, molecules told from their rivals.
     "train": (2_054, 11),
     "model": (1_768, 8),  # pairs that are known, spectra of known molecules
-    "diffusion": (471, 1),  # graphs that are given are judged alone
+    "diffusion": (470, 1),  # graphs that are given are judged alone
     "checkpoint": (575, 3),
     "bench": (1_573, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_375, 14),  # analogues, which may be no test molecules
     "report": (960, 4),
-    "generator": (2_451, 11),  # molecules made of known ones, those that explain the peaks, rivals
+    "generator": (2_449, 11),  # molecules made of known ones, those that explain the peaks, rivals
     "writers": (856, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building
     # blocks of other structures; evidence from rivals

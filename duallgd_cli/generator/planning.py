@@ -18,7 +18,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.diffusion import SamplingTask, quadratic
+from duallgd_cli.diffusion import SamplingTask
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.generator.sampling import sampling_task
 from duallgd_cli.generator.templates import BEGUN, Templates, in_templates, molecule_of, starts
@@ -37,10 +37,8 @@ _HELD_SHARE: Final = 0.75
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
 # Of the samples that begin from known molecules, those that are made of them, by one change or of
-# building blocks; the others begin from a known molecule as it is. And evaluations that say how
-# probable each is.
+# building blocks; the others begin from a known molecule as it is.
 _MADE_SHARE: Final = 0.8
-_JUDGED: Final = 5
 # Changes of one known molecule, so that a large one takes no longer than its drawing.
 _MOST_OF_ONE: Final = 1_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
@@ -163,7 +161,7 @@ class Planner:
         if start is None:
             return []
         most = max(1, round(_NOISED[0] * self.process.n_steps))
-        plan, seed = quadratic(most, min(_JUDGED, most)), whole.seed + shift + _OF_MADE
+        plan, seed = (most, 0), whole.seed + shift + _OF_MADE
         task = replace(whole, plan=plan, seed=seed, samples=len(start), is_given=True)
         return [replace(task, start=start.to(self.device))]
 

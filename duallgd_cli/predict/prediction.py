@@ -87,8 +87,8 @@ class Structure(NamedTuple):
         fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
         familiarity: Substructure prior of `generator.reranker`; None where the weights hold no
             re-ranker, or it cannot score this molecule.
-        peaks_found: Log-likelihood of matched fragments against chance, or None as above.
-        peaks_missed: Log-likelihood of predicted but absent fragments, or None as above.
+        peaks_found: What fragments that are peaks speak for it, or None as above.
+        peaks_missed: What fragments that are no peaks do, or None as above.
         known_halves: See `chem.joining.known_halves`; None as above.
     """
 

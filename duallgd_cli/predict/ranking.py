@@ -2,9 +2,10 @@
 
 Molecules are the same when the first blocks of their InChIKeys are. A candidate's score is a
 linear combination of the features in `FEATURES`, read as the logarithm of a weight: the same
-molecule under two hypotheses gets the log of the summed weights. Ties are broken by InChIKey, never
-by order. A candidate's confidence is its share of all weights, times the probability that the right
-molecule was drawn at all. C candidates of one spectrum, F features.
+molecule under two hypotheses gets the log of the summed weights. Ties are broken by the likelihood
+of the samples, then by InChIKey, never by order. A candidate's confidence is its share of all
+weights, times the probability that the right molecule was drawn at all. C candidates of one
+spectrum, F features.
 """
 
 import logging
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 FEATURES: Final = (
     "log_share",
-    "log_likelihood",
     "fingerprint_log_likelihood",
     "fingerprint_tanimoto",
     "log_prior",
@@ -65,17 +65,16 @@ class RankingModel:
 
     Attributes:
         log_share: Weight of the log share of the drawn samples that became the molecule.
-        log_likelihood: Weight of the mean log-likelihood of those samples.
         fingerprint_log_likelihood: Weight of the log-likelihood of the molecule's Morgan bits under
             the predicted probabilities, relative to the most probable bits.
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
         familiarity: Weight of the substructure prior of `generator.reranker`.
-        peaks_found: Weight of the log-likelihood of matched fragments, less the highest among the
+        peaks_found: Weight of what fragments that are peaks speak for it, less the highest among
+            the molecules of the hypothesis.
+        peaks_missed: Weight of what fragments that are no peaks do, less the highest among the
             molecules of the hypothesis.
-        peaks_missed: Weight of the log-likelihood of predicted but absent fragments, less the
-            highest among the molecules of the hypothesis.
         known_halves: Weight of how usual the two parts are that the molecule falls into.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
@@ -100,7 +99,6 @@ class RankingModel:
     """
 
     log_share: float = 1.0
-    log_likelihood: float = 0.005
     fingerprint_log_likelihood: float = 0.0
     fingerprint_tanimoto: float = 5.0
     log_prior: float = 1.0
@@ -360,7 +358,7 @@ def _merged(scored: Iterable[_Scored]) -> list[_Scored]:
     for one in scored:
         by_block.setdefault(one.structure.block, []).append(one)
     merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
-    return sorted(merged, key=lambda one: (-one.score, one.structure.inchikey))
+    return sorted(merged, key=lambda one: (-one.score, -one.log_likelihood, one.structure.inchikey))
 
 
 def described(
@@ -426,13 +424,12 @@ def _features(
     result: HypothesisResult, log_prior: float, model: RankingModel
 ) -> NDArray[np.float64]:
     """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F)."""
-    samples, alternatives, repaired, log_likelihood, *agreement = np.array(
+    samples, alternatives, repaired, _, *agreement = np.array(
         [one[3:] for one in result.structures], np.float64
     ).T
     count = samples + model.alternative_weight * alternatives
     columns = [
         np.log(count / result.sampled),
-        log_likelihood,
         *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
         np.full(count.shape, log_prior),
         repaired / np.maximum(1.0, samples),

@@ -35,9 +35,9 @@ from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 BYTES_PER_PAIR: Final = 24_576
-# Reference: candidates are ranked by how often they were drawn. The likelihood's weight is too
-# small to do more than order those drawn equally often, which the authors leave to chance.
-BY_FREQUENCY: Final = RankingModel(log_likelihood=1e-6, fingerprint_tanimoto=0.0)
+# Reference: candidates are ranked by how often they were drawn. Those drawn equally often, which
+# the authors leave to chance, are ordered by their likelihood as all ties are.
+BY_FREQUENCY: Final = RankingModel(fingerprint_tanimoto=0.0)
 
 
 def formula_order(hypothesis: Hypothesis) -> NDArray[np.int64]:

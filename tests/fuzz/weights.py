@@ -13,6 +13,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.generator.templates import Templates
+from duallgd_cli.train.evidence import Judge
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.commands import run
 from tests.fuzz.loop import assert_sentence, fuzz
@@ -30,8 +31,7 @@ _DTYPES = (torch.float16, torch.int8, torch.int64, torch.bool, torch.complex64, 
 def sound_weights(path):
     """A whole weights file of a tiny network with everything that one may hold."""
     model = stirred(small_settings(layers=1))
-    fragments = FragmentModel(N_INPUTS, len(SHIFTS), width=4).state_dict()
-    evidence = {n: t for n, t in fragments.items() if not n.startswith("intensity.")}
+    evidence = dict(Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=4)).state_dict())
     evidence["log_prevalence"] = torch.full((FINGERPRINT_BITS,), -3.0)
     checkpoint = Checkpoint(
         settings=model.settings,

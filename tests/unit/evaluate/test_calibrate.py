@@ -18,7 +18,7 @@ from duallgd_cli.evaluate.fitting import record_of
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.8, 0.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.0, 6.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0])
 MODEL = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
 
 
@@ -42,9 +42,9 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
     for number in range(count):
         features = np.zeros((n_candidates, len(FEATURES)))
         features[:, 0] = np.log(rng.integers(1, 30, n_candidates) / 100)
-        features[:, 1] = rng.normal(-1, 0.5, n_candidates)
-        features[:, 2] = rng.normal(-3, 1, n_candidates)  # says nothing
-        features[:, 3] = rng.uniform(0, 0.6, n_candidates)
+        features[:, 5] = rng.normal(-1, 0.5, n_candidates)
+        features[:, 1] = rng.normal(-3, 1, n_candidates)  # says nothing
+        features[:, 2] = rng.uniform(0, 0.6, n_candidates)
         scores = features @ TRUE
         chance = np.exp(scores - np.logaddexp.reduce(scores))
         right = [rng.choice(n_candidates, p=chance)] if rng.random() < present else []
@@ -56,7 +56,7 @@ def test_the_true_weights_are_found_again():
     model = fit_ranking(synthetic(1000))
 
     assert model.log_share == pytest.approx(1.5, abs=0.15)
-    assert model.log_likelihood == pytest.approx(0.8, abs=0.2)
+    assert model.familiarity == pytest.approx(0.8, abs=0.2)
     assert model.fingerprint_tanimoto == pytest.approx(6.0, abs=0.6)
     assert model.fingerprint_log_likelihood == pytest.approx(0.0, abs=0.1)
 
@@ -98,7 +98,7 @@ def test_a_right_candidate_outweighs_all_that_are_like_it():
 def test_candidates_like_the_truth_teach_where_it_is_absent():
     rng = np.random.default_rng(0)
     hopeless = [without_truth(case) for case in synthetic(300)]
-    alike = [replace(one, likeness=0.3 + 0.5 * one.features[:, 3]) for one in hopeless]
+    alike = [replace(one, likeness=0.3 + 0.5 * one.features[:, 2]) for one in hopeless]
     noise = [replace(one, likeness=rng.uniform(0.3, 0.6, 20)) for one in hopeless]
 
     fitted, unmoved = fit_ranking(alike), fit_ranking(noise)

@@ -60,6 +60,12 @@ def test_ties_are_broken_by_inchikey_whatever_the_order():
     assert names((outcome(first, second),)) == ["A", "B"]
 
 
+def test_ties_are_broken_by_likelihood_before():
+    probable, other = structure("B", 3, log_likelihood=-9.0), structure("A", 3)
+
+    assert names((outcome(other, probable),)) == ["B", "A"]
+
+
 def test_agreement_with_the_fingerprint_outweighs_a_few_samples():
     likely = structure("A", 1, fingerprint_tanimoto=0.9)
     frequent = structure("B", 3, fingerprint_tanimoto=0.1)
@@ -103,7 +109,7 @@ def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
     alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
     again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
 
-    (candidate,), _ = rank((alone, again), RankingModel(log_likelihood=0.0))
+    (candidate,), _ = rank((alone, again), RankingModel())
 
     assert candidate.samples == 40
     assert candidate.adduct == "[M+Na]+"
