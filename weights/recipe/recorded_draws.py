@@ -1,26 +1,24 @@
 """What the samples of many spectra came to, in numbers alone, for the test of their confidence.
 
 Scores of candidates, best first, which of them is right, and what the samples say besides are kept
-for some numbers of samples; no structure, formula or name is.
+for the numbers of samples that confidence is fitted on; no structure, formula or name is.
 
     python weights/recipe/recorded_draws.py duallgd.safetensors --run val/predictions.csv \
         --truth val/truth.tsv -o tests/unit/evaluate/recorded_draws.npz
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
-from duallgd_cli.evaluate.calibrate import ScoredCase
+from duallgd_cli.evaluate.calibrate import NUMBERS, ScoredCase
 from duallgd_cli.evaluate.fitting import scored_cases, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.ranking import RankingModel
-
-NUMBERS: Final = (1, 5, 10, 30, 100, 300)
 
 
 def record(

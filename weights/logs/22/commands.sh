@@ -37,7 +37,7 @@ while read -r samples steps limit; do
   from+=(--run "$drawn/predictions.csv")
 done << 'DRAWS'
 100 10 522
-300 10 130
+300 10 260
 100 1 200
 60 3 160
 60 5 110
