@@ -276,15 +276,11 @@ def likeliest_starts(
     from duallgd_cli.chem.molecule import disassemble  # rdkit loads only here
 
     scorer = unknown.scorer
-    if scorer is None or not scorer.measured:
-        priced = cheapest(made, unknown.log_odds, samples)
-        rows = [disassemble(one).bond_class for _, one in priced]
-    else:
-        compared = cheapest(made, unknown.log_odds, _COMPARED * samples)
-        parts = [disassemble(one) for _, one in compared]
-        prices = zip(compared, parts, strict=True)
-        price = [price - _OF_PEAKS * sum(scorer.peaks(one)) for (price, _), one in prices]
-        rows = [parts[row].bond_class for row in np.argsort(price, kind="stable")[:samples]]
+    compared = cheapest(made, unknown.log_odds, _COMPARED * samples)
+    parts = [disassemble(one) for _, one in compared]
+    peaks = [0.0 if scorer is None else sum(scorer.peaks(one)) for one in parts]
+    price = [price - _OF_PEAKS * worth for (price, _), worth in zip(compared, peaks, strict=True)]
+    rows = [parts[row].bond_class for row in np.argsort(price, kind="stable")[:samples]]
     return torch.from_numpy(np.stack(rows)).long() if rows else None
 
 

@@ -66,7 +66,8 @@ class Reranker:
             log_prevalence = tensors["log_prevalence"]
         except KeyError as error:
             raise WeightsError(
-                f"the weights hold no {error} of a re-ranker; run 'duallgd weights evidence'"
+                f"the weights hold no {error} of a re-ranker; take the weights that come with this "
+                "version, or run 'duallgd weights evidence'"
             ) from None
         if layers[0][0].shape[1:] != (N_INPUTS,):
             raise WeightsError(
@@ -163,9 +164,9 @@ class CandidateScorer:
 
     def peaks(self, parts: "Disassembled") -> tuple[float, float]:
         """``peaks_found`` and ``peaks_missed`` of a candidate; see `scores`."""
-        graph = graph_of_bonds(parts.formula, parts.bond_class)
-        if not self.measured or not len(graph.pair):
+        if not self.measured or not parts.bond_class.any():
             return 0.0, 0.0
+        graph = graph_of_bonds(parts.formula, parts.bond_class)
         found = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
         sums = []
         for ion, subformula, intensity in self.measured:
