@@ -20,10 +20,10 @@ MAX_LINES = 500
 BOUNDS = {
     "spectra": (3_465, 11),
     "formulas": (1_445, 5),
-    "predict": (3_872, 12),  # journals name the engine; confidence of the first is corrected
+    "predict": (3_869, 12),  # journals name the engine; confidence of the first is corrected
     "chem": (4_065, 15),  # molecules made of known ones, by a change or of their parts
     "guide": (1_034, 3),  # a million analogues
-    "reference": (2_083, 9),
+    "reference": (2_034, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
     "data": (2_610, 10),
     # An encoder that grows, spectra of known molecules, molecules told from their rivals.

@@ -123,8 +123,8 @@ def _of_reference(path: Path) -> dict[str, Any]:
     """Converted weights of the authors, be they of the whole system or of a part."""
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.files import sha256
+    from duallgd_cli.reference import encoder
     from duallgd_cli.reference import weights_file as reference
-    from duallgd_cli.reference.encoder import SPELLINGS
 
     checkpoint = reference.load(path)
     settings = checkpoint.settings
@@ -138,7 +138,7 @@ def _of_reference(path: Path) -> dict[str, Any]:
         },
         "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
         "heavy atoms": f"up to {settings.max_atoms}",
-        "adducts": " ".join(one.name for one in ADDUCTS if one.name in SPELLINGS),
+        "adducts": " ".join(one.name for one in ADDUCTS if one in encoder.ADDUCTS),
         "parameters": _with_total(checkpoint.parameters),
     }
 

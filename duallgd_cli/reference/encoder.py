@@ -11,7 +11,7 @@ channels of a token, F fingerprint bits; P raw peaks.
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, one_hot, relu
 
-from duallgd_cli.chem.elements import INDEX, MASSES_DA, METALS, SYMBOLS
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import quote
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.reference.denoiser import post_norm
 from duallgd_cli.reference.settings import ReferenceEncoderSettings
-from duallgd_cli.spectra.annotation import index_ranges
+from duallgd_cli.spectra.annotation import SubformulaTable
 
 N_ELEMENTS: Final = 18
 N_WAVES: Final = 9
@@ -42,51 +43,27 @@ ELEMENTS: Final = (
     *("C", "H", "As", "B", "Br", "Cl", "Co", "F", "Fe"),
     *("I", "K", "N", "Na", "O", "P", "S", "Se", "Si"),
 )
-_CARBON_HYDROGEN, _OTHERS = range(2), range(2, len(ELEMENTS))
 MAX_PEAKS: Final = 60
 _LEAST_INTENSITY: Final = 0.001
 _PRECURSOR_MARGIN: Final = 1.0
 _MISSING_PRECURSOR_MZ: Final = 1e6
 _DECIMALS: Final = 4
-_ELECTRON_MASS_DA: Final = 0.00054858
 # Tolerances in ppm are taken at this m/z below it.
 _LEAST_SCALE_MZ: Final = 200.0
 _TOLERANCE_PPM: Final = 20.0
 
-_FURTHER_MASSES_DA: Final = {
-    "As": 74.92159457,
-    "Co": 58.93319429,
-    "Fe": 55.93493633,
-    "K": METALS["K"][0],
-    "Na": METALS["Na"][0],
-}
-_MASSES_DA: Final = np.array(
-    [MASSES_DA[INDEX[s]] if s in INDEX else _FURTHER_MASSES_DA[s] for s in ELEMENTS]
-)
 # Twice what an atom adds to rings plus double bonds; other elements count nothing.
 _UNSATURATION: Final = np.array(
     [{"C": 2, "N": 1, "P": 1, "H": -1, "Cl": -1, "Br": -1, "I": -1, "F": -1}.get(symbol, 0)
      for symbol in ELEMENTS]
 )  # fmt: skip
-# Atoms of each adduct, in the order of the encoder's indices.
-_ADDUCTS: Final[dict[str, dict[str, int]]] = {
-    "[M+H]+": {"H": 1},
-    "[M+Na]+": {"Na": 1},
-    "[M+K]+": {"K": 1},
-    "[M-H2O+H]+": {"H": -1, "O": -1},
-    "[M+H3N+H]+": {"N": 1, "H": 4},
-    "[M]+": {},
-    "[M-H4O2+H]+": {"H": -3, "O": -2},
-    "[M-H+2Na]+": {"H": -1, "Na": 2},
-}
-_ALIASES: Final = {
-    "[M+NH4]+": "[M+H3N+H]+",
-    "[M+H-H2O]+": "[M-H2O+H]+",
-    "[M+H-2H2O]+": "[M-H4O2+H]+",
-    "[M-2H2O+H]+": "[M-H4O2+H]+",
-}
-# The reference's own spelling, by every one that it accepts.
-SPELLINGS: Final = dict(zip(_ADDUCTS, _ADDUCTS, strict=True)) | _ALIASES
+# In the order of the encoder's indices, in the reference's own spelling.
+_ADDUCT_NAMES: Final = (
+    *("[M+H]+", "[M+Na]+", "[M+K]+", "[M-H2O+H]+", "[M+H3N+H]+", "[M]+", "[M-H4O2+H]+"),
+    "[M-H+2Na]+",
+)
+# Index of each; the same ion may be spelled otherwise.
+ADDUCTS: Final = {parse_adduct(name): index for index, name in enumerate(_ADDUCT_NAMES)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,22 +255,11 @@ class ReferenceEncoder(nn.Module):
         return grow(transformer(peaks))
 
 
-def adduct_name(text: str) -> str:
-    """The reference's spelling of an adduct.
-
-    Raises:
-        ValueError: An adduct that it does not know.
-    """
-    if text.strip() not in SPELLINGS:
-        raise ValueError(f"the reference encoder knows {', '.join(_ADDUCTS)}, not {quote(text)}")
-    return SPELLINGS[text.strip()]
-
-
-def counts_of(formula: Formula) -> NDArray[np.int64]:
-    """Atoms of a formula in the reference's element order, int64 (18,)."""
-    counts = np.zeros(len(ELEMENTS), dtype=np.int64)
-    counts[[ELEMENTS.index(symbol) for symbol in SYMBOLS]] = formula.counts
-    return counts
+def reordered(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Counts in our order of the elements, (..., 13), in the reference's, int64 (..., 18)."""
+    found = np.zeros((*counts.shape[:-1], N_ELEMENTS), dtype=np.int64)
+    found[..., [ELEMENTS.index(symbol) for symbol in SYMBOLS]] = counts
+    return found
 
 
 def process_peaks(
@@ -325,53 +291,42 @@ def process_peaks(
 
 
 def assign(
-    counts: NDArray[np.int64],
-    adduct: str,
+    formula: Formula,
+    adduct: Adduct,
     mz: NDArray[np.float64],
     tolerance_ppm: float = _TOLERANCE_PPM,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Give each peak the sub-formula of the molecule that is nearest in mass.
 
     The reference adds the whole adduct to every sub-formula and allows no negative unsaturation.
 
     Args:
-        counts: Atoms of the molecule, (18,).
-        adduct: The reference's spelling.
+        formula: Of the molecule.
+        adduct: Of its ion.
         mz: (P,).
-        tolerance_ppm: Deviations must be below it.
+        tolerance_ppm: Deviations must be below it, in ppm of the peak's m/z or of 200, whichever is
+            more.
 
     Returns:
         For those peaks that have a sub-formula, in the order given: index of the peak, (K,); atoms
-        without the adduct, (K, 18); mass with it in Da, (K,); absolute deviation from that mass in
-        ppm of the peak's m/z or of 200, whichever is more, (K,).
+        without the adduct, (K, 18).
     """
-    first, second = _parts(counts, _CARBON_HYDROGEN), _parts(counts, _OTHERS)
-    first = first[np.argsort(first @ _MASSES_DA, kind="stable")]
-    masses, others = first @ _MASSES_DA, second @ _MASSES_DA
-    atoms_added = _ADDUCTS[adduct].items()
-    shift = sum(n * float(_MASSES_DA[ELEMENTS.index(symbol)]) for symbol, n in atoms_added)
-    shift -= _ELECTRON_MASS_DA
-    scale = np.maximum(mz, _LEAST_SCALE_MZ)
-    rest = (mz - shift)[:, None] - others  # what carbon and hydrogen must weigh
-    margin = (scale * tolerance_ppm * 1e-6)[:, None]
-    start = np.searchsorted(masses, (rest - margin).ravel(), "left")
-    stop = np.searchsorted(masses, (rest + margin).ravel(), "right")
-    owner, offset = index_ranges(start, stop)
-    peak, other = np.divmod(owner, len(others))
-    atoms = first[offset] + second[other]
-    deviation = np.abs(atoms @ _MASSES_DA + shift - mz[peak]) / scale[peak] * 1e6
-    possible = (atoms @ _UNSATURATION >= -2) & (deviation < tolerance_ppm)
-    peak, atoms, deviation = peak[possible], atoms[possible], deviation[possible]
+    wanted = mz - adduct.mass_shift
+    margin = np.maximum(mz, _LEAST_SCALE_MZ) * tolerance_ppm * 1e-6
+    table = SubformulaTable(formula.counts, float((wanted + margin).max(initial=0.0)))
+    found = table.find(wanted, margin)
+    atoms = reordered(table.counts(found, np.arange(found.owner.size)))
+    deviation = np.abs(found.error_da)
+    possible = (atoms @ _UNSATURATION >= -2) & (deviation < margin[found.owner])
+    peak, atoms, deviation = found.owner[possible], atoms[possible], deviation[possible]
     order = np.lexsort((deviation, peak))
-    _, nearest = np.unique(peak[order], return_index=True)
-    kept = order[nearest]
-    mass = atoms[kept] @ _MASSES_DA + shift
-    return peak[kept], atoms[kept], mass, deviation[kept]
+    peak, nearest = np.unique(peak[order], return_index=True)
+    return peak, atoms[order[nearest]]
 
 
 def reference_peaks(
     formula: Formula,
-    adduct: str,
+    adduct: Adduct,
     mz: NDArray[np.float64],
     intensity: NDArray[np.float64],
     precursor_mz: float | None = None,
@@ -380,7 +335,7 @@ def reference_peaks(
 
     Args:
         formula: Formula of the molecule, whose charge is not looked at.
-        adduct: Any spelling that the reference knows.
+        adduct: How it was ionised.
         mz: Raw peaks, (P,).
         intensity: (P,).
         precursor_mz: None where it is not known.
@@ -388,22 +343,18 @@ def reference_peaks(
     Raises:
         ValueError: An adduct that the reference does not know.
     """
-    name, whole = adduct_name(adduct), counts_of(formula)
+    if adduct not in ADDUCTS:
+        known = ", ".join(_ADDUCT_NAMES)
+        raise ValueError(f"the reference encoder knows {known}, not {quote(adduct.name)}")
     mz, root = process_peaks(mz, intensity, precursor_mz)
-    peak, counts, _, _ = assign(whole, name, mz)
+    peak, counts = assign(formula, adduct, mz)
     n_tokens = len(peak) + 1
     token_type = torch.zeros(1, n_tokens, dtype=torch.long)
     token_type[0, -1] = WHOLE_TYPE
     return FormulaPeaks(
-        torch.from_numpy(np.concatenate([counts, whole[None]]))[None],
+        torch.from_numpy(np.concatenate([counts, reordered(formula.array)[None]]))[None],
         token_type,
-        torch.full((1, n_tokens), list(_ADDUCTS).index(name)),
+        torch.full((1, n_tokens), ADDUCTS[adduct]),
         torch.from_numpy(np.append(root[peak], 1.0).astype(np.float32))[None],
         torch.tensor([n_tokens]),
     )
-
-
-def _parts(counts: NDArray[np.int64], chosen: range) -> NDArray[np.int64]:
-    """All count vectors of some of the molecule's elements, (parts, 18)."""
-    shape = [counts[element] + 1 if element in chosen else 1 for element in range(len(ELEMENTS))]
-    return np.indices(shape).reshape(len(ELEMENTS), -1).T

@@ -99,7 +99,7 @@ class ReferenceGenerator:
             atoms = atoms_of(symbols, self.model.settings, device)
             peaks = reference_peaks(
                 hypothesis.formula,
-                hypothesis.adduct.name,
+                hypothesis.adduct,
                 np.concatenate([spectrum.mz for spectrum in spectra]),
                 np.concatenate([spectrum.intensity for spectrum in spectra]),
                 spectra[0].precursor_mz,
