@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
@@ -259,7 +260,7 @@ def table_rows(
     What a short row lacks is "".
 
     Args:
-        path: TSV, or CSV by its name; packed or not.
+        path: TSV or CSV, as its first line shows, or else its name; packed or not.
         required: Columns that must be there.
         also: Other names of columns, and which they then are.
         errors: What to do about bytes that are no text, as for `open`.
@@ -271,10 +272,12 @@ def table_rows(
     # A spectrum's peaks are one cell, longer than csv expects of a text.
     csv.field_size_limit(_LONGEST_CELL)
     name = path.stem if path.suffix in PACKED_ENDINGS else path.name
-    delimiter = "," if name.lower().endswith(".csv") else "\t"
+    likely = ",\t" if name.lower().endswith(".csv") else "\t,"
     with open_text(path, errors) as file:
         try:
-            reader = csv.DictReader(file, delimiter=delimiter, restval="")
+            head = file.readline()
+            delimiter = max(likely, key=head.count)
+            reader = csv.DictReader(chain([head], file), delimiter=delimiter, restval="")
             names = [name.strip().lower() for name in reader.fieldnames or []]
             names = [name if also.get(name, name) in names else also[name] for name in names]
             reader.fieldnames = names

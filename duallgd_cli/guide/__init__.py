@@ -6,7 +6,7 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +24,7 @@ from duallgd_cli.spectra.types import Feature
 
 if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Guide
-    from duallgd_cli.guide.analogues import Analogues, GuideTable
+    from duallgd_cli.guide.analogues import Analogues
     from duallgd_cli.guide.library import Library, Match
 
 
@@ -190,13 +190,13 @@ class Knowledge:
         guide: What each of them must be like, or None.
         analogues: Molecules that are like them.
         libraries: Spectra that may be theirs.
-        tables: What single ones must be like.
+        guides: What those of single features must be like, by name.
     """
 
     guide: "Guide | None"
     analogues: "tuple[Analogues, ...]" = ()
     libraries: "tuple[Library, ...]" = ()
-    tables: "tuple[GuideTable, ...]" = ()
+    guides: "Mapping[str, Guide]" = field(default_factory=dict)
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
@@ -205,30 +205,35 @@ class Knowledge:
         Args:
             guide: What each molecule must be like, or None.
             files: See `analogues.Analogues.read`, `library.Library.read` and
-                `analogues.GuideTable.read`.
+                `analogues.read_guides`.
 
         Raises:
             UsageError: Something cannot be read, or says nothing.
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
-        from duallgd_cli.guide.analogues import Analogues, GuideTable
+        from duallgd_cli.guide.analogues import Analogues, read_guides
         from duallgd_cli.guide.library import Library
 
-        tables = tuple(GuideTable.read(Path(name)) for name in files.tables)
+        guides: dict[str, Guide] = {}
+        tables = [read_guides(Path(name)) for name in files.tables]
+        for of_features, _ in tables:
+            for name, own in of_features.items():
+                guides[name] = guides[name].and_also(own) if name in guides else own
         alike = [Analogues.read(Path(name)) for name in files.analogues]
         return cls(
             guide,
-            (*alike, *(one.analogues for one in tables if one.analogues is not None)),
+            (*alike, *(analogues for _, analogues in tables if analogues is not None)),
             tuple(Library.read(Path(name)) for name in files.libraries),
-            tables,
+            guides,
         )
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
         names, guide = names_of(feature), self.guide
-        for table in self.tables:
-            guide = table.of_feature(names, guide)
+        for name in dict.fromkeys(names):
+            if own := self.guides.get(name):
+                guide = own if guide is None else guide.and_also(own)
         analogues = [(one, one.of_feature(names)) for one in self.analogues]
         if not self.libraries:
             return Known(guide, tuple(analogues))

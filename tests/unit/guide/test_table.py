@@ -6,7 +6,7 @@ import pytest
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.guide import GuideFiles, Knowledge, analogues
-from duallgd_cli.guide.analogues import GuideTable
+from duallgd_cli.guide.analogues import read_guides
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 HEAD = "feature_id,core,require,forbid,analogue\n"
@@ -19,7 +19,7 @@ def feature(name):
 
 def made(tmp_path, text, name="guide.csv"):
     (tmp_path / name).write_text(text)
-    return GuideTable.read(tmp_path / name)
+    return read_guides(tmp_path / name)
 
 
 def test_rows_of_a_feature_add_up_to_what_holds_for_all(tmp_path):
@@ -38,18 +38,31 @@ def test_rows_of_a_feature_add_up_to_what_holds_for_all(tmp_path):
 
 
 def test_a_table_with_tabs_and_few_columns_is_read(tmp_path):
-    read = made(tmp_path, "Feature_ID\tforbid\n7\t[F,Cl]\n", "guide.tsv")
+    for name in ("guide.tsv", "guide.csv", "guide.txt"):
+        guides, analogues = made(tmp_path, "Feature_ID\tforbid\n7\t[F,Cl]\n", name)
 
-    assert read.of_feature(["7"], None) == Guide(forbid=("[F,Cl]",))
-    assert read.of_feature(["8"], None) is None
-    assert read.analogues is None
+        assert guides == {"7": Guide(forbid=("[F,Cl]",))}
+        assert analogues is None
+
+
+def test_tables_of_one_feature_add_up(tmp_path):
+    (tmp_path / "a.csv").write_text(HEAD + "1,CCO,,,\n")
+    (tmp_path / "b.txt").write_text(HEAD + "1,,indole,,CCN\n2,,,[F],\n")
+
+    files = GuideFiles(tables=(f"{tmp_path}/a.csv", f"{tmp_path}/b.txt"))
+    known = Knowledge.read(None, files)
+
+    assert known.of(feature("1")).guide == Guide("CCO", ("indole",))
+    assert known.of(feature("2")).guide == Guide(forbid=("[F]",))
+    assert known.of(feature("3")).guide is None
 
 
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("", UnreadableError, "has no columns feature_id and core"),
-        ("id,smiles\n1,C\n", UnreadableError, "has no columns feature_id and core"),
+        ("", UnreadableError, "has no column feature_id; it has no columns"),
+        ("id,smiles\n1,C\n", UnreadableError, "has no column feature_id; it has id, smiles"),
+        ("feature_id,smiles\n1,C\n", UsageError, "fill core, require, forbid, analogue"),
         (HEAD, UsageError, "says nothing of any feature"),
         (HEAD + "1,,,,\n", UsageError, "says nothing of any feature"),
         (HEAD + ",CCO,,,\n", UsageError, "line 2: no feature_id"),
@@ -57,7 +70,7 @@ def test_a_table_with_tabs_and_few_columns_is_read(tmp_path):
         (HEAD + "1,,C,,\n1,,hexoze,,\n", UsageError, "line 3: 'hexoze' is neither"),
         (HEAD + "1,,,,xx(\n", UsageError, "line 2: analogue 'xx(' is no molecule"),
         (HEAD + "1,C,,,\n" * 4, UsageError, "has more than 3 rows"),
-        ("feature_id,core\n1,\udcff\n", UnreadableError, "is no table of text"),
+        ("feature_id,core\n1,\udcff\n", UnreadableError, "is no readable table"),
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, said):
@@ -65,7 +78,7 @@ def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, s
     (tmp_path / "guide.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     with pytest.raises(error) as refused:
-        GuideTable.read(tmp_path / "guide.csv")
+        read_guides(tmp_path / "guide.csv")
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
