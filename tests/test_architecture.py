@@ -35,7 +35,7 @@ BOUNDS = {
     "evaluate": (3_375, 14),  # analogues, which may be no test molecules
     "report": (960, 4),
     "generator": (2_446, 11),  # molecules made of known ones, those that explain the peaks, rivals
-    "writers": (856, 4),
+    "writers": (851, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building
     # blocks of other structures; evidence from rivals
     "cli": (2_820, 14),

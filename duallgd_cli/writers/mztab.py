@@ -70,6 +70,9 @@ def document(
     inputs = list({entry["name"]: entry for entry in inputs}.values())
     runs = {str(entry["name"]): number for number, entry in enumerate(inputs, 1)}
     polarities: dict[int, set[int]] = {number: set() for number in runs.values()}
+    abundances = [f"abundance_assay[{number}]" for number in runs.values()]
+    of_molecules = [*_SML.split(), *abundances, *_SML_END.split()]
+    of_features, of_evidence = [*_SMF.split(), *abundances], _SME.split()
     with _scratch() as molecules, _scratch() as features, _scratch() as evidence:
         n_evidence = n_left_out = 0
         for number, prediction in enumerate(predictions, 1):
@@ -80,17 +83,17 @@ def document(
                 continue
             ids = range(n_evidence + 1, n_evidence + 1 + len(prediction.candidates))
             n_evidence += len(ids)
-            molecules.write(_line("SML", _molecule(number, prediction, len(runs))))
-            features.write(_line("SMF", _feature(number, prediction, ids, len(runs))))
+            molecules.write(_line("SML", map(_molecule(number, prediction).get, of_molecules)))
+            features.write(_line("SMF", map(_feature(number, prediction, ids).get, of_features)))
             for position, candidate in zip(ids, prediction.candidates, strict=True):
-                evidence.write(_line("SME", _evidence(position, prediction, candidate, runs)))
+                row = _evidence(position, prediction, candidate, runs)
+                evidence.write(_line("SME", map(row.get, of_evidence)))
         yield from (_line("MTD", pair) for pair in _metadata(version, inputs, polarities))
         if n_left_out:
             yield _line("COM", [f"{n_left_out} spectra without a precursor m/z are left out"])
-        abundances = [f"abundance_assay[{number}]" for number in runs.values()]
-        yield from _section("SMH", [*_SML.split(), *abundances, *_SML_END.split()], molecules)
-        yield from _section("SFH", [*_SMF.split(), *abundances], features)
-        yield from _section("SEH", _SME.split(), evidence)
+        yield from _section("SMH", of_molecules, molecules)
+        yield from _section("SFH", of_features, features)
+        yield from _section("SEH", of_evidence, evidence)
 
 
 def _scratch() -> IO[str]:
@@ -198,81 +201,73 @@ def _neutral(text: str) -> str:
         return text if _FORMULA.fullmatch(text) else ""
 
 
-def _molecule(number: int, prediction: Prediction, n_runs: int) -> list[object]:
-    """The row of a feature among the small molecules: its candidates, best first."""
-    found = prediction.candidates
-    masses = [f"{Formula.parse(one.formula).mass:.6f}" for one in found]
-    first = found[0] if found else None
+def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
+    """The row of a feature among the small molecules, by column: its candidates, best first."""
+    found, adduct = prediction.candidates, _known(prediction.adduct)
     assumed = any(one.adduct for one in prediction.hypotheses)
-    level = _TENTATIVE if found else _FORMULA_ONLY if assumed else _MASS_ONLY
-    return [
-        number,
-        number,
-        "|".join(f"dn:{one.inchikey}" for one in found),
-        "|".join(_neutral(one.formula) for one in found) or _neutral(prediction.formula),
-        "|".join(one.smiles for one in found),
-        "|".join(one.inchi for one in found),
-        None,
-        None,
-        "|".join(masses),
-        "|".join(dict.fromkeys(one.adduct for one in found)) or _known(prediction.adduct),
-        level,
-        _CONFIDENCE if first else None,
-        f"{first.confidence:.4g}" if first else None,
-        *[None] * (n_runs + 2),
-        prediction.spectrum_id,
-        prediction.feature_id,
-        prediction.status,
-        prediction.message,
-    ]
+    return {
+        "SML_ID": number,
+        "SMF_ID_REFS": number,
+        "database_identifier": "|".join(f"dn:{one.inchikey}" for one in found),
+        "chemical_formula": "|".join(_neutral(one.formula) for one in found)
+        or _neutral(prediction.formula),
+        "smiles": "|".join(one.smiles for one in found),
+        "inchi": "|".join(one.inchi for one in found),
+        "theoretical_neutral_mass": "|".join(
+            f"{Formula.parse(one.formula).mass:.6f}" for one in found
+        ),
+        "adduct_ions": "|".join(dict.fromkeys(one.adduct for one in found))
+        or (adduct and adduct.name),
+        "reliability": _TENTATIVE if found else _FORMULA_ONLY if assumed else _MASS_ONLY,
+        "best_id_confidence_measure": _CONFIDENCE if found else None,
+        "best_id_confidence_value": f"{found[0].confidence:.4g}" if found else None,
+        "opt_global_spectrum_id": prediction.spectrum_id,
+        "opt_global_feature_id": prediction.feature_id,
+        "opt_global_status": prediction.status,
+        "opt_global_message": prediction.message,
+    }
 
 
-def _feature(
-    number: int, prediction: Prediction, evidence: Sequence[int], n_runs: int
-) -> list[object]:
-    """The row of a feature: what was measured, and which evidence names it."""
+def _feature(number: int, prediction: Prediction, evidence: Sequence[int]) -> dict[str, object]:
+    """The row of a feature, by column: what was measured, and which evidence names it."""
     time, adduct = prediction.rt_seconds, _known(prediction.adduct)
-    return [
-        number,
-        "|".join(map(str, evidence)),
-        "1" if len(evidence) > 1 else None,
-        None if adduct is None else adduct.name,
-        None,
-        repr(float(prediction.precursor_mz or 0.0)),
-        1 if adduct is None else abs(adduct.charge),
-        None if time is None else f"{time:.6g}",
-        *[None] * (n_runs + 2),
-    ]
+    return {
+        "SMF_ID": number,
+        "SME_ID_REFS": "|".join(map(str, evidence)),
+        "SME_ID_REF_ambiguity_code": "1" if len(evidence) > 1 else None,
+        "adduct_ion": adduct and adduct.name,
+        "exp_mass_to_charge": repr(float(prediction.precursor_mz or 0.0)),
+        "charge": 1 if adduct is None else abs(adduct.charge),
+        "retention_time_in_seconds": None if time is None else f"{time:.6g}",
+    }
 
 
 def _evidence(
     number: int, prediction: Prediction, candidate: Candidate, runs: Mapping[str, int]
-) -> list[object]:
-    """The row of a candidate."""
+) -> dict[str, object]:
+    """The row of a candidate, by column."""
     spectra = "|".join(
         f"ms_run[{runs[source.file]}]:index={source.index}" for source in prediction.group
     )
     adduct = _known(candidate.adduct)
     assert adduct is not None
-    return [
-        number,
-        spectra,
-        f"dn:{candidate.inchikey}",
-        _neutral(candidate.formula),
-        candidate.smiles,
-        candidate.inchi,
-        None,
-        None,
-        None,
-        candidate.adduct,
-        repr(float(prediction.precursor_mz or 0.0)),
-        abs(adduct.charge),
-        f"{precursor_mz(Formula.parse(candidate.formula), adduct):.6f}",
-        spectra,
-        "[, , duallgd, ]",
-        "[MS, MS:1000511, ms level, 2]",
-        f"{candidate.confidence:.4g}",
-        f"{candidate.score:.6g}",
-        candidate.rank,
-        candidate.samples,
-    ]
+    theory_mz = precursor_mz(Formula.parse(candidate.formula), adduct)
+    return {
+        "SME_ID": number,
+        "evidence_input_id": spectra,
+        "database_identifier": f"dn:{candidate.inchikey}",
+        "chemical_formula": _neutral(candidate.formula),
+        "smiles": candidate.smiles,
+        "inchi": candidate.inchi,
+        "adduct_ion": candidate.adduct,
+        "exp_mass_to_charge": repr(float(prediction.precursor_mz or 0.0)),
+        "charge": abs(adduct.charge),
+        "theoretical_mass_to_charge": f"{theory_mz:.6f}",
+        "spectra_ref": spectra,
+        "identification_method": "[, , duallgd, ]",
+        "ms_level": "[MS, MS:1000511, ms level, 2]",
+        "id_confidence_measure[1]": f"{candidate.confidence:.4g}",
+        "id_confidence_measure[2]": f"{candidate.score:.6g}",
+        "rank": candidate.rank,
+        "opt_global_samples": candidate.samples,
+    }

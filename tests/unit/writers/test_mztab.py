@@ -210,6 +210,16 @@ def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called():
     assert "ms_run[1]:" not in written
 
 
+def test_a_feature_without_candidates_has_its_adduct_by_name(tmp_path):
+    nothing = prediction(status="no_candidate", adduct="[M+H]+")
+    path = tmp_path / "out.mztab"
+
+    path.write_text("".join(document([nothing], "1", [{"name": nothing.source.file}])))
+
+    (row,) = Parsed(path).tables["SML"]
+    assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
+
+
 def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):
     for row in parsed.tables["SME"]:
         measured, theory = (float(row[f"{kind}_mass_to_charge"]) for kind in ("exp", "theoretical"))
