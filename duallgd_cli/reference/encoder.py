@@ -315,7 +315,7 @@ def assign(
     margin = np.maximum(mz, _LEAST_SCALE_MZ) * tolerance_ppm * 1e-6
     table = SubformulaTable(formula.counts, float((wanted + margin).max(initial=0.0)))
     found = table.find(wanted, margin)
-    atoms = reordered(table.counts(found, np.arange(found.owner.size)))
+    atoms = reordered(found.counts)
     deviation = np.abs(found.error_da)
     possible = (atoms @ _UNSATURATION >= -2) & (deviation < margin[found.owner])
     peak, atoms, deviation = found.owner[possible], atoms[possible], deviation[possible]

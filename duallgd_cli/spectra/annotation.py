@@ -41,14 +41,15 @@ _LOST_ELEMENT_COST: Final = 0.45
 # An unsaturation of -0.5 is that of a saturated closed-shell cation, such as ammonium.
 LEAST_EXCESS: Final = -3
 _CARBON_AND_HYDROGEN: Final = (INDEX["C"], HYDROGEN)
+_HETERO: Final = slice(INDEX["C"] + 1, HYDROGEN)
 # So many 8-byte masses stay in the second-level cache of one core.
 _LARGEST_TABLE: Final = 1 << 15
 _CHUNK: Final = 16
 _PPM: Final = 1e-6
 # Without its metal a fragment of a metal adduct is a neutral molecule, so its unsaturation is >= 0.
 _LEAST_EXCESS_BESIDE_METAL: Final = -2
-# In the log-odds of `Matches.cost`, fitted the same way: an unpaired electron, and a mass error
-# as large as the tolerance.
+# In the same log-odds, fitted the same way: an unpaired electron, and a mass error as large as the
+# tolerance.
 _RADICAL_COST: Final = 1.2
 _ERROR_COST: Final = 4.0
 
@@ -60,51 +61,29 @@ class Matches(NamedTuple):
         owner: Index of the wanted mass, ascending, int64 (K,).
         error_da: Wanted mass minus the sub-formula's mass, float64 (K,).
         excess: Twice (unsaturation minus one), int64 (K,).
-        cost: Log-odds against such a composition, whatever its mass, float64 (K,).
-        parts: Row of the part in each of the two tables, int64 (K,) each.
+        counts: Atoms, int16 (K, N_ELEMENTS).
     """
 
     owner: NDArray[np.int64]
     error_da: NDArray[np.float64]
     excess: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    parts: tuple[NDArray[np.int64], NDArray[np.int64]]
+    counts: NDArray[np.int16]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Parts:
-    """Count vectors over some elements, each written as one mixed-radix number."""
+class _Parts(NamedTuple):
+    """Count vectors over some elements, int16 (P, N_ELEMENTS), with their masses in Da, (P,)."""
 
-    sizes: dict[int, int]  # how many counts of each element there are
+    counts: NDArray[np.int16]
     mass: NDArray[np.float64]
-    excess: NDArray[np.int64]
-    cost: NDArray[np.float64]
-    code: NDArray[np.int64]
 
     def extended(self, element: int, count: int, heaviest_da: float) -> "_Parts":
         """Add 0 to `count` atoms of an element, as far as the mass allows."""
         number = np.arange(count + 1)
         mass = np.add.outer(self.mass, number * MASSES_DA[element]).ravel()
-        kept = np.flatnonzero(mass <= heaviest_da)
-        excess = np.add.outer(self.excess, number * _EXCESS[element]).ravel()
-        hetero = element not in _CARBON_AND_HYDROGEN
-        added = hetero * (_HETEROATOM_COST * number + _LOST_ELEMENT_COST * (number < count))
-        cost = np.add.outer(self.cost, added).ravel()
-        code = np.add.outer(self.code * (count + 1), number).ravel()
-        sizes = self.sizes | {element: count + 1}
-        return _Parts(sizes, mass, excess, cost, code).take(kept)
-
-    def take(self, rows: NDArray[np.int64]) -> "_Parts":
-        """Some of the parts, in the order given."""
-        return _Parts(
-            self.sizes, self.mass[rows], self.excess[rows], self.cost[rows], self.code[rows]
-        )
-
-    def fill(self, rows: NDArray[np.int64], counts: NDArray[np.int16]) -> None:
-        """Write the counts of `rows` into their columns of `counts`, int16 (K, N_ELEMENTS)."""
-        code = self.code[rows]
-        for element, size in reversed(self.sizes.items()):
-            code, counts[:, element] = np.divmod(code, size)
+        part, n = np.divmod(kept := np.flatnonzero(mass <= heaviest_da), number.size)
+        counts = self.counts[part]
+        counts[:, element] = n
+        return _Parts(counts, mass[kept])
 
 
 class SubformulaTable:
@@ -116,11 +95,10 @@ class SubformulaTable:
     """
 
     def __init__(self, counts: Sequence[int], heaviest_da: float) -> None:
-        nothing = np.zeros(1, dtype=np.int64)
-        first = second = _Parts({}, np.zeros(1), nothing, np.zeros(1), nothing)
+        first = second = _Parts(np.zeros((1, N_ELEMENTS), np.int16), np.zeros(1))
         for element in _CARBON_AND_HYDROGEN:
             first = first.extended(element, counts[element], heaviest_da)
-        others = [e for e in range(N_ELEMENTS) if counts[e] and e not in first.sizes]
+        others = [e for e in range(N_ELEMENTS) if counts[e] and e not in _CARBON_AND_HYDROGEN]
         for element in sorted(others, key=lambda e: counts[e]):
             if second.mass.size * (counts[element] + 1) <= _LARGEST_TABLE:
                 second = second.extended(element, counts[element], heaviest_da)
@@ -148,24 +126,10 @@ class SubformulaTable:
             np.searchsorted(large.mass, rest - margin, "left"),
             np.searchsorted(large.mass, rest + margin, "right"),
         )
-        excess = small.excess[first][pair] + large.excess[second]
-        possible = np.flatnonzero(excess >= LEAST_EXCESS)
-        pair, second = pair[possible], second[possible]
-        first = first[pair]
-        return Matches(
-            wanted[pair],
-            rest[pair] - large.mass[second],
-            excess[possible],
-            small.cost[first] + large.cost[second],
-            (first, second),
-        )
-
-    def counts(self, matches: Matches, rows: NDArray[np.int64]) -> NDArray[np.int16]:
-        """Atoms of some of the matches, int16 (len(rows), N_ELEMENTS)."""
-        counts = np.zeros((rows.size, N_ELEMENTS), dtype=np.int16)
-        for table, part in zip((self._small, self._large), matches.parts, strict=True):
-            table.fill(part[rows], counts)
-        return counts
+        counts = small.counts[first[pair]] + large.counts[second]
+        found = Matches(wanted[pair], rest[pair] - large.mass[second], excess(counts), counts)
+        possible = np.flatnonzero(found.excess >= LEAST_EXCESS)
+        return Matches._make(column[possible] for column in found)
 
 
 def excess(counts: NDArray[Any]) -> NDArray[Any]:
@@ -175,9 +139,10 @@ def excess(counts: NDArray[Any]) -> NDArray[Any]:
 
 def _prune(parts: _Parts, partners: _Parts) -> _Parts:
     """Leave out parts that no partner can bring to a possible unsaturation; sort by mass."""
-    best = partners.excess.max(initial=LEAST_EXCESS)
-    kept = np.flatnonzero(parts.excess + best >= LEAST_EXCESS)
-    return parts.take(kept[np.argsort(parts.mass[kept], kind="stable")])
+    best = excess(partners.counts).max(initial=LEAST_EXCESS)
+    kept = np.flatnonzero(excess(parts.counts) + best >= LEAST_EXCESS)
+    kept = kept[np.argsort(parts.mass[kept], kind="stable")]
+    return _Parts(parts.counts[kept], parts.mass[kept])
 
 
 def index_ranges(
@@ -295,6 +260,7 @@ class _Ion(SubformulaTable):
         single = np.array(molecule.counts) + np.array(adduct.change)
         single = Formula(tuple(np.maximum(single, 0).tolist()))
         super().__init__(single.counts, single.atoms_mass)
+        self.hetero = single.array[_HETERO]
         # By what a fragment keeps, arrays of shape (C,).
         kept, metal, charge, protons = (
             np.array([getattr(carrier, name) for carrier in adduct.carriers])
@@ -332,7 +298,7 @@ class _Ion(SubformulaTable):
         rows = _table(
             _ROW,
             peak[part][owner[chosen]],
-            self.counts(matches, chosen) + self.whole[kept],
+            matches.counts[chosen] + self.whole[kept],
             matches.error_da[chosen] / self.charges[kept],
             kept,
         )
@@ -351,8 +317,11 @@ class _Ion(SubformulaTable):
         impossible = self.has_metal[carrier] & (
             matches.excess < _LEAST_EXCESS_BESIDE_METAL - protons
         )
-        error_cost = _ERROR_COST * np.abs(matches.error_da) / tolerance_da
-        return np.where(impossible, np.inf, error_cost + _RADICAL_COST * radical + matches.cost)
+        hetero = matches.counts[:, _HETERO]
+        lost = (hetero < self.hetero).sum(axis=1)
+        cost = _ERROR_COST * np.abs(matches.error_da) / tolerance_da + _RADICAL_COST * radical
+        cost += _HETEROATOM_COST * hetero.sum(axis=1) + _LOST_ELEMENT_COST * lost
+        return np.where(impossible, np.inf, cost)
 
 
 def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
