@@ -8,7 +8,7 @@ larger than memory can be read.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -206,33 +206,25 @@ def _objects(blocks: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _record(text: str) -> Record:
     try:
         values = json.loads(text)
-        pairs, fields = _peaks(values), _fields(values)
+        (mz, intensity), fields = _peaks(values), _fields(values)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         said = " ".join(str(error).split())[:100]
         return Record({}, trouble=f"it is no spectrum in JSON ({said})")
-    if pairs is None:
-        return Record(fields, trouble=TOO_LARGE)
-    return Record(fields, pairs[:, 0], pairs[:, 1])
+    return Record(fields, mz, intensity, TOO_LARGE if mz.size > MOST_PEAKS else "")
 
 
-def _peaks(values: Mapping[str, Any]) -> NDArray[np.float64] | None:
-    """m/z and intensity, (P, 2); None of too many."""
+def _peaks(values: Mapping[str, Any]) -> Sequence[NDArray[np.float64]]:
+    """m/z and intensity."""
     if "mzs" in values:
-        columns = [values["mzs"], values["intensities"]]
-        if max(map(len, columns)) > MOST_PEAKS:
-            return None
-        mz, intensity = (np.array(column, np.float64).reshape(-1) for column in columns)
-        if mz.size != intensity.size:
-            raise ValueError(f"{mz.size} m/z values and {intensity.size} intensities")
-        return np.stack([mz, intensity], 1)
+        columns = values["mzs"], values["intensities"]
+        return [np.array(column, np.float64).reshape(-1) for column in columns]
     name = next((key for key in _PEAKS if key in values), "")
     if not name:
         raise KeyError("no peaks_json, peaks or mzs")
     rows = values[name]
     rows = json.loads(rows) if isinstance(rows, str) else rows
-    if len(rows) > MOST_PEAKS:
-        return None
-    return np.array([row[:2] for row in rows], np.float64).reshape(-1, 2)
+    table = np.array([row[:2] for row in rows], np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, str]:

@@ -102,7 +102,7 @@ class Record:
     Attributes:
         metadata: Keys lower case, values text, in the file's order.
         mz: float64 (P,), any order.
-        intensity: float64 (P,).
+        intensity: float64 (P,); with another number of peaks the record cannot be used.
         trouble: Why the record cannot be used, else "".
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
@@ -170,8 +170,11 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     known = canonical(recorded)
     spectrum_id = first(known, IDENTIFIER) or place_name(source)
-    if record.trouble:
-        return unreadable(source, record.trouble, spectrum_id)
+    trouble = record.trouble
+    if not trouble and record.mz.size != record.intensity.size:
+        trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
+    if trouble:
+        return unreadable(source, trouble, spectrum_id)
     precursor_mz, warnings = _precursor(known)
     charge, polarity = _charge(known)
     classes = (instrument_class(known.get(name, "")) for name in INSTRUMENT)

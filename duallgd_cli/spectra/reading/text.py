@@ -315,9 +315,6 @@ def _row(cells: dict[str, str]) -> Record:
     if mz is None or intensity is None:
         trouble = "its columns mzs and intensities must hold numbers separated by commas"
         return Record(cells, trouble=trouble)
-    if mz.size != intensity.size:
-        trouble = f"it has {mz.size} m/z values and {intensity.size} intensities"
-        return Record(cells, trouble=trouble)
     return Record(cells, mz, intensity, energy_in_ev=not as_recorded)
 
 

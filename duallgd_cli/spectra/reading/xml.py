@@ -316,10 +316,7 @@ def _with_arrays(
     except BROKEN as error:
         trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
         return Record(fields, trouble=trouble)
-    if mz.size != intensity.size:
-        trouble = f"it has {mz.size} m/z values and {intensity.size} intensities"
-        return Record(fields, trouble=trouble)
-    if is_profile:
+    if is_profile and mz.size == intensity.size:
         mz, intensity = pick_peaks(mz, intensity)
         notes = (*notes, PROFILE_WARNING)
     return Record(fields, mz, intensity, "", notes)
