@@ -33,14 +33,9 @@ from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, exc
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 MOST_PEAKS: Final = 40
-_TOGETHER: Final = 16
 _SETTINGS: Final = AnnotationSettings()
 _MASSES: Final = np.array(MASSES_DA)
-_CHNO: Final = [INDEX["C"], HYDROGEN, INDEX["N"], INDEX["O"]]
 _HETERO: Final = [i for i in range(N_ELEMENTS) if i not in (0, HYDROGEN)]
-# Bits of C, H, N and O counts in one number, each with a spare bit that shows a borrow.
-_PLACES: Final = np.array([0, 9, 18, 25], dtype=np.int64)
-_SPARE: Final = np.int64((1 << 8) | (1 << 17) | (1 << 24) | (1 << 31))
 
 
 class Peaks(NamedTuple):
@@ -150,22 +145,12 @@ def _fragments(
 def _held(
     ions: NDArray[np.int16], fragments: NDArray[np.int16]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every pair of an ion (K,) and a fragment (F,) whose atoms it holds, by ion.
-
-    Some ions at a time: a table of all may have ten million cells.
-    """
-    big = (ions[:, _CHNO].astype(np.int64) << _PLACES).sum(axis=1) | _SPARE
-    small = (fragments[:, _CHNO].astype(np.int64) << _PLACES).sum(axis=1)
-    of_ion, ion = np.unique(ions[:, RARER], axis=0, return_inverse=True)
-    of_fragment, fragment = np.unique(fragments[:, RARER], axis=0, return_inverse=True)
-    room = np.all(of_ion[:, None, :] >= of_fragment, axis=2)
-    pairs = []
-    for start in range(0, len(ions), _TOGETHER):
-        part = slice(start, start + _TOGETHER)
-        held = ((big[part, None] - small) & _SPARE) == _SPARE
-        held &= room[ion.ravel()[part]][:, fragment.ravel()]
-        pairs.append(np.add(np.nonzero(held), [[start], [0]]))
-    candidate, row = np.concatenate(pairs, axis=1)
+    """Every pair of an ion (K,) and a fragment (F,) whose atoms it holds, by ion."""
+    held = np.ones((len(ions), len(fragments)), bool)
+    for of_ion, of_fragment in zip(ions.T, fragments.T, strict=True):
+        if of_fragment.any():
+            held &= of_ion[:, None] >= of_fragment
+    candidate, row = np.nonzero(held)
     return candidate, row
 
 
