@@ -24,7 +24,6 @@ from duallgd_cli.chem.elements import (
     ELECTRON_MASS_DA,
     HYDROGEN,
     INDEX,
-    MASSES_DA,
     N_ELEMENTS,
     SYMBOLS,
 )
@@ -34,7 +33,6 @@ from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 MOST_PEAKS: Final = 40
 _SETTINGS: Final = AnnotationSettings()
-_MASSES: Final = np.array(MASSES_DA)
 _HETERO: Final = [i for i in range(N_ELEMENTS) if i not in (0, HYDROGEN)]
 
 

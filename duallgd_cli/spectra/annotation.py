@@ -12,7 +12,6 @@ P parts of a table in `SubformulaTable` and `Matches`, else peaks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -293,7 +292,10 @@ class _Ion(SubformulaTable):
         cost = self._cost(matches, tolerance[matches.owner], carrier)
         part_da = wanted[matches.owner] - matches.error_da
         cost[(self.kept[carrier] > 0) & (part_da <= self.added_da)] = np.inf
-        chosen = _cheapest(owner, cost, settings.candidates)
+        # Of each owner the few cheapest that are possible, the cheapest first; owners ascend.
+        order = np.lexsort((cost, owner))
+        place = np.arange(owner.size) - np.searchsorted(owner, owner)
+        chosen = order[(place < settings.candidates) & np.isfinite(cost[order])]
         kept = carrier[chosen]
         rows = _table(
             _ROW,
@@ -341,21 +343,6 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
         np.repeat(np.arange(len(spectra)), sizes),
     )
     return peaks[np.argsort(-intensity, kind="stable")]
-
-
-def _cheapest(
-    owner: NDArray[np.int64], cost: NDArray[np.float64], candidates: int
-) -> NDArray[np.int64]:
-    """Rows of the cheapest few explanations of each owner, cheapest first."""
-    bounds = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), owner.size)
-    chosen = [np.zeros(0, dtype=np.int64)]
-    for start, stop in pairwise(bounds.tolist()):
-        rows = np.arange(start, stop)
-        if rows.size > candidates:
-            rows = start + np.argpartition(cost[start:stop], candidates - 1)[:candidates]
-        rows = rows[np.lexsort((rows, cost[rows]))]
-        chosen.append(rows[np.isfinite(cost[rows])])
-    return np.concatenate(chosen)
 
 
 def _annotated(
