@@ -191,11 +191,6 @@ class AnnotationSettings:
         return {"orbitrap": self.orbitrap_ppm, "qtof": self.qtof_ppm}.get(instrument, self.ppm)
 
 
-# Peaks of all spectra of a feature.
-_PEAK: Final = np.dtype(
-    [(name, np.float64) for name in ("mz", "intensity", "energy_ev", "tolerance_da")]
-    + [("spectrum", np.int64)]
-)
 # Explanations of peaks; those of one peak stand together, cheapest first.
 _ROW: Final = np.dtype(
     [
@@ -205,14 +200,6 @@ _ROW: Final = np.dtype(
         ("carrier", np.int8),
     ]
 )
-
-
-def _table(dtype: np.dtype[np.void], *columns: NDArray[Any]) -> NDArray[np.void]:
-    """Columns of equal length, in the order of the fields."""
-    table = np.empty(len(columns[0]), dtype)
-    for name, column in zip(dtype.names or (), columns, strict=True):
-        table[name] = column
-    return table
 
 
 def annotate(
@@ -297,8 +284,7 @@ class _Ion(SubformulaTable):
         place = np.arange(owner.size) - np.searchsorted(owner, owner)
         chosen = order[(place < settings.candidates) & np.isfinite(cost[order])]
         kept = carrier[chosen]
-        rows = _table(
-            _ROW,
+        columns = (
             peak[part][owner[chosen]],
             matches.counts[chosen] + self.whole[kept],
             matches.error_da[chosen] / self.charges[kept],
@@ -307,7 +293,7 @@ class _Ion(SubformulaTable):
         ions = np.empty(int(whole.sum()), _ROW)
         ions["peak"], ions["subformula"] = peak[whole], self.atoms.array
         ions["error_da"], ions["carrier"] = mz[whole] - self.mz, self.charges.size - 1
-        return np.concatenate([rows, ions])
+        return np.concatenate([np.rec.fromarrays(columns, _ROW), ions])
 
     def _cost(
         self, matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
@@ -334,14 +320,15 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
     ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
-    peaks = _table(
-        _PEAK,
-        mz,
-        intensity,
-        np.repeat(energy, sizes),
-        np.maximum(mz, settings.floor_mz) * np.repeat(np.array(ppm), sizes) * _PPM,
-        np.repeat(np.arange(len(spectra)), sizes),
-    )
+    columns = {
+        "mz": mz,
+        "intensity": intensity,
+        "energy_ev": np.repeat(energy, sizes),
+        "tolerance_da": np.maximum(mz, settings.floor_mz) * np.repeat(ppm, sizes) * _PPM,
+        "spectrum": np.repeat(np.arange(len(spectra)), sizes),
+    }
+    dtype = [(name, column.dtype) for name, column in columns.items()]
+    peaks: NDArray[np.void] = np.rec.fromarrays(columns.values(), dtype)
     return peaks[np.argsort(-intensity, kind="stable")]
 
 
