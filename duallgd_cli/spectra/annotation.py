@@ -224,9 +224,7 @@ def annotate(
     ion = _Ion(hypothesis)
     rows = np.empty(0, _ROW)
     for start in range(0, peaks.size, _CHUNK):
-        window = np.arange(start, min(start + _CHUNK, peaks.size))
-        mz, tolerance_da = peaks["mz"][window], peaks["tolerance_da"][window]
-        rows = np.concatenate([rows, ion.explain(window, mz, tolerance_da, settings)])
+        rows = np.concatenate([rows, ion.explain(peaks, start, settings.candidates)])
         if rows.size > settings.max_rows:
             break
     looked_at = peaks.size
@@ -262,14 +260,10 @@ class _Ion(SubformulaTable):
         in_all = self.atoms.atoms_mass - (charge[-1] * ELECTRON_MASS_DA - metal[-1])
         self.mz = in_all / self.charges[-1]
 
-    def explain(
-        self,
-        peak: NDArray[np.int64],
-        mz: NDArray[np.float64],
-        tolerance_da: NDArray[np.float64],
-        settings: AnnotationSettings,
-    ) -> NDArray[np.void]:
-        """Explain peaks numbered `peak` (ascending), all arrays of shape (P,)."""
+    def explain(self, peaks: NDArray[np.void], start: int, candidates: int) -> NDArray[np.void]:
+        """The rows of a few peaks from number `start` on, at most `candidates` of each."""
+        peak = np.arange(start, min(start + _CHUNK, peaks.size))
+        mz, tolerance_da = peaks["mz"][peak], peaks["tolerance_da"][peak]
         whole = np.abs(mz - self.mz) <= tolerance_da
         part = np.flatnonzero(~whole)
         wanted = (np.multiply.outer(mz[part], self.charges) + self.to_atoms).ravel()
@@ -282,7 +276,7 @@ class _Ion(SubformulaTable):
         # Of each owner the few cheapest that are possible, the cheapest first; owners ascend.
         order = np.lexsort((cost, owner))
         place = np.arange(owner.size) - np.searchsorted(owner, owner)
-        chosen = order[(place < settings.candidates) & np.isfinite(cost[order])]
+        chosen = order[(place < candidates) & np.isfinite(cost[order])]
         kept = carrier[chosen]
         columns = (
             peak[part][owner[chosen]],
