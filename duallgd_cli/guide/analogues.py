@@ -5,17 +5,17 @@ G molecules, F fingerprint bits.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations_with_replacement, islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
@@ -272,8 +272,6 @@ def _made(rows: Iterable[StructureRow], refused: Counter[str]) -> Analogues:
     )
 
 
-_Counts: TypeAlias = tuple[int, ...]
-
 # Name of the gain, name of the loss, atoms gained, atoms lost. The first name of a difference is
 # the one that is used.
 _STEPS: Final = (
@@ -321,47 +319,31 @@ _STEPS: Final = (
 
 def difference(known: Formula, found: Formula) -> str:
     """What the second has more than the first, such as ``+C6H10O5`` or ``+O -NH``; "" if equal."""
-    parts = []
-    for sign in (1, -1):
-        counts = tuple(
-            max(0, sign * (b - a)) for a, b in zip(known.counts, found.counts, strict=True)
-        )
-        if any(counts):
-            parts.append(f"{'+' if sign > 0 else '-'}{Formula(counts)}")
-    return " ".join(parts)
+    change = found.array - known.array
+    each = {"+": np.maximum(change, 0), "-": np.maximum(-change, 0)}
+    return " ".join(f"{sign}{Formula(tuple(n.tolist()))}" for sign, n in each.items() if n.any())
 
 
 def named(known: Formula, found: Formula) -> str:
     """The reaction or two that make the second of the first, "" where no usual ones do."""
-    return _names().get(_minus(found.counts, known.counts), "")
+    return _names().get((found.array - known.array).tobytes(), "")
 
 
 @cache
-def _names() -> dict[_Counts, str]:
-    """Names of differences, of one step before those of two."""
-    single = list(_single())
-    names: dict[_Counts, str] = {(0,) * len(SYMBOLS): "isomer"}
+def _names() -> dict[bytes, str]:
+    """Names of differences, int16 (N_ELEMENTS,) as bytes, of one step before those of two."""
+    nothing = np.zeros(N_ELEMENTS, np.int16)
+    single: list[tuple[NDArray[np.int16], str]] = []
+    for gain, loss, *texts in _STEPS:
+        more, less = (Formula.parse(text).array if text else nothing for text in texts)
+        single += [(more - less, gain), (less - more, loss)]
+    names = {nothing.tobytes(): "isomer"}
     for change, name in single:
-        names.setdefault(change, name)
+        names.setdefault(change.tobytes(), name)
     for (one, first), (other, second) in combinations_with_replacement(single, 2):
-        both = tuple(a + b for a, b in zip(one, other, strict=True))
-        names.setdefault(both, f"2 x {first}" if first == second else f"{first} and {second}")
+        both = f"2 x {first}" if first == second else f"{first} and {second}"
+        names.setdefault((one + other).tobytes(), both)
     return names
-
-
-def _single() -> Iterator[tuple[_Counts, str]]:
-    for gain, loss, more, less in _STEPS:
-        change = _minus(_counts(more), _counts(less))
-        yield change, gain
-        yield tuple(-count for count in change), loss
-
-
-def _counts(text: str) -> _Counts:
-    return Formula.parse(text).counts if text else (0,) * len(INDEX)
-
-
-def _minus(more: _Counts, less: _Counts) -> _Counts:
-    return tuple(a - b for a, b in zip(more, less, strict=True))
 
 
 _FEATURE: Final = "feature_id"
