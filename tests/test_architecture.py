@@ -33,7 +33,7 @@ BOUNDS = {
     "checkpoint": (575, 3),
     "bench": (1_573, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_375, 14),  # analogues, which may be no test molecules
-    "report": (960, 4),
+    "report": (954, 4),
     "generator": (2_446, 11),  # molecules made of known ones, those that explain the peaks, rivals
     "writers": (851, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building

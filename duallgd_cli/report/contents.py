@@ -10,7 +10,7 @@ endless titles); the page itself never reads a text as anything but text.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,8 +28,7 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.parts import matches
 from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.errors import Failure, FormulaError, MoleculeError
-from duallgd_cli.files import sha256
+from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import (
@@ -44,7 +43,7 @@ from duallgd_cli.predict.prediction import (
 from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.report.depiction import depictions
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
 
@@ -139,7 +138,11 @@ class ReportedRun:
         found: dict[Source, _Peaks] = {}
         for entry in self._header.inputs:
             name = str(entry["name"])
-            if not _is_unchanged(Path(name), entry):
+            try:
+                is_unchanged = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
+            except UnreadableError:
+                is_unchanged = False
+            if not is_unchanged:
                 self.missing_inputs.append(readable(name))
                 continue
             for item in read(name):
@@ -175,15 +178,6 @@ def _record(output: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _is_unchanged(path: Path, entry: Mapping[str, Any]) -> bool:
-    try:
-        if not path.is_file() or path.stat().st_size != entry["bytes"]:
-            return False
-        return sha256(path) == str(entry["sha256"])
-    except OSError:
-        return False
 
 
 def _peaks(spectrum: Spectrum) -> _Peaks:
