@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.errors import UsageError
 from duallgd_cli.files import replaced, require_input, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
@@ -62,31 +63,46 @@ _FOLDER: Final = "guide"
 
 
 def kept(
-    path: Path, kind: str, make: Callable[[Path], Mapping[str, NDArray[Any]]]
-) -> Mapping[str, NDArray[Any]]:
-    """Arrays made of a file, from the cache where it holds them.
+    path: Path, kind: str, sought: str, make: Callable[[Path], Mapping[str, NDArray[Any]]]
+) -> dict[str, Any]:
+    """Arrays and lists of texts made of a file, from the cache where it holds them.
 
     Args:
         path: Of the file.
         kind: What is made of it, with the version of its arrays.
-        make: Makes them.
+        sought: What the file must hold at least one of, in words.
+        make: Makes them: ``smiles`` with ``left_out``, what a warning says, and any others; texts
+            as `text_of` gives them.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UsageError: It holds nothing that was sought.
     """
+    require_input(str(path))
     place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
+    made: Mapping[str, NDArray[Any]] = {}
     try:
         with np.load(place) as stored:
-            return dict(stored)
+            made = dict(stored)
     except FileNotFoundError:
         pass
     except (OSError, ValueError, EOFError, BadZipFile):
         logger.warning("%s cannot be read, and is made again", place)
-    made = make(path)
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(place) as partial, partial.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **made)
-    except OSError as error:
-        logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
-    return made
+    if not made:
+        made = make(path)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replaced(place) as partial, partial.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **made)
+        except OSError as error:
+            logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+    found = {name: _read_back(array) for name, array in made.items()}
+    left_out = "; ".join(found.pop("left_out"))
+    if not found["smiles"]:
+        raise UsageError(f"{path} holds no {sought}: {left_out or 'it is empty'}")
+    if left_out:
+        logger.warning("%s: %s", path, left_out)
+    return found
 
 
 def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
@@ -95,9 +111,10 @@ def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
     return np.frombuffer(joined.encode("utf-8", "replace"), np.uint8)
 
 
-def lines_of(text: NDArray[np.uint8]) -> list[str]:
-    """The texts of `text_of`."""
-    return bytes(text).decode().split("\n")[:-1]
+def _read_back(array: NDArray[Any]) -> Any:  # noqa: ANN401
+    """The texts of `text_of`, which alone are flat bytes; any other array as it is."""
+    is_text = array.dtype == np.uint8 and array.ndim == 1
+    return bytes(array).decode().split("\n")[:-1] if is_text else array
 
 
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for

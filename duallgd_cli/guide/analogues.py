@@ -30,7 +30,7 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.files import require_input, table_rows
-from duallgd_cli.guide import kept, lines_of, text_of
+from duallgd_cli.guide import kept, text_of
 from duallgd_cli.spectra.annotation import index_ranges
 
 logger = logging.getLogger(__name__)
@@ -83,16 +83,7 @@ class Analogues:
             UnreadableError: It is of another format.
             UsageError: It holds no molecule, or too many.
         """
-        require_input(str(path))
-        arrays = kept(path, _KIND, _arrays)
-        left_out = "; ".join(lines_of(arrays["left_out"]))
-        if not arrays["n_bits"].size:
-            why = left_out or "it is empty"
-            raise UsageError(f"{path} holds no molecule that can be an analogue: {why}")
-        if left_out:
-            logger.warning("%s: %s", path, left_out)
-        smiles, names, features = (lines_of(arrays[name]) for name in _TEXTS)
-        return cls(smiles, names, features, arrays["counts"], arrays["n_bits"], arrays["bits"])
+        return cls(**kept(path, _KIND, "molecule that can be an analogue", _arrays))
 
     @classmethod
     def of(cls, rows: Iterable[StructureRow]) -> "Analogues":

@@ -6,7 +6,6 @@ it: by the cosine score where the precursors agree, by the modified cosine score
 L spectra of a library, K peaks of all of them.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_input
-from duallgd_cli.guide import kept, lines_of, text_of
+from duallgd_cli.guide import kept, text_of
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum
@@ -31,10 +30,7 @@ from duallgd_cli.spectra.types import Spectrum
 if TYPE_CHECKING:
     import matchms
 
-logger = logging.getLogger(__name__)
-
 _KIND: Final = "library-1"
-_NUMBERS: Final = ("precursor_mz", "polarity", "n_peaks", "mz", "intensity")
 _MOST_SPECTRA: Final = 500_000
 _MOST_PEAKS: Final = 100  # of a spectrum of the library; the most intense
 _LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
@@ -140,14 +136,7 @@ class Library:
         """
         require_input(str(path))
         _similarity()
-        arrays = dict(kept(path, _KIND, _arrays))
-        left_out = "; ".join(lines_of(arrays.pop("left_out")))
-        if not arrays["n_peaks"].size:
-            raise UsageError(f"{path} holds no spectrum with a structure: {left_out}")
-        if left_out:
-            logger.warning("%s: %s", path, left_out)
-        smiles, names = (lines_of(arrays.pop(name)) for name in ("smiles", "names"))
-        return cls(path.name, smiles, names, *(arrays[name] for name in _NUMBERS))
+        return cls(path.name, **kept(path, _KIND, "spectrum with a structure", _arrays))
 
     def search(self, spectra: Iterable[Spectrum]) -> list[Match]:
         """Spectra of the library that are like any of these, each once, best first."""
