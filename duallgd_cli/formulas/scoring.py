@@ -133,7 +133,6 @@ ADDUCT_SHARES: Final = (0.80, 0.06, 0.01, 0.05, 0.04, 0.04, 0.85, 0.08, 0.03, 0.
 # Candidates whose peaks are looked at, and those whose composition is.
 _MOST: Final = 200
 _MOST_COMPOSITIONS: Final = 20_000
-_BLOCK: Final = 4096
 _EXPLANATIONS: Final = 1 << 14
 _KNOWN_BONUS: Final = 3.0  # log weight of a formula that any known structure has
 _MASSES: Final = np.array(MASSES_DA)
@@ -216,9 +215,7 @@ def candidates(
     weight += isotopes
     cheap = weight + known.log_share(formula)
     kept = np.sort(np.argsort(-cheap, kind="stable")[:_MOST_COMPOSITIONS])
-    blocks = (kept[i : i + _BLOCK] for i in range(0, kept.size, _BLOCK))
-    prior = [model.prior(composition(known, formula[block])) for block in blocks]
-    log_prior = np.concatenate([*prior, np.zeros(0)])
+    log_prior = model.prior(composition(known, formula[kept]))
     weight = weight[kept] + log_prior
     best = np.argsort(-weight, kind="stable")[:_MOST]
     rows = kept[best]

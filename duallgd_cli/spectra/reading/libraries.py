@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -48,8 +49,8 @@ _ATTRIBUTE_COST: Final = 300  # characters that one in memory takes the place of
 _UNITS: Final = {"minute": "min", "second": "s", "electronvolt": "eV", "volt": "V", "percent": "%"}
 
 
-def fields_of(attributes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Fields from names, values and groups of attributes; a unit joins the value of its group."""
+def fields_of(attributes: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Fields from name, value and group of attributes; a unit joins the value of its group."""
     fields: dict[str, str] = {}
     grouped: dict[str, str] = {}
     for name, value, group in attributes:
@@ -114,6 +115,7 @@ class _Attributes(Block):
 
 _TOKEN: Final = re.compile(r'["\\{}\[\]]')
 _PEAKS: Final = ("peaks_json", "peaks")
+_OF_ATTRIBUTE: Final = ("name", "value", "cv_param_group")
 _TORN: Final = "the file ends within it"
 _LONGEST_VALUE: Final = 10_000  # characters of a field; longer ones are comments
 _LONGEST_KEY: Final = 100
@@ -231,17 +233,8 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
     if "attributes" in values:
         analytes = values.get("analytes") or {}
         others = analytes.values() if isinstance(analytes, Mapping) else analytes
-        listed = [*values["attributes"]]
-        for one in others:
-            listed += one.get("attributes", ())
-        return fields_of(
-            (
-                str(one.get("name", "")),
-                str(one.get("value", "")),
-                str(one.get("cv_param_group", "")),
-            )
-            for one in listed
-        )
+        listed = chain(values["attributes"], *(one.get("attributes", ()) for one in others))
+        return fields_of([str(one.get(name, "")) for name in _OF_ATTRIBUTE] for one in listed)
     return {
         key.lower(): str(value)
         for key, value in values.items()
