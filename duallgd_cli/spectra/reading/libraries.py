@@ -114,11 +114,12 @@ class _Attributes(Block):
 
 
 _TOKEN: Final = re.compile(r'["\\{}\[\]]')
+_OF_SPECTRA: Final = re.compile(r'"spectra"[^"]*\Z')
 _PEAKS: Final = ("peaks_json", "peaks")
 _OF_ATTRIBUTE: Final = ("name", "value", "cv_param_group")
 _TORN: Final = "the file ends within it"
 _LONGEST_VALUE: Final = 10_000  # characters of a field; longer ones are comments
-_LONGEST_KEY: Final = 100
+_LONGEST_KEY: Final = 1000  # with the blanks around it
 _DEEPEST: Final = 1000
 
 
@@ -137,47 +138,38 @@ class _Cutter:
 
     def __init__(self) -> None:
         self.open: list[str] = []  # brackets
-        self._string: str | None = None  # what earlier blocks hold of a string that is open
-        self._began = 0  # where that goes on in this block
+        self._in_string = self._of_spectra = False  # whether the outermost object's list is theirs
+        self._before = ""  # the end of the blocks before
         self._escaped = -1  # place of a character that means itself
-        self._key = self._list = ""  # latest string of the outermost object; key of its list
 
     def ends(self, block: str) -> Iterator[tuple[int, bool]]:
         """Place of each bracket that begins (True) or that ends an object of the list."""
         for match in _TOKEN.finditer(block):
             at, token = match.start(), match[0]
-            if self._string is not None:
-                self._in_string(block, at, token)
-            elif token == '"':
-                self._string, self._began = "", at + 1
-            elif token in "{[":
-                if token == "{" and self._in_list():
-                    yield at, True
-                self._list = self._key if self.open == ["{"] else self._list
-                self.open.append(token)
-            elif token in "}]" and self.open:
-                self.open.pop()
-                if token == "}" and self._in_list():
-                    yield at + 1, False
+            if not self._in_string and token in "{}[]":
+                yield from self._bracket(block, at, token)
+            elif token == '"' and at != self._escaped:
+                self._in_string = not self._in_string
+            elif token == "\\" and at != self._escaped and self._in_string:
+                self._escaped = at + 1
+        self._escaped = 0 if self._escaped == len(block) else -1
+        self._before = (self._before + block)[-_LONGEST_KEY:]
 
-    def pause(self, block: str) -> None:
-        """Take note of what goes on in the next block."""
-        if self._string is not None:
-            self._string = (self._string + block[self._began :])[-_LONGEST_KEY:]
-        self._began, self._escaped = 0, 0 if self._escaped == len(block) else -1
+    def _bracket(self, block: str, at: int, token: str) -> Iterator[tuple[int, bool]]:
+        if token in "{[":
+            if token == "{" and self._in_list():
+                yield at, True
+            if self.open == ["{"]:
+                before = (self._before + block[:at])[-_LONGEST_KEY:]
+                self._of_spectra = _OF_SPECTRA.search(before) is not None
+            self.open.append(token)
+        elif self.open:
+            self.open.pop()
+            if token == "}" and self._in_list():
+                yield at + 1, False
 
     def _in_list(self) -> bool:
-        return self.open == ["["] or (self.open == ["{", "["] and self._list == "spectra")
-
-    def _in_string(self, block: str, at: int, token: str) -> None:
-        if at == self._escaped:
-            return
-        if token == "\\":
-            self._escaped = at + 1
-        elif token == '"' and self._string is not None:
-            if len(self.open) == 1:
-                self._key = (self._string + block[self._began : at])[-_LONGEST_KEY:]
-            self._string = None
+        return self.open == ["["] or (self.open == ["{", "["] and self._of_spectra)
 
 
 def _objects(blocks: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -194,7 +186,6 @@ def _objects(blocks: Iterable[str]) -> Iterator[tuple[str, str]]:
                 text = "".join([*parts, block[start:at]])
                 yield (text, "") if size + at - start <= LONGEST_LINE else ("", TOO_LARGE)
                 parts = None
-        cutter.pause(block)
         if len(cutter.open) > _DEEPEST:
             yield "", "its lists are nested too deeply; restore the file"
             return
