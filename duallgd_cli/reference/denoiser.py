@@ -467,6 +467,6 @@ def hops(adjacency: Tensor) -> Tensor:
     return _FAR - nearer
 
 
-def perceptron(inputs: int, hidden: int, outputs: int, *after: nn.Module) -> nn.Sequential:
-    """Two linear layers with a ReLU between them, and what comes after them."""
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs), *after)
+def perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """Two linear layers with a ReLU between them."""
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
