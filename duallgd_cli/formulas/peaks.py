@@ -102,15 +102,15 @@ def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explan
     # Of a multimer the fragments of one molecule: the others differ between candidates.
     carriers = [carrier for carrier in adduct.carriers if not carrier.molecules]
     ions = np.maximum(formulas.astype(np.int16) + np.array(adduct.change, dtype=np.int16), 0)
-    charges = np.array([carrier.charge for carrier in carriers])
-    to_atoms = charges * ELECTRON_MASS_DA - np.array([one.metal_mass_da for one in carriers])
+    _, _, metal_da, charges, protons = map(np.array, zip(*carriers, strict=True))
+    to_atoms = charges * ELECTRON_MASS_DA - metal_da
     wanted = (np.multiply.outer(peaks.mz, np.abs(charges)) + to_atoms).ravel()
     tolerance = np.multiply.outer(peaks.tolerance_da, np.abs(charges)).ravel()
     owner, fragment, error = _fragments(wanted, tolerance, ions)
     peak, kept = np.divmod(owner, len(carriers))
     candidate, row = _held(ions, fragment)
     loss = ions[candidate] - fragment[row]
-    even = (np.array([one.protons for one in carriers]) % 2 == 0)[kept[row]]
+    even = (protons % 2 == 0)[kept[row]]
     # A loss of everything is none; a fragment beside a metal is a neutral molecule.
     possible = (fragment[row].sum(axis=1) > 0) & ~(even & (excess(fragment[row]) < -2))
     pair = np.flatnonzero(possible)

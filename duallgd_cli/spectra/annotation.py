@@ -246,10 +246,7 @@ class _Ion(SubformulaTable):
         super().__init__(single.counts, single.atoms_mass)
         self.hetero = single.array[_HETERO]
         # By what a fragment keeps, arrays of shape (C,).
-        kept, metal, charge, protons = (
-            np.array([getattr(carrier, name) for carrier in adduct.carriers])
-            for name in ("molecules", "metal_mass_da", "charge", "protons")
-        )
+        kept, _, metal, charge, protons = map(np.array, zip(*adduct.carriers, strict=True))
         self.kept, self.charges, self.protons = kept, np.abs(charge), protons
         self.has_metal = metal > 0
         self.whole = np.outer(kept, molecule.array).astype(np.int16)
