@@ -77,12 +77,3 @@ def test_fingerprints_are_the_set_morgan_bits(n_bits):
     np.testing.assert_array_equal(
         np.flatnonzero(identity.fingerprints([caffeine], n_bits)[0]), bits
     )
-
-
-def test_similarity_is_shared_over_all_bits():
-    a, b = np.array([1, 5, 9], np.uint16), np.array([5, 9, 11, 12], np.uint16)
-
-    assert identity.tanimoto(a, b) == pytest.approx(2 / 5)
-    assert identity.tanimoto(a, a) == 1.0
-    assert identity.tanimoto(a, a[:0]) == 0.0
-    assert identity.tanimoto(a[:0], a[:0]) == 1.0
