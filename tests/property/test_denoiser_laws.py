@@ -111,18 +111,6 @@ def test_a_graph_padded_in_a_batch_has_the_logits_it_has_alone(pair_features, gr
         torch.testing.assert_close(real_pairs(whole[row], n, size), alone, atol=1e-5, rtol=1e-5)
 
 
-def test_what_stands_at_padding_changes_nothing():
-    known = condition(["C4H7NO2S"], 11)
-    bonds = noisy_bonds(8, 11)[None]
-    other = replace(known, atom_class=torch.where(known.atom_mask, known.atom_class, 5))
-
-    plain, disturbed = logits(bonds, 200, known), logits(bonds, 200, other)
-
-    torch.testing.assert_close(
-        real_pairs(disturbed[0], 8, 11), real_pairs(plain[0], 8, 11), atol=1e-6, rtol=1e-6
-    )
-
-
 def test_bits_without_probability_are_not_there_for_the_atoms():
     """Keys and values of padded bits carry no weight."""
     known = condition(["C4H7NO2S"])

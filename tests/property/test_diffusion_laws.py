@@ -86,25 +86,6 @@ def untrained(bond_class, t):
     return wave + torch.nn.functional.one_hot(bond_class, N_CLASSES)
 
 
-@given(corruptions())
-def test_two_strides_compose_into_one(case):
-    marginal, a_s, a_t = case
-
-    two = transition_matrix(a_s, marginal) @ transition_matrix(a_t / a_s, marginal)
-
-    torch.testing.assert_close(two, transition_matrix(a_t, marginal))
-
-
-@given(corruptions())
-def test_rows_of_a_transition_sum_to_one_and_the_marginal_stays(case):
-    marginal, a_s, _ = case
-    matrix = transition_matrix(a_s, marginal)
-
-    torch.testing.assert_close(matrix.sum(-1), torch.ones(N_CLASSES, dtype=torch.float64))
-    torch.testing.assert_close(marginal @ matrix, marginal)
-    assert (matrix > 0).all()
-
-
 @given(corruptions(), st.integers(0, 1000))
 def test_the_skipped_posterior_is_bayes_rule_with_explicit_matrices(case, seed):
     marginal, a_s, a_t = case

@@ -4,19 +4,17 @@ from duallgd_cli.diffusion import evenly_spaced, parse_schedule, quadratic
 from duallgd_cli.errors import ConfigError
 
 
-def test_ten_evaluations_of_500_steps_are_50_apart():
-    assert evenly_spaced(500, 10) == (500, 450, 400, 350, 300, 250, 200, 150, 100, 50, 0)
-
-
-def test_uneven_steps_are_rounded_half_to_even():
-    assert evenly_spaced(5, 2) == (5, 2, 0)
-    assert evenly_spaced(7, 2) == (7, 4, 0)
-
-
-def test_quadratic_jumps_are_short_where_little_noise_is_left():
-    assert quadratic(500, 10) == (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)
-    assert quadratic(500, 500) == tuple(range(500, -1, -1))
-    assert quadratic(500, 1) == (500, 0)
+@pytest.mark.parametrize(
+    ("plan", "n_steps", "evaluations", "visited"),
+    [
+        (evenly_spaced, 5, 2, (5, 2, 0)),  # rounded half to even
+        (evenly_spaced, 7, 2, (7, 4, 0)),
+        # Short where little noise is left.
+        (quadratic, 500, 10, (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)),
+    ],
+)
+def test_evaluations_stand_where_they_are_said_to(plan, n_steps, evaluations, visited):
+    assert plan(n_steps, evaluations) == visited
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import torch
 from duallgd_cli.diffusion import SamplingTask, alpha_bar, evenly_spaced, sample
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
+GIVEN = torch.tensor([[1, 0], [2, 3], [4, 4]])
 
 
 def task(plan, **changes):
@@ -49,17 +50,24 @@ def test_temperature_divides_the_logits():
     torch.testing.assert_close(cold.bond_log_prob, expected)
 
 
+def noting():
+    """A network, and a list of what it will be shown: classes and steps."""
+    seen = []
+
+    def noted(bond_class, t):
+        seen.append((bond_class.clone(), t))
+        return constant(bond_class % 5, t)
+
+    return noted, seen
+
+
 @pytest.mark.parametrize(("offset", "given"), [(0.0, [100, 40, 8]), (0.25, [100, 55, 31])])
 def test_the_network_is_given_a_step_nearer_to_pure_noise_than_the_samples_are(offset, given):
-    heard = []
+    network, seen = noting()
 
-    def listening(bond_class, t):
-        heard.append(t)
-        return constant(bond_class, t)
+    sample(network, task((100, 40, 8, 0), timestep_offset=offset), slice(0, 3))
 
-    sample(listening, task((100, 40, 8, 0), timestep_offset=offset), slice(0, 3))
-
-    assert heard == given
+    assert [t for _, t in seen] == given
 
 
 def test_a_check_may_stop_between_evaluations():
@@ -76,20 +84,15 @@ def test_a_check_may_stop_between_evaluations():
 
 
 def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
-    start = torch.tensor([[1, 0], [2, 3], [4, 4]])
-    seen = []
+    network, seen = noting()
 
-    def noted(bond_class, t):
-        seen.append((bond_class, t))
-        return constant(bond_class, t)
-
-    sample(noted, task((1, 0), start=start), slice(1, 3))  # hardly any noise
-    sample(noted, task((100, 0), start=start), slice(1, 3))
-    sample(noted, task((100, 0)), slice(1, 3))
+    sample(network, task((1, 0), start=GIVEN), slice(1, 3))  # hardly any noise
+    sample(network, task((100, 0), start=GIVEN), slice(1, 3))
+    sample(network, task((100, 0)), slice(1, 3))
 
     (almost, one), (noised, _), (noise, _) = seen
     assert one == 1
-    torch.testing.assert_close(almost, start[1:])
+    torch.testing.assert_close(almost, GIVEN[1:])
     torch.testing.assert_close(noised, noise)  # nothing is left of them
 
 
@@ -110,18 +113,14 @@ def test_known_bonds_are_there_at_the_end_and_a_repair_would_leave_them(steps):
 
 
 def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
-    seen = []
+    network, seen = noting()
 
-    def watched(bond_class, t):
-        seen.append(bond_class.clone())
-        return constant(bond_class % 5, t)
-
-    sample(watched, task((100, 50, 1, 0), held=HELD), slice(0, 3))
+    sample(network, task((100, 50, 1, 0), held=HELD), slice(0, 3))
 
     known = HELD >= 0
     assert len(seen) == 3
-    assert all((bond_class[known] == HELD[known] + 5).all() for bond_class in seen)
-    assert all((bond_class[~known] < 5).all() for bond_class in seen)
+    assert all((bond_class[known] == HELD[known] + 5).all() for bond_class, _ in seen)
+    assert all((bond_class[~known] < 5).all() for bond_class, _ in seen)
 
 
 def test_known_bonds_do_not_count_in_the_likelihood():
@@ -129,16 +128,6 @@ def test_known_bonds_do_not_count_in_the_likelihood():
 
     each = torch.log_softmax(constant(HELD, 0), -1)[..., 1]
     torch.testing.assert_close(drawn.log_likelihood, (each * (HELD < 0)).sum(1))
-
-
-def test_known_bonds_do_not_depend_on_chunks():
-    whole = sample(constant, task(evenly_spaced(100, 4), held=HELD), slice(0, 3))
-    part = sample(constant, task(evenly_spaced(100, 4), held=HELD), slice(2, 3))
-
-    assert (part.bond_class == whole.bond_class[2:]).all()
-
-
-GIVEN = torch.tensor([[1, 0], [2, 3], [4, 4]])
 
 
 @pytest.mark.parametrize("first", [1, 25, 100])
@@ -168,24 +157,23 @@ def test_the_likelihood_of_given_graphs_is_theirs():
 
 
 def test_the_network_is_shown_given_graphs_noised_to_the_first_step():
-    seen = []
-
-    def noted(bond_class, t):
-        seen.append(bond_class)
-        return constant(bond_class, t)
+    network, seen = noting()
 
     for first in (1, 100):
-        sample(noted, task((first, 0), start=GIVEN, is_given=True), slice(0, 3))
+        sample(network, task((first, 0), start=GIVEN, is_given=True), slice(0, 3))
 
-    little, much = seen
+    (little, _), (much, _) = seen
     assert torch.equal(little, GIVEN)  # hardly any noise
     assert not torch.equal(much, GIVEN)
 
 
-def test_given_graphs_do_not_depend_on_chunks():
-    given = task((60, 0), start=GIVEN, is_given=True)
-
-    whole, part = sample(constant, given, slice(0, 3)), sample(constant, given, slice(2, 3))
+@pytest.mark.parametrize(
+    "asked",
+    [task(evenly_spaced(100, 4), held=HELD), task((60, 0), start=GIVEN, is_given=True)],
+    ids=["known bonds", "given graphs"],
+)
+def test_what_is_given_does_not_depend_on_chunks(asked):
+    whole, part = sample(constant, asked, slice(0, 3)), sample(constant, asked, slice(2, 3))
 
     assert torch.equal(part.bond_class, whole.bond_class[2:])
     torch.testing.assert_close(part.log_likelihood, whole.log_likelihood[2:])

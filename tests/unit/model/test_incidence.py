@@ -42,27 +42,13 @@ def dense_attention(query, key, value, mask):
     return torch.cat(parts, -1)
 
 
-@pytest.mark.parametrize("n", [2, 3, 9])
-def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n):
+@pytest.mark.parametrize(("n", "n_real"), [(2, 2), (3, 2), (9, 8)])
+def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n, n_real):
+    """But not to those with padded atoms."""
     atoms, pairs = states(n)
     graph, attention = line_graph(n, CPU), module(AtomsFromPairs)
     real = torch.ones(BATCH, n, dtype=torch.bool)
-
-    got = attention(atoms, pairs, incident_mask(real, graph), graph)
-
-    mixed = dense_attention(
-        attention.query(atoms), attention.key(pairs), attention.value(pairs), incidence(n)
-    )
-    # The softmax itself runs in float32, whatever the states are in.
-    torch.testing.assert_close(got, attention.out(mixed), atol=1e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize("n", [3, 9])
-def test_an_atom_does_not_attend_to_pairs_with_padded_atoms(n):
-    atoms, pairs = states(n)
-    graph, attention = line_graph(n, CPU), module(AtomsFromPairs)
-    real = torch.ones(BATCH, n, dtype=torch.bool)
-    real[1, n - 1] = False
+    real[1, n_real:] = False
 
     got = attention(atoms, pairs, incident_mask(real, graph), graph)
 
@@ -72,6 +58,7 @@ def test_an_atom_does_not_attend_to_pairs_with_padded_atoms(n):
         attention.query(atoms), attention.key(pairs), attention.value(pairs), mask
     )
     expected = attention.out(mixed)
+    # The softmax itself runs in float32, whatever the states are in.
     torch.testing.assert_close(got[real], expected[real], atol=1e-6, rtol=1e-6)
     assert got.isfinite().all()
 
