@@ -1,6 +1,7 @@
 """The command in this process, with a stand-in for the model."""
 
 import io
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,22 @@ class Done:
     @property
     def rows(self):
         return rows_of(self.out)
+
+
+def python(*arguments, **options):
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True, text=True, check=False, **options,
+    )  # fmt: skip
+
+
+def command_without(*libraries):
+    """A program that is `duallgd` where some libraries are absent, as a module is that is None."""
+    return (
+        f"import sys\nsys.modules.update(dict.fromkeys({libraries}))\n"
+        "from duallgd_cli.__main__ import main\nmain()\n"
+    )
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The command itself: instant help, the error boundary, exit codes."""
 
 import logging
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +15,7 @@ from duallgd_cli.errors import (
     UsageError,
     WeightsError,
 )
+from tests.cli.conftest import python
 
 HEAVY = ("torch", "rdkit", "matchms", "numpy", "pyteomics", "lxml", "pandas", "yaml")
 
@@ -31,9 +31,7 @@ def test_help_loads_nothing_heavy():
         "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
 
     assert done.returncode == 0, done.stderr
     assert "predict" in done.stdout
@@ -99,9 +97,7 @@ def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
         "run()\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
 
     assert done.returncode == 130
     assert done.stderr == "error: stopped before anything was computed\n"

@@ -1,34 +1,25 @@
 """`duallgd bench` from outside: what it needs, what it writes, how it refuses."""
 
-import csv
 import json
-import subprocess
-import sys
 
 import pytest
 
-# A module that is None counts as absent: for imports and for whoever looks for it.
-WITHOUT = """
-import sys
-absent = ("rdkit", "matplotlib", "matchms", "pyteomics", "lxml", "scipy", "pandas")
-sys.modules.update(dict.fromkeys(absent))
-from duallgd_cli.__main__ import main
-main()
-"""
+from tests.cli.conftest import command_without, python
+from tests.made_runs import rows_of
+
+WITHOUT = command_without(
+    *("rdkit", "matplotlib", "matchms", "pyteomics", "lxml", "scipy", "pandas")
+)
 
 
 @pytest.mark.slow
 def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
     options = "--atoms 6 --attention favor --no-sweeps --repeats 1 --steps 2 --threads 1"
-    command = ["bench", *options.split(), "--device", "cpu", "-o", str(tmp_path)]
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *command], capture_output=True, text=True, check=False
-    )
+    done = python("-c", WITHOUT, "bench", *options.split(), "--device", "cpu", "-o", tmp_path)
 
     assert done.returncode == 0, done.stderr
-    with (tmp_path / "scaling.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = rows_of(tmp_path / "scaling.csv")
     assert {(row["atoms"], row["path"]) for row in rows} == {("6", "fast")}
     assert "1 of 1: favor, 6 atoms done" in done.stderr
     assert "exponentials/s" in done.stdout
@@ -40,10 +31,7 @@ def test_predict_measures_the_network_alone_where_nothing_makes_molecules(tmp_pa
     made = ["bench", "predict", "--atoms", "6", "--made", "2", "--samples", "2", "--steps", "1"]
     made += ["--device", "cpu", "--threads", "1"]
 
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *made, "-o", str(tmp_path / "out")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = python("-c", WITHOUT, *made, "-o", tmp_path / "out")
 
     assert done.returncode == 0, done.stderr
     assert "network alone: rdkit is absent" in done.stdout

@@ -1,14 +1,12 @@
 """`duallgd formulas`: rows for every spectrum, good or bad."""
 
-import subprocess
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
 from duallgd_cli.cli import app
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
+from tests.cli.conftest import python
 from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 
@@ -100,9 +98,8 @@ def test_torch_is_not_loaded(spectra):
         f"app(['formulas', {spectra!r}, '-q'], standalone_mode=False)\n"
         "assert not {'torch', 'scipy', 'matplotlib'} & set(sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+
+    done = python("-c", program)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("spectrum_id,")

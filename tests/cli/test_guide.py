@@ -7,10 +7,20 @@ import pytest
 from tests.made_runs import lines_of, rows_of
 
 
-def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_path):
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 5)
+@pytest.fixture
+def guided(duallgd, spectra, formulas, tmp_path, monkeypatch):
+    """Predict the examples from a few samples, told more."""
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
 
-    duallgd(*given, "--require", "[Si]", "-o", "out.csv")
+    def run(*options, samples=5):
+        given = ("--formulas", formulas, "--samples", samples)
+        return duallgd("predict", spectra, *given, *options)
+
+    return run
+
+
+def test_a_row_says_that_no_sample_has_the_part(guided, tmp_path):
+    guided("--require", "[Si]", "-o", "out.csv")
 
     rows = rows_of(tmp_path / "out.csv")
     assert {row["status"] for row in rows} == {"no_candidate"}
@@ -18,20 +28,15 @@ def test_a_row_says_that_no_sample_has_the_part(duallgd, spectra, formulas, tmp_
 
 
 @pytest.fixture
-def mine(tmp_path, monkeypatch):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+def mine(tmp_path):
     (tmp_path / "mine.csv").write_text(
         "name,smiles,feature_id\nbutanol,CCCCO,\nphenol,Oc1ccccc1,2\n"
     )
     return tmp_path / "mine.csv"
 
 
-def test_each_candidate_is_told_from_the_nearest_analogue(
-    duallgd, spectra, formulas, tmp_path, mine
-):
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--analogues", mine)
-
-    done = duallgd(*given, "-o", "out.jsonl")
+def test_each_candidate_is_told_from_the_nearest_analogue(guided, tmp_path, mine):
+    done = guided("--analogues", mine, "-o", "out.jsonl")
 
     assert done.code == 0
     rows = lines_of(tmp_path / "out.jsonl")
@@ -45,23 +50,15 @@ def test_each_candidate_is_told_from_the_nearest_analogue(
     record = json.loads((tmp_path / "out.jsonl.run.json").read_text())
     assert record["settings"]["analogues"][0]["name"] == str(mine)
 
-
-def test_a_run_is_not_resumed_with_other_analogues(duallgd, spectra, formulas, mine):
-    given = ("predict", spectra, "--formulas", formulas, "-o", "out.csv", "--analogues", mine)
-    duallgd(*given)
     mine.write_text("smiles\nCCO\n")
-
-    refused = duallgd(*given, "--resume")
-
-    assert refused.code == 2
-    assert "analogues" in refused.err
+    refused = guided("--analogues", mine, "-o", "out.jsonl", "--resume")
+    assert (refused.code, "analogues" in refused.err) == (2, True)
 
 
 @pytest.fixture
-def library(spectra, tmp_path, monkeypatch):
+def library(spectra, tmp_path):
     """The spectra themselves with structures, as somebody's library."""
     pytest.importorskip("matchms")
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
     smiles = {"C9H8O4": "CC(=O)Oc1ccccc1C(=O)O", "C8H10N4O2": "Cn1cnc2c1c(=O)n(C)c(=O)n2C"}
     text = spectra.read_text()
     for formula, one in smiles.items():
@@ -71,12 +68,8 @@ def library(spectra, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "sdf", "mztab"])
-def test_a_spectrum_of_a_library_is_found_and_offered_first(
-    duallgd, spectra, formulas, library, tmp_path, ending
-):
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--library", library)
-
-    done = duallgd(*given, "-o", f"out.{ending}")
+def test_a_spectrum_of_a_library_is_found_and_offered_first(guided, library, tmp_path, ending):
+    done = guided("--library", library, "-o", f"out.{ending}")
 
     assert done.code == 0, done.err
     text = (tmp_path / f"out.{ending}").read_text()
@@ -97,10 +90,8 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(
         assert record["settings"]["libraries"][0]["name"] == str(library)
 
 
-def test_what_contradicts_the_guide_is_not_offered(duallgd, spectra, formulas, library, tmp_path):
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--library", library)
-
-    duallgd(*given, "--forbid", "[#6]", "-o", "out.csv")
+def test_what_contradicts_the_guide_is_not_offered(guided, library, tmp_path):
+    guided("--library", library, "--forbid", "[#6]", "-o", "out.csv")
 
     assert not [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
 
@@ -114,11 +105,11 @@ def test_a_library_without_structures_is_one_sentence(duallgd, spectra):
     assert "holds no spectrum with a structure" in done.err.splitlines()[-1]
 
 
-def test_sampling_goes_on_until_enough_samples_have_the_part(duallgd, spectra, formulas, tmp_path):
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 20, "--require", "[#6]=[#6]")
+def test_sampling_goes_on_until_enough_samples_have_the_part(guided, tmp_path):
+    part = ("--require", "[#6]=[#6]")
 
-    duallgd(*given, "-o", "ten.jsonl")
-    duallgd(*given, "--max-draws", 20, "-o", "one.jsonl")
+    guided(*part, "-o", "ten.jsonl", samples=20)
+    guided(*part, "--max-draws", 20, "-o", "one.jsonl", samples=20)
 
     ten, one = (lines_of(tmp_path / f"{name}.jsonl") for name in ("ten", "one"))
     drawn = [row["hypotheses"][0]["sampled"] for row in ten]
@@ -148,13 +139,11 @@ def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formu
     assert alone == [row["smiles"] for row in every if row["index"] == index]
 
 
-def test_a_table_guides_single_features_and_is_part_of_the_run(
-    duallgd, spectra, formulas, tmp_path
-):
+def test_a_table_guides_single_features_and_is_part_of_the_run(guided, tmp_path):
     (tmp_path / "guide.csv").write_text("feature_id,forbid,core\n2,[OX2]-[#1],\n4,,[Si]\n")
-    given = ("predict", spectra, "--formulas", formulas, "--samples", 5, "--guide", "guide.csv")
+    given = ("--guide", "guide.csv", "-o", "out.jsonl")
 
-    done = duallgd(*given, "-o", "out.jsonl")
+    done = guided(*given)
 
     assert done.code == 0, done.err
     rows = lines_of(tmp_path / "out.jsonl")
@@ -166,4 +155,4 @@ def test_a_table_guides_single_features_and_is_part_of_the_run(
     assert record["settings"]["tables"][0]["name"] == "guide.csv"
 
     (tmp_path / "guide.csv").write_text("feature_id,forbid\n2,[F]\n")
-    assert "tables" in duallgd(*given, "-o", "out.jsonl", "--resume").err
+    assert "tables" in guided(*given, "--resume").err

@@ -7,12 +7,8 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.cli import app
-from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictSettings
-from tests.made_runs import request, rows_of
+from tests.made_runs import rows_of
 from tests.made_spectra import BROMINATED, CHLORINATED, block, mgf, ms1_block, ms1_lines, ms1_peaks
-from tests.stub_model import stub_model
 from tests.unit.spectra.reading.test_xml_formats import (
     PRECURSOR,
     mzml,
@@ -107,17 +103,3 @@ def test_the_first_formula_is_right_with_ms1_and_wrong_without(write, tmp_path):
     assert [row["spectrum_id"] for row in shown] == [row["spectrum_id"] for row in bare] or (
         write is as_ms  # its names hold the index
     )
-
-
-def test_the_isotopes_of_a_file_reach_predict(tmp_path):
-    path = as_mgf(tmp_path, with_ms1=True)
-    settings = PredictSettings(sampling=SamplingSettings(steps=2, samples=20), top_k=50)
-
-    summary = predict(request(path, tmp_path / "out.csv", settings=settings), stub_model())
-
-    rows = rows_of(tmp_path / "out.csv")
-    likeliest = {row["feature_id"]: row for row in rows if row["formula_rank"] in ("1", "")}
-    assert [likeliest[number]["formula"] for number in "01"] == FORMULAS
-    assert [likeliest[number]["index"] for number in "01"] == ["1", "3"]
-    assert float(likeliest["0"]["formula_probability"]) > 0.9
-    assert (summary.n_ms1, summary.n_spectra) == (2, 2)

@@ -1,27 +1,13 @@
 """`duallgd data simulate`: measured spectra and structures to simulated spectra."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from duallgd_cli.data.prepared import load_spectra, read_manifest
+from tests.cli.conftest import command_without, python
 from tests.made_prepared import SMILES, verify
 
-# As on a machine that trains and has nothing but torch and numpy to compute with.
-BARE = """
-import sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"rdkit", "matchms", "pyteomics", "lxml", "scipy"}:
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Absent())
-from duallgd_cli.__main__ import main
-main()
-"""
 ARGUMENTS = ["structures", "--like", "spectra", "-o", "made", "--workers", "1", "--steps", "2"]
 
 
@@ -56,13 +42,9 @@ def test_options_choose_the_structures_and_the_seed(duallgd, prepared):
 
 @pytest.mark.slow
 def test_no_chemistry_library_is_needed(prepared):
-    done = subprocess.run(
-        [sys.executable, "-c", BARE, "data", "simulate", *ARGUMENTS],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=prepared,
-    )
+    bare = command_without("rdkit", "matchms", "pyteomics", "lxml", "scipy")
+
+    done = python("-c", bare, "data", "simulate", *ARGUMENTS, cwd=prepared)
 
     assert done.returncode == 0, done.stderr
     figure, last = done.stderr.splitlines()
