@@ -1,5 +1,8 @@
 """A small table of labelled spectra in the MassSpecGym layout, made from chemistry."""
 
+import csv
+import lzma
+
 from duallgd_cli.chem.formula import Formula
 
 PROTON_DA = 1.00727646688
@@ -41,6 +44,15 @@ def write(path, copies=2, columns=COLUMNS):
     lines += ["\t".join(row[name] for name in columns) for row in rows(copies)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def packed(path, names, lines):
+    """Write a table as data sets are published, packed by xz."""
+    path.parent.mkdir(parents=True)
+    with lzma.open(path, "wt", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
 
 
 def _row(number, copy, smiles, formula, fragments, fold):

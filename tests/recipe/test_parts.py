@@ -1,7 +1,5 @@
 """The numbers behind `--parts`, fitted on made data from end to end."""
 
-import csv
-import lzma
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +9,8 @@ import pytest
 from duallgd_cli.chem import identity
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
+from tests.labelled_table import packed
+from tests.made_runs import rows_of
 from tests.stub_model import stub_model
 from weights.recipe import parts as recipe
 
@@ -19,24 +19,16 @@ ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 PHENOLS = [f"{'C' * n}c1ccc(O)cc1" for n in range(1, 9)]
 
 
-def packed_table(path, rows):
-    path.parent.mkdir()
-    with lzma.open(path, "wt", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), delimiter="\t")
-        table.writeheader()
-        table.writerows(rows)
-
-
 @pytest.fixture
 def data(tmp_path):
     """The two tables that the recipe learns from; a row of another fold must not count."""
     known = [{"smiles": one, "source": "unpd", "fold": "train"} for one in ESTERS + PHENOLS]
-    packed_table(tmp_path / "structures" / "structures.tsv.xz", known)
+    packed(tmp_path / "structures" / "structures.tsv.xz", list(known[0]), known)
     measured = [
         {"smiles": PHENOLS[0], "inchikey": "A", "fold": "train"},
         {"smiles": "CCN", "inchikey": "B", "fold": "val"},
     ]
-    packed_table(tmp_path / "massbank" / "massbank.tsv.xz", measured)
+    packed(tmp_path / "massbank" / "massbank.tsv.xz", list(measured[0]), measured)
     return tmp_path
 
 
@@ -46,8 +38,7 @@ def run(tmp_path):
     output, truth = tmp_path / "out.csv", tmp_path / "truth.tsv"
     inputs, formulas = (str(EXAMPLES / "spectra.mgf"),), EXAMPLES / "formulas.csv"
     predict(PredictRequest(inputs=inputs, output=str(output), formulas=formulas), stub_model())
-    with output.open(encoding="utf-8", newline="") as table:
-        found = {row["spectrum_id"]: row["smiles"] for row in csv.DictReader(table)}
+    found = {row["spectrum_id"]: row["smiles"] for row in rows_of(output)}
     lines = ["identifier\tsmiles\tinchikey"]
     for name, smiles in found.items():
         key = identity.inchikey(identity.parse_smiles(smiles))

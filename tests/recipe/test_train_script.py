@@ -1,8 +1,6 @@
 """weights/train.sh end to end on a made table: a file that predicts, resumed if it is stopped."""
 
-import csv
 import json
-import lzma
 import os
 import subprocess
 import sys
@@ -13,21 +11,13 @@ import pytest
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from tests.labelled_table import COLUMNS, rows
+from tests.labelled_table import COLUMNS, packed, rows
 from tests.made_prepared import SMILES
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDS = ("train", "train", "val", "val", "train")
 CHAINS = [f"{'C' * n}C(=O)O{'C' * m}N(C)C" for n in range(1, 6) for m in range(1, 6)]
 HALIDES = [f"{'C' * n}Br" for n in range(3, 12)]
-
-
-def table(path, names, lines):
-    path.parent.mkdir(parents=True)
-    with lzma.open(path, "wt", newline="") as stream:
-        writer = csv.DictWriter(stream, names, delimiter="\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +28,9 @@ def tables(tmp_path_factory):
         row | {"fold": FOLDS[number // 4], "inchikey": inchikey_block(parse_smiles(row["smiles"]))}
         for number, row in enumerate(rows(copies=4))
     ]
-    table(folder / "massbank" / "massbank.tsv.xz", COLUMNS, measured)
+    packed(folder / "massbank" / "massbank.tsv.xz", COLUMNS, measured)
     structures = [{"smiles": one, "fold": "train"} for one in (*SMILES, *CHAINS, *HALIDES)]
-    table(folder / "structures" / "structures.tsv.xz", ("smiles", "fold"), structures)
+    packed(folder / "structures" / "structures.tsv.xz", ("smiles", "fold"), structures)
     return folder
 
 

@@ -1,6 +1,5 @@
 """Arms of a study: equal budgets, resumable, honest ones blind to the order of the atoms."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from duallgd_cli.errors import InterruptedRunError, UsageError, WeightsError
 from duallgd_cli.generator.network import parts_of
 from duallgd_cli.train.settings import run_settings
 from tests.made_prepared import structures_folder
+from tests.made_runs import rows_of
 from tests.made_training import cpu
 
 MADE = (
@@ -142,10 +142,6 @@ def test_an_honest_network_is_judged_the_same_in_every_order_a_reading_one_is_no
         "published": "truth",
         "published-blind": "truth",
     }
-
-
-def rows_of(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The attention study from prepared data and weights to files."""
 
-import csv
 import json
 
 import pytest
@@ -13,6 +12,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.data.prepared import load_molecules
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_runs import rows_of
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,7 @@ def test_a_study_writes_the_same_numbers_everywhere(request_):
     assert found["condition"] == "true fingerprints"
     assert found["layers"] == [1, 2]
     assert len(found["untrained"]) == 1
-    with (out / "kinds.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = rows_of(out / "kinds.csv")
     assert [row["kind"] for row in rows] == [kind["kind"] for kind in found["kinds"]]
     by_kind = {row["kind"]: row for row in rows}
     assert {"C-C", "C:C", "C-O", "C=O", "C-N", "C:N", "S=O", "C-Br"} <= by_kind.keys()

@@ -1,6 +1,5 @@
 """The authors' rules: their molecules, their scores, the true order that their network reads."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
 from duallgd_cli.reference.settings import ReferenceSettings
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 from tests.made_reference import converted, fine_tuned_file, stirred_network
+from tests.made_runs import rows_of
 from tests.stub_model import stub_model
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -123,7 +123,7 @@ def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(
 
     results = {n: json.loads((tmp_path / n / "results.json").read_text()) for n in ORDERS}
     text = {n: (tmp_path / n / "predictions.csv").read_text() for n in ORDERS}
-    rows = {n: [*csv.DictReader(text[n].splitlines())] for n in ORDERS}
+    rows = {n: rows_of(text[n]) for n in ORDERS}
     assert (honest.code, told.code) == (0, 0), told.err
     assert [row["smiles"] for row in rows["truth"]] != [row["smiles"] for row in rows["formula"]]
     assert all(TRUE_ORDER in row["message"] for row in rows["truth"])

@@ -1,10 +1,9 @@
 """The study of what it is worth to know a core, with a stand-in for the network."""
 
-import json
-
 import known_core
 import pytest
 
+from tests.made_runs import lines_of
 from tests.stub_model import stub_model
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
@@ -23,7 +22,7 @@ def test_every_molecule_is_predicted_with_each_thing_that_is_known(
 
     assert done.code == 0, done.err
     assert again.out == done.out
-    found = [json.loads(line) for line in (tmp_path / "known.jsonl").read_text().splitlines()]
+    found = lines_of(tmp_path / "known.jsonl")
     told = {(row["known"], row["what"]) for row in found}
     assert {("scaffold", "c1ccccc1"), ("ring", "c1ccccc1"), ("nothing", "")} <= told
     assert len([row for row in found if row["known"] == "nothing"]) == 3

@@ -1,7 +1,5 @@
 """Random graphs and the nearest training spectra, and a finished evaluation beside others."""
 
-import csv
-
 import numpy as np
 import pytest
 from rivals import (
@@ -19,6 +17,7 @@ from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.evaluate.suites import Suite
 from duallgd_cli.evaluate.tables import Truth
 from tests import labelled_table
+from tests.made_runs import rows_of
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
 
@@ -131,8 +130,7 @@ def test_all_stand_beside_an_evaluation(study, evaluated, table, tmp_path):
     done = study(main, "test", "--other", "test", "--benchmark", table)
 
     assert done.code == 0, done.err
-    with (tmp_path / "test" / "rivals.tsv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
+    rows = rows_of(tmp_path / "test" / "rivals.tsv")
     means = {(row["rival"], row["metric"]): row["mean"] for row in rows}
     twin = [row for row in rows if row["rival"] == "test"]
     assert {row["ours_minus_theirs_mean"] for row in twin} == {"0"}
