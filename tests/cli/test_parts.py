@@ -39,18 +39,6 @@ def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
 
 
-def test_a_terminal_ends_with_the_first_candidates_unless_quiet(duallgd, tmp_path, monkeypatch):
-    made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
-    monkeypatch.setattr(display, "console", lambda: Console(stderr=True, force_terminal=True))
-    arguments = ("predict", made, "--force", "-o", "out.csv", "--samples", "4")
-
-    shown, quiet = duallgd(*arguments), duallgd(*arguments, "--quiet")
-
-    assert "first candidate" in shown.err
-    assert "C8H10N4O2" in shown.err
-    assert "first candidate" not in quiet.err
-
-
 def test_a_long_list_is_cut_and_titles_are_shown_as_they_are(capsys, monkeypatch):
     monkeypatch.setattr(display, "console", lambda: Console(stderr=True, width=80))
     first = prediction(candidate(smiles="C" * 200, confidence=0.5), feature_id="[red]x")

@@ -144,15 +144,18 @@ def test_settings_come_from_a_file_then_options_then_assignments(duallgd, spectr
     assert settings["annotation"]["orbitrap_ppm"] == settings["annotation"]["qtof_ppm"] == 4
 
 
-def test_a_terminal_sees_a_bar_with_the_total(duallgd, spectra, monkeypatch):
+def test_a_terminal_sees_a_bar_and_the_first_candidates_unless_quiet(duallgd, spectra, monkeypatch):
     terminal = Console(stderr=True, force_terminal=True, width=120)
     monkeypatch.setattr(display, "console", lambda: terminal)
 
-    done = duallgd("predict", spectra, "-o", "out.csv", *FEW)
+    shown = duallgd("predict", spectra, "-o", "out.csv", *FEW)
+    quiet = duallgd("predict", spectra, "-o", "out.csv", "--force", "--quiet", *FEW)
 
-    assert "loading libraries and weights" in done.err
-    assert "12/12" in done.err
-    assert "s each" in done.err
+    for said in ("loading libraries and weights", "12/12", "s each"):
+        assert said in shown.err
+    assert "first candidate" in shown.err
+    assert "C8H10N4O2" in shown.err
+    assert "first candidate" not in quiet.err
 
 
 STUB = (sys.executable, "-m", "tests.fuzz.stub_command")

@@ -103,7 +103,7 @@ def test_columns_sort_both_ways(visit, made):
     assert visit.page.get_attribute("#head th.mz", "aria-sort") == "descending"
 
 
-def test_text_mass_confidence_and_status_filter(visit, made):
+def test_text_mass_confidence_status_key_and_part_filter(visit, made):
     _, features = made
     page = visit.page
 
@@ -123,6 +123,11 @@ def test_text_mass_confidence_and_status_filter(visit, made):
     page.fill("#least", "0")
     page.select_option("#status", "ok")
     assert len(visit.column("id")) == 11
+    page.fill("#text", features[1]["candidates"][0]["inchikey"])
+    assert visit.column("id") == [features[1]["id"]]
+    feature = next(one for one in features if one["parts"])
+    page.fill("#text", feature["parts"][-1][0])
+    assert feature["id"] in visit.column("id")
 
 
 def test_pointing_at_a_candidate_marks_the_peaks_that_it_explains(visit, made):
@@ -184,16 +189,6 @@ def test_no_column_is_hidden_whatever_the_width(visit, width):
     for name in names:
         assert visit.page.is_visible(f"#head th.{name}"), name
         assert visit.page.is_visible(f"#body tr:first-child td.{name}"), name
-
-
-def test_structures_are_found_by_part_and_by_key(visit, made):
-    feature = made[1][1]
-
-    visit.page.fill("#text", feature["candidates"][0]["inchikey"])
-    assert visit.column("id") == [feature["id"]]
-    feature = next(one for one in made[1] if one["parts"])
-    visit.page.fill("#text", feature["parts"][-1][0])
-    assert feature["id"] in visit.column("id")
 
 
 def test_on_a_narrow_page_a_chosen_feature_comes_into_view_without_sideways_scrolling(visit):

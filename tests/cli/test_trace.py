@@ -74,32 +74,24 @@ def test_a_spectrum_that_is_not_there_is_refused(model, settings, file, chosen):
         trace(model, str(file), chosen, settings)
 
 
-def test_a_picture_holds_every_sample_and_an_animation_every_step(followed, tmp_path):
-    write_trace(followed, tmp_path / "t.svg")
-    write_trace(followed, tmp_path / "t.gif")
+def test_pictures_hold_every_sample_and_an_animation_every_step(followed, tmp_path):
+    for ending in ("svg", "png", "gif"):
+        write_trace(followed, tmp_path / f"t.{ending}")
     text = (tmp_path / "t.svg").read_text(encoding="utf-8")
 
     assert text.startswith("<svg ")
     assert text.count(">t = 0<") == 1
     assert text.count('class="dot"') == 8 * SAMPLES * (STEPS + 1)  # the carbon atoms
     assert text.count("</title>") > 100  # peaks and bits say what they are
-    with Image.open(tmp_path / "t.gif") as image:
-        assert image.n_frames == STEPS + 1
-
-
-def test_a_strip_for_slides_shows_what_the_picture_does(followed, tmp_path):
-    write_trace(followed, tmp_path / "t.png")
-    write_trace(followed, tmp_path / "t.svg")
-    width, height = re.search(
-        r'viewBox="0 0 (\d+) (\d+)"', (tmp_path / "t.svg").read_text()
-    ).groups()
-
+    width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', text).groups()
     with Image.open(tmp_path / "t.png") as image:
         assert image.size == (2 * int(width), 2 * int(height))
         colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 16)}
     assert (255, 255, 255) in colours
     assert len(colours) > 8
     assert (tmp_path / "t.png").stat().st_size < 300_000
+    with Image.open(tmp_path / "t.gif") as image:
+        assert image.n_frames == STEPS + 1
 
 
 def test_nothing_of_a_hostile_file_is_markup(model, settings, tmp_path):

@@ -135,14 +135,6 @@ def test_the_network_and_its_evidence_stay_and_the_ranking_goes(plain, measured,
     assert after.ranking == {}
 
 
-def drawn(weights, spectra, share):
-    sampling = SamplingSettings(steps=4, samples=8, analogue_share=share)
-    model = load_model(weights, runtime=cpu())
-    (one,) = predict_spectra(model, spectra, PredictSettings(sampling=sampling))
-    assert one.hypotheses[0].sampled == 8
-    return {candidate.smiles: candidate.samples for candidate in one.candidates}
-
-
 def test_structures_alone_have_no_spectra_to_compare_with(plain, starting):
     structures, other = structures_folder(plain.parent / "alone"), plain.with_stem("other")
     save(other, load(plain))
@@ -161,14 +153,3 @@ def test_spectra_of_known_molecules_have_a_say_in_the_fingerprint(starting, tmp_
     silent = load_model(tmp_path / "silent.safetensors", runtime=cpu()).generator
 
     assert not torch.equal(model.fingerprint(aspirin), silent.fingerprint(aspirin))
-
-
-def test_only_a_share_of_the_samples_starts_from_known_molecules(plain, starting, spectra):
-    silent = starting.with_stem("silent")  # its spectra would change every sample
-    save(silent, replace(load(starting), kernel={}))
-    without, with_none = drawn(plain, spectra, 0.5), drawn(silent, spectra, 0.0)
-    some = drawn(silent, spectra, 0.5)
-
-    assert with_none == without
-    assert some != without
-    assert some.keys() & without.keys()  # the first four samples are the same

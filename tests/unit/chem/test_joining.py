@@ -124,6 +124,7 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
 def test_where_nothing_fits_nothing_is_made():
     assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN))
     assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN))
+    assert NO_BLOCKS.ends.of("*C") is None
 
 
 def test_blocks_do_not_depend_on_the_order_of_molecules():
@@ -167,10 +168,6 @@ def test_halves_are_known_by_how_many_molecules_have_them(smiles, value):
     ends = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1", "CC(C)=O").ends
 
     assert known_halves(parse_smiles(smiles), ends) == pytest.approx(value, abs=1e-6)
-
-
-def test_of_no_blocks_no_end_is_known():
-    assert NO_BLOCKS.ends.of("*C") is None
 
 
 @pytest.mark.parametrize(

@@ -151,16 +151,11 @@ def test_the_rounds_are_enough(monkeypatch):
         {"place": torch.full((48,), 0.5)},
         {"weight": torch.zeros(48)},
         {"mixing": torch.zeros(2)},
+        {"weight": None},
     ],
 )
-def test_broken_arrays_are_refused(change):
+def test_broken_and_missing_arrays_are_refused(change):
+    tensors = {name: one for name, one in known(*KNOWN, **change).items() if one is not None}
+
     with pytest.raises(WeightsError, match="the spectra of known molecules in the weights"):
-        kernel_of(known(*KNOWN, **change))
-
-
-def test_a_missing_array_is_refused():
-    tensors = known(*KNOWN)
-    del tensors["weight"]
-
-    with pytest.raises(WeightsError, match="duallgd weights analogues"):
         kernel_of(tensors)
