@@ -71,18 +71,23 @@ def test_the_output_is_named_after_the_first_input_in_the_working_folder(
     assert all(line["status"] for line in lines)
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
-def test_the_output_is_named_without_the_endings_of_the_input(ending):
-    assert default_output([f"data/plant.1.mgf{ending}"], None) == "plant.1.structures.csv"
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        *((f"data/plant.1.mgf{ending}", "plant.1") for ending in ("", ".gz", ".xz", ".bz2")),
+        (".", "plant"),
+        ("..", "shelf"),
+        ("below", "below"),
+        ("below/../", "plant"),
+    ],
+)
+def test_the_output_is_named_without_endings_and_after_a_folder_however_it_is_said(
+    given, name, tmp_path, monkeypatch
+):
+    (tmp_path / "shelf" / "plant" / "below").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "shelf" / "plant")
 
-
-@pytest.mark.parametrize("folder", [".", "..", "below", "below/../"])
-def test_the_output_of_a_folder_is_named_after_it_however_it_is_said(folder, tmp_path, monkeypatch):
-    (tmp_path / "plant" / "below").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "plant")
-    name = {"..": tmp_path.name, "below": "below"}.get(folder, "plant")
-
-    assert default_output([folder], None) == f"{name}.structures.csv"
+    assert default_output([given], None) == f"{name}.structures.csv"
 
 
 def test_quiet_says_nothing(duallgd, spectra):

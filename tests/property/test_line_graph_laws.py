@@ -29,10 +29,15 @@ def made(*shape):
 
 
 @given(SIZES)
-def test_pairs_stand_in_row_major_order_of_the_upper_triangle(n):
-    graph = line_graph(n, CPU)
+def test_pairs_stand_in_row_major_order_and_the_square_is_symmetric_with_an_empty_diagonal(n):
+    graph, pairs = line_graph(n, CPU), made(2, n * (n - 1) // 2, 3)
     written_out = [(i, j) for i in range(n) for j in range(i + 1, n)]
 
+    square = to_square(pairs, graph)
+
+    assert torch.equal(square, square.transpose(1, 2))
+    assert not square.diagonal(dim1=1, dim2=2).any()
+    assert torch.equal(square[:, graph.first, graph.second], pairs)
     assert graph.n_pairs == len(written_out)
     assert list(zip(graph.first.tolist(), graph.second.tolist(), strict=True)) == written_out
 
@@ -58,17 +63,6 @@ def test_summing_endpoints_is_the_transposed_incidence_matrix(n):
     torch.testing.assert_close(got.sum(2), incidence(n).T @ atoms)
     assert torch.equal(got[:, :, 0], atoms[:, graph.first])
     assert torch.equal(got[:, :, 1], atoms[:, graph.second])
-
-
-@given(SIZES)
-def test_the_square_is_symmetric_with_an_empty_diagonal(n):
-    graph, pairs = line_graph(n, CPU), made(2, n * (n - 1) // 2, 3)
-
-    square = to_square(pairs, graph)
-
-    assert torch.equal(square, square.transpose(1, 2))
-    assert not square.diagonal(dim1=1, dim2=2).any()
-    assert torch.equal(square[:, graph.first, graph.second], pairs)
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=9))

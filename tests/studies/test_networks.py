@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from networks import VARIANTS, EdgesFromAttention, build
+from networks import VARIANTS, build
 from torch.nn.functional import cross_entropy
 
 from duallgd_cli.errors import UsageError
@@ -40,10 +40,6 @@ def layer_and_states(variant):
     atoms = torch.randn(1, 6, 24, generator=generator)
     pairs = torch.randn(1, 15, 16, generator=generator)
     return layer, atoms, pairs, Masks.of(torch.ones(1, 6, dtype=torch.bool), graph), graph
-
-
-def parts(model, kind):
-    return [part for part in model.denoiser.modules() if isinstance(part, kind)]
 
 
 @pytest.mark.parametrize("variant", OURS)
@@ -85,15 +81,10 @@ def test_a_graph_gets_the_same_logits_beside_a_larger_one(variant):
     )
 
 
-def test_the_single_stream_has_no_line_graph():
-    model = stirred("single-stream")
-
-    assert not parts(model, (PairAttention, AtomsFromPairs, PairsFromAtoms))
-    assert len(parts(model, EdgesFromAttention)) == 3
-
-
-def test_in_the_single_stream_an_edge_learns_of_its_two_atoms_alone():
+def test_the_single_stream_has_no_line_graph_an_edge_learns_of_its_two_atoms_alone():
     layer, atoms, pairs, _, graph = layer_and_states("single-stream")
+    dual = (PairAttention, AtomsFromPairs, PairsFromAtoms)
+    assert not any(isinstance(part, dual) for part in layer.modules())
     moved = atoms.clone()
     moved[0, 0] += 1.0
 

@@ -27,21 +27,15 @@ def result(value, seconds, tanimoto, mces, split="x"):
 ROWS = compared("steps", [result(*values) for values in VALUES])
 
 
-def test_values_stand_in_order_with_their_speed_up():
+def test_values_stand_in_order_with_their_speed_up_and_their_front():
     assert [row["value"] for row in ROWS] == [1, 5, 10, 50]
     assert [row["speed_up"] for row in ROWS] == [50, 10, 5, 1]
     assert list(ROWS[0])[3:] == ["tanimoto@1", "mces@1"]
-
-
-def test_the_front_holds_what_no_faster_value_equals():
     assert front(ROWS, "tanimoto@1") == [1, 5, 50]
     assert front(ROWS, "mces@1") == [1, 10]  # a smaller distance is the better one
-
-
-def test_times_of_spectra_stand_in_where_a_run_was_resumed():
-    rows = compared("steps", [result(1, 1.0, 0, 0), result(2, None, 0, 0)])
-
-    assert [row["seconds"] for row in rows] == [2.0, 8.0]
+    # Times of spectra stand in where a run was resumed.
+    resumed = compared("steps", [result(1, 1.0, 0, 0), result(2, None, 0, 0)])
+    assert [row["seconds"] for row in resumed] == [2.0, 8.0]
 
 
 def test_evaluations_of_different_spectra_are_refused():

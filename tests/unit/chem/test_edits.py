@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.edits import edited
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import (
-    canonical_smiles,
-    charge_free_smiles,
-    parse_smiles,
-)
+from duallgd_cli.chem.identity import canonical_smiles, charge_free_smiles, parse_smiles
 from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from tests.made_molecules import QUESTIONS

@@ -42,10 +42,7 @@ def test_ends_come_before_linkers_and_frequent_ones_first():
     assert blocks.smiles == ("*C", "*c1ccccc1", "*O", "*c1ccc(C)cc1", "*c1ccc(*)cc1")
     assert blocks.seen.tolist() == [2, 2, 1, 1, 1]
     assert Formula(tuple(blocks.counts[0].tolist())) == Formula.parse("CH3")
-
-
-def test_rings_and_double_bonds_are_not_cut():
-    assert of("C1CCC2CCCCC2C1", "C=C", "c1ccccc1").smiles == NO_BLOCKS.smiles
+    assert of("C1CCC2CCCCC2C1", "C=C", "c1ccccc1").smiles == NO_BLOCKS.smiles  # are not cut
 
 
 def test_small_ends_are_found_by_their_atoms():
@@ -64,15 +61,6 @@ def test_a_molecule_is_put_together_from_its_own_parts(smiles):
     made = [one for one, _ in together(of(smiles), formula_of(mol), told(mol))]
 
     assert canonical_smiles(mol) in map(canonical_smiles, made)
-
-
-def test_two_molecules_give_one_that_is_neither():
-    """An ester of aspirin's acid and of choline's alcohol."""
-    ester = parse_smiles("CC(=O)Oc1ccccc1C(=O)OCC[N+](C)(C)C")
-
-    made = together(of(ASPIRIN, "C[N+](C)(C)CCOC(C)=O"), formula_of(ester), told(ester))
-
-    assert canonical_smiles(ester) in {canonical_smiles(one) for one, _ in made}
 
 
 @settings(max_examples=40, deadline=None)

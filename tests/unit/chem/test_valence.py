@@ -1,12 +1,6 @@
 import pytest
 
-from duallgd_cli.chem.elements import (
-    BOND_AROMATIC,
-    BOND_DOUBLE,
-    BOND_SINGLE,
-    INDEX,
-    N_HEAVY,
-)
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, INDEX, N_HEAVY
 from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, Skeleton, plain_states, states
 
 

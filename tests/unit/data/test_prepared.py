@@ -7,9 +7,9 @@ import pytest
 
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.prepared import FORMAT_VERSION, load_molecules, load_spectra
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from tests.made_prepared import SMILES, spectra_folder, structures_folder, verify
+from duallgd_cli.data.prepared import FORMAT_VERSION, load_molecules
+from duallgd_cli.errors import MissingInputError, UnreadableError
+from tests.made_prepared import SMILES, structures_folder, verify
 
 
 @pytest.fixture
@@ -84,21 +84,3 @@ def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):
     assert len(before) == len(SMILES), "what is mapped stays"
     assert before.fingerprint_bits(0).tolist() == sorted(fingerprint(parse_smiles(SMILES[0])))
     assert not list(folder.glob(".*"))
-
-
-def test_spectra_unfold_their_table_of_sub_formulas(tmp_path):
-    folder = spectra_folder(tmp_path / "spectra")
-    verify(folder)
-
-    spectra = load_spectra(folder)
-
-    table, index = (np.load(folder / f"subformula_{name}.npy") for name in ("table", "index"))
-    assert len(np.unique(table, axis=0)) == len(table) < len(index)
-    np.testing.assert_array_equal(spectra.subformula, table[index])
-    assert len(spectra) == len(spectra.spectrum_id) == 7
-    assert spectra.peak_offset[-1] == len(spectra.mz)
-
-
-def test_structures_are_not_taken_for_spectra(folder):
-    with pytest.raises(UsageError, match=r"holds structures, not spectra.*duallgd data spectra"):
-        load_spectra(folder)

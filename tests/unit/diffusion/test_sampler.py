@@ -16,10 +16,13 @@ def constant(bond_class, t):
     return torch.tensor([0.0, 1.0, 0.5, 0.0, 0.0]).expand(*bond_class.shape, -1)
 
 
-def test_the_last_jump_takes_the_mode():
-    drawn = sample(constant, task((100, 0)), slice(0, 3))
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_last_evaluation_says_the_probabilities_of_which_the_mode_is_taken(temperature):
+    drawn = sample(constant, task(evenly_spaced(100, 4), temperature=temperature), slice(0, 3))
 
+    expected = torch.log_softmax(constant(drawn.bond_class, 0) / temperature, -1)
     assert (drawn.bond_class == 1).all()
+    torch.testing.assert_close(drawn.bond_log_prob, expected)
 
 
 def test_the_log_likelihood_is_the_sum_over_pairs_of_the_mean_over_the_last_five_evaluations():
@@ -34,20 +37,6 @@ def test_the_log_likelihood_is_the_sum_over_pairs_of_the_mean_over_the_last_five
     expected = 2 * torch.stack(last).mean()  # two pairs
     assert (drawn.bond_class == 1).all()
     torch.testing.assert_close(drawn.log_likelihood, expected.expand(3))
-
-
-def test_the_log_probabilities_are_those_of_the_last_evaluation():
-    drawn = sample(constant, task(evenly_spaced(100, 4)), slice(0, 3))
-
-    expected = torch.log_softmax(constant(drawn.bond_class, 0), -1)
-    torch.testing.assert_close(drawn.bond_log_prob, expected)
-
-
-def test_temperature_divides_the_logits():
-    cold = sample(constant, task((100, 0), temperature=0.5), slice(0, 3))
-
-    expected = torch.log_softmax(2 * constant(cold.bond_class, 0), -1)
-    torch.testing.assert_close(cold.bond_log_prob, expected)
 
 
 def noting():
@@ -100,7 +89,7 @@ HELD = torch.tensor([[2, -1], [0, -1], [-1, 3]])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_known_bonds_are_there_at_the_end_and_a_repair_would_leave_them(steps):
+def test_known_bonds_are_there_at_the_end_count_for_nothing_and_a_repair_leaves_them(steps):
     drawn = sample(constant, task(evenly_spaced(100, steps), held=HELD), slice(0, 3))
 
     known = HELD >= 0
@@ -110,6 +99,7 @@ def test_known_bonds_are_there_at_the_end_and_a_repair_would_leave_them(steps):
     assert (drawn.bond_log_prob[known].amax(-1) == 0).all()
     expected = torch.log_softmax(constant(HELD, 0), -1)
     torch.testing.assert_close(drawn.bond_log_prob[~known], expected[~known])
+    torch.testing.assert_close(drawn.log_likelihood, (expected[..., 1] * ~known).sum(1))
 
 
 def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
@@ -121,13 +111,6 @@ def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
     assert len(seen) == 3
     assert all((bond_class[known] == HELD[known] + 5).all() for bond_class, _ in seen)
     assert all((bond_class[~known] < 5).all() for bond_class, _ in seen)
-
-
-def test_known_bonds_do_not_count_in_the_likelihood():
-    drawn = sample(constant, task(evenly_spaced(100, 3), held=HELD), slice(0, 3))
-
-    each = torch.log_softmax(constant(HELD, 0), -1)[..., 1]
-    torch.testing.assert_close(drawn.log_likelihood, (each * (HELD < 0)).sum(1))
 
 
 @pytest.mark.parametrize("first", [1, 25, 100])

@@ -67,22 +67,6 @@ def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypa
         torch.testing.assert_close(own, whole[name], atol=1e-4, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("n_spectra", [1, 7, 16])
-def test_by_length_every_spectrum_comes_once_and_loses_padding_alone(n_spectra):
-    spectra = [made(n, seed=n) for n in (5, 0, 30, 5, 1, 17, 2, 2)]
-    batch = peak_batch(spectra)
-
-    parts = list(batch.by_length(n_spectra))
-
-    assert sorted(int(i) for index, _ in parts for i in index) == list(range(8))
-    assert all(len(index) <= n_spectra for index, _ in parts)
-    for index, part in parts:
-        assert part.mask.any(0).all()
-        for spectrum, mask, mz in zip(index, part.mask, part.mz, strict=True):
-            torch.testing.assert_close(mz[mask], batch.mz[spectrum][batch.mask[spectrum]])
-            assert mask.sum() == len(spectra[spectrum].numbers)
-
-
 def test_peaks_are_a_set():
     net, spectrum = encoder(), made(12)
     order = np.random.default_rng(5).permutation(12)

@@ -1,12 +1,9 @@
-"""Linear maps: the fast path on a CPU is the plain one, and only where it may be taken."""
-
-from types import SimpleNamespace
+"""Linear maps: what is fast on a CPU gives what PyTorch's own way gives."""
 
 import pytest
 import torch
 from torch.nn import functional
 
-from duallgd_cli.model import tensors as module
 from duallgd_cli.model.tensors import Linear, linear
 
 
@@ -16,24 +13,10 @@ def made(*shape, width=24):
     return x, torch.randn(width, shape[-1], generator=generator), torch.randn(width)
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    """Shapes of the inputs that took PyTorch's own path."""
-    found = []
-
-    def noted(x, *rest):
-        found.append(tuple(x.shape))
-        return functional.linear(x, *rest)
-
-    own = SimpleNamespace(linear=noted, relu=functional.relu)
-    monkeypatch.setattr(module, "functional", own)
-    return found
-
-
-@pytest.mark.parametrize("shape", [(1, 8), (40, 8), (3, 7, 33), (2, 5, 4, 64)])
+@pytest.mark.parametrize("shape", [(1, 8), (40, 8), (3, 7, 33), (2, 5, 4, 64), (0, 3, 8)])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
-def test_without_gradients_the_result_is_that_of_the_formula(plain, shape, with_bias, relu):
+def test_without_gradients_the_result_is_that_of_the_formula(shape, with_bias, relu):
     x, weight, bias = made(*shape)
     expected = functional.linear(x.double(), weight.double(), bias.double() if with_bias else None)
     expected = expected.relu() if relu else expected
@@ -42,7 +25,6 @@ def test_without_gradients_the_result_is_that_of_the_formula(plain, shape, with_
         got = linear(x, weight, bias if with_bias else None, relu=relu)
 
     torch.testing.assert_close(got.double(), expected, atol=2e-5, rtol=1e-5)
-    assert len(plain) == (not module._ONEDNN)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -68,31 +50,21 @@ def test_a_slice_of_a_wider_tensor_is_taken_as_it_is():
     torch.testing.assert_close(got, expected)
 
 
-def test_gradients_flow_through_the_plain_path(plain):
+def test_gradients_flow():
     x, _, _ = made(5, 8)
     layer = Linear(8, 4)
 
     layer.relu(x).sum().backward()
 
-    assert plain == [(5, 8)]
     assert layer.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
-def test_other_precisions_take_the_plain_path(plain, dtype):
+def test_other_precisions_are_those_of_pytorch(dtype):
     x, weight, bias = (part.to(dtype) for part in made(5, 8))
 
     with torch.inference_mode():
         assert torch.equal(linear(x, weight, bias), functional.linear(x, weight, bias))
-
-    assert plain == [(5, 8)]
-
-
-def test_an_empty_batch_stays_empty():
-    _, weight, bias = made(5, 8)
-
-    with torch.inference_mode():
-        assert linear(torch.empty(0, 3, 8), weight, bias).shape == (0, 3, 24)
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
