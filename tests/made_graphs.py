@@ -1,6 +1,7 @@
 """Made molecules, conditions, noisy graphs and small networks; torch and numpy, no chemistry."""
 
 import itertools
+import math
 
 import numpy as np
 import torch
@@ -129,3 +130,22 @@ def transition_matrix(alpha, marginal):
     alpha = alpha[..., None, None]
     eye = torch.eye(marginal.numel(), dtype=marginal.dtype, device=marginal.device)
     return alpha * eye + (1 - alpha) * marginal
+
+
+def dense_attention(query, key, value, mask, heads):
+    """softmax(Q K^T / sqrt(D)) V under a mask, head by head."""
+    parts = []
+    width = query.shape[-1] // heads
+    for head in range(heads):
+        own = slice(head * width, (head + 1) * width)
+        score = query[..., own] @ key[..., own].transpose(1, 2) / math.sqrt(width)
+        weight = torch.softmax(score.masked_fill(~mask, -torch.inf), -1)
+        parts.append(weight @ value[..., own])
+    return torch.cat(parts, -1)
+
+
+def incidence(n):
+    """The paper's (N, M) matrix: true where an atom belongs to a pair."""
+    low, high = torch.triu_indices(n, n, 1)
+    atoms = torch.arange(n)[:, None]
+    return (atoms == low) | (atoms == high)

@@ -12,16 +12,10 @@ from duallgd_cli.model.line_graph import (
     pair_mask,
     to_square,
 )
+from tests.made_graphs import incidence
 
 CPU = torch.device("cpu")
 SIZES = st.integers(2, 9)
-
-
-def incidence(n):
-    """The paper's (N, M) matrix: 1 where an atom belongs to a pair."""
-    low, high = torch.triu_indices(n, n, 1)
-    atoms = torch.arange(n)[:, None]
-    return ((atoms == low) | (atoms == high)).double()
 
 
 def made(*shape):
@@ -60,7 +54,7 @@ def test_summing_endpoints_is_the_transposed_incidence_matrix(n):
 
     got = endpoint_atoms(atoms, graph)
 
-    torch.testing.assert_close(got.sum(2), incidence(n).T @ atoms)
+    torch.testing.assert_close(got.sum(2), incidence(n).double().T @ atoms)
     assert torch.equal(got[:, :, 0], atoms[:, graph.first])
     assert torch.equal(got[:, :, 1], atoms[:, graph.second])
 

@@ -37,7 +37,7 @@ def authors(**changes):
 
 
 @pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
-def test_watching_changes_nothing_and_leaves_nothing_behind(studied):
+def test_weights_come_by_layer_level_and_pair_and_watching_changes_nothing(studied):
     known = molecule()
     names = [name for name, _ in studied.network.named_modules()]
     noisy = noisy_bonds(8, seed=4).expand(2, -1)
@@ -50,16 +50,10 @@ def test_watching_changes_nothing_and_leaves_nothing_behind(studied):
     assert [tuple(watcher.first.shape[:2]) for watcher in watchers] == [(2, 28)] * 2
     assert [name for name, _ in studied.network.named_modules()] == names
     assert not any(isinstance(part, EndAttention) for part in studied.network.modules())
-
-
-@pytest.mark.parametrize("studied", [own(), authors()], ids=["default", "reference"])
-def test_weights_come_by_layer_level_and_pair(studied):
-    first = first_weights(studied, molecule(), NOISE, [0, 1])
-
-    assert first.shape == (2, 2, 28)
-    assert first.dtype == np.float64
+    first = first_weights(studied, known, NOISE, [0, 1])
+    assert (first.shape, first.dtype) == ((2, 2, 28), np.float64)
     assert ((first > 0) & (first < 1)).all()
-    np.testing.assert_array_equal(first_weights(studied, molecule(), NOISE, [1]), first[1:])
+    np.testing.assert_array_equal(first_weights(studied, known, NOISE, [1]), first[1:])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import csv
 import itertools
 import lzma
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_sm
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
-from tests.made_molecules import QUESTIONS, disassembled, shuffled
+from tests.made_molecules import QUESTIONS, disassembled, real_structures, shuffled
 
 
 def smiles_of(result):
@@ -154,26 +155,22 @@ def test_rdkit_stays_silent_whatever_the_matrix(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def some_structures(data):
-    with lzma.open(data / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 60_000, 60)
-        return [row["smiles"] for row in rows]
-
-
-def some_of_massbank(data):
+def some_of_massbank(shared):
     csv.field_size_limit(1 << 30)
-    with lzma.open(data / "massbank" / "massbank.tsv.xz", "rt") as file:
+    with lzma.open(shared / "data" / "massbank" / "massbank.tsv.xz", "rt") as file:
         rows = csv.DictReader(file, delimiter="\t")
         molecules = {row["inchikey"]: row["smiles"] for row in rows if row["fold"] != "test"}
     return list(molecules.values())[::8]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("molecules", [some_structures, some_of_massbank])
+@pytest.mark.parametrize(
+    "molecules", [partial(real_structures, stop=60_000, step=60), some_of_massbank]
+)
 def test_molecules_come_back_from_their_shuffled_bond_matrix(shared, molecules):
     rng = np.random.default_rng(1)
     is_first, is_there = [], []
-    for smiles in molecules(shared / "data"):
+    for smiles in molecules(shared):
         mol = parse_smiles(smiles)
         parts = disassemble(mol)
         order = rng.permutation(parts.atom_class.size)

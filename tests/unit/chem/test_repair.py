@@ -1,16 +1,12 @@
-import csv
-import itertools
-import lzma
-
 import numpy as np
 import pytest
 
 from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
+from duallgd_cli.chem.identity import canonical_smiles
+from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.chem.repair import _smallest, repair
-from tests.made_molecules import QUESTIONS, damaged, disassembled, shuffled
+from tests.made_molecules import QUESTIONS, damaged, disassembled, real_structures, shuffled
 
 MOLECULES = (
     "CC(=O)Oc1ccccc1C(=O)O",
@@ -116,15 +112,13 @@ def test_a_single_atom_has_nothing_to_repair():
 @pytest.mark.parametrize(("n_flips", "share"), [(1, 0.99), (3, 0.98), (6, 0.96)])
 def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips, share):
     rng = np.random.default_rng(n_flips)
-    with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = list(itertools.islice(csv.DictReader(file, delimiter="\t"), 0, 20_000, 80))
-    repaired = 0
-    for row in rows:
-        parts = disassemble(parse_smiles(row["smiles"]))
+    molecules, repaired = real_structures(shared, 20_000, 80), 0
+    for smiles in molecules:
+        parts = disassembled(smiles)
         fixed = repair(parts.formula, *damaged(parts.bond_class, n_flips, rng))
         repaired += fixed is not None and isinstance(assemble(parts.formula, fixed), tuple)
 
-    assert repaired / len(rows) >= share
+    assert repaired / len(molecules) >= share
 
 
 # As the search of version 0.2 found them, whose states were all built anew.

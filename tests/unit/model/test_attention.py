@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 
@@ -10,6 +8,7 @@ from duallgd_cli.model.tensors import (
     projection,
     softmax_attention,
 )
+from tests.made_graphs import dense_attention
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 
@@ -21,16 +20,6 @@ def made(scale=1.0):
     mask = torch.ones(BATCH, TOKENS, dtype=torch.bool)
     mask[1, 5:] = False
     return query * scale, key * scale, value, mask
-
-
-def written_out(query, key, value, mask):
-    parts = []
-    for head in range(HEADS):
-        own = slice(head * WIDTH, (head + 1) * WIDTH)
-        score = query[..., own] @ key[..., own].transpose(1, 2) / math.sqrt(WIDTH)
-        weight = torch.softmax(score.masked_fill(~mask[:, None, :], -torch.inf), -1)
-        parts.append(weight @ value[..., own])
-    return torch.cat(parts, -1)
 
 
 def favor(query, key, value, mask, drawn):
@@ -49,7 +38,7 @@ def test_softmax_attention_is_the_textbook_formula():
 
     got = softmax_attention(query, key, value, mask, HEADS)
 
-    torch.testing.assert_close(got, written_out(query, key, value, mask))
+    torch.testing.assert_close(got, dense_attention(query, key, value, mask[:, None], HEADS))
 
 
 def test_favor_attention_approaches_softmax_as_features_grow():

@@ -1,11 +1,10 @@
 """Indexed cross-attention is the masked dense attention of the paper, written out here."""
 
-import math
-
 import pytest
 import torch
 
 from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, incident_mask, line_graph
+from tests.made_graphs import dense_attention, incidence
 
 CPU = torch.device("cpu")
 ATOM, PAIR, INNER, HEADS, BATCH = 6, 10, 8, 2, 3
@@ -24,24 +23,6 @@ def module(cls):
     return cls(*widths, INNER, HEADS).double()
 
 
-def incidence(n):
-    graph = line_graph(n, CPU)
-    atoms = torch.arange(n)[:, None]
-    return (atoms == graph.first) | (atoms == graph.second)  # (N, M)
-
-
-def dense_attention(query, key, value, mask):
-    """softmax(Q K^T / sqrt(D)) V under a mask, head by head, in float64."""
-    parts = []
-    width = INNER // HEADS
-    for head in range(HEADS):
-        own = slice(head * width, (head + 1) * width)
-        score = query[..., own] @ key[..., own].transpose(1, 2) / math.sqrt(width)
-        weight = torch.softmax(score.masked_fill(~mask, -torch.inf), -1)
-        parts.append(weight @ value[..., own])
-    return torch.cat(parts, -1)
-
-
 @pytest.mark.parametrize(("n", "n_real"), [(2, 2), (3, 2), (9, 8)])
 def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n, n_real):
     """But not to those with padded atoms."""
@@ -55,7 +36,7 @@ def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n, n_real):
     mask = incidence(n) & (real[:, graph.first] & real[:, graph.second])[:, None, :]
     mask = mask | ~real[:, :, None]  # rows of padded atoms mean nothing, and must not be NaN here
     mixed = dense_attention(
-        attention.query(atoms), attention.key(pairs), attention.value(pairs), mask
+        attention.query(atoms), attention.key(pairs), attention.value(pairs), mask, HEADS
     )
     expected = attention.out(mixed)
     # The softmax itself runs in float32, whatever the states are in.
@@ -71,7 +52,7 @@ def test_a_pair_attends_to_its_two_atoms_by_a_softmax_over_two(n):
     got = attention(pairs, atoms, graph)
 
     mixed = dense_attention(
-        attention.query(pairs), attention.key(atoms), attention.value(atoms), incidence(n).T
+        attention.query(pairs), attention.key(atoms), attention.value(atoms), incidence(n).T, HEADS
     )
     torch.testing.assert_close(got, attention.out(mixed))
 
