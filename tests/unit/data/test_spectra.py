@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
-from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
@@ -73,17 +72,6 @@ def test_spectra_share_their_molecules(prepared):
     assert [FOLDS[f] for f in molecules.fold] == ["train", "val", "test"]
     assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test"]
     assert len(molecules.atom_class(0)) == 13
-
-
-def test_rows_hold_the_explained_peaks(prepared):
-    start, stop = prepared.peak_offset[:2]
-    rows = prepared.subformula[start:stop]
-
-    written = [str(Formula(tuple(int(n) for n in counts))) for counts in rows]
-    assert written == ["C6H7O", "C7H5O2", "C9H7O3"]
-    np.testing.assert_allclose(prepared.intensity[start:stop], [0.3333, 1, 0.5], atol=1e-3)
-    assert (np.abs(prepared.ppm[start:stop]) < 1).all()
-    assert prepared.subformula.shape[1] == len(SYMBOLS)
 
 
 def test_conditions_of_the_measurement_are_kept(prepared):
