@@ -140,16 +140,7 @@ def test_energy_and_instrument_are_sometimes_left_out():
     assert 0.05 < unknown < 0.15
 
 
-def test_a_spectrum_without_rows_is_augmented_and_batched():
-    empty = from_annotated(annotated(n_rows=0))
-
-    batch = peak_batch([augment(empty, 0.4, np.random.default_rng(1)), empty])
-
-    assert batch.mask.shape == (2, 1)
-    assert not batch.mask.any()
-
-
-def test_rows_are_padded_to_the_longest_spectrum():
+def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
     spectra = [from_annotated(annotated(n_rows=n, seed=n)) for n in (3, 0, 7)]
 
     batch = peak_batch(spectra)
@@ -164,3 +155,5 @@ def test_rows_are_padded_to_the_longest_spectrum():
         np.testing.assert_array_equal(batch.subformula[b][own], rows.subformula)
         np.testing.assert_array_equal(batch.parent[b], rows.parent)
     assert not batch.intensity[~batch.mask].any()
+    empty = peak_batch([augment(spectra[1], 0.4, np.random.default_rng(1)), spectra[1]])
+    assert empty.mask.tolist() == [[False], [False]]
