@@ -37,26 +37,18 @@ def test_pairs_stand_in_row_major_order_and_the_square_is_symmetric_with_an_empt
 
 
 @given(SIZES)
-def test_incident_pairs_are_ordered_by_the_other_atom(n):
-    graph, pairs = line_graph(n, CPU), made(1, n * (n - 1) // 2, 3)
+def test_pairs_of_atoms_are_ordered_by_the_other_and_atoms_of_pairs_are_their_incidence(n):
+    graph, pairs, atoms = line_graph(n, CPU), made(1, n * (n - 1) // 2, 3), made(2, n, 3)
     square = to_square(pairs, graph)
 
-    got = incident_pairs(pairs, graph)
+    got, ends = incident_pairs(pairs, graph), endpoint_atoms(atoms, graph)
 
+    torch.testing.assert_close(ends.sum(2), incidence(n).double().T @ atoms)
+    assert torch.equal(ends[:, :, 0], atoms[:, graph.first])
+    assert torch.equal(ends[:, :, 1], atoms[:, graph.second])
     for i in range(n):
         others = [j for j in range(n) if j != i]
         assert torch.equal(got[0, i], square[0, i, others])
-
-
-@given(SIZES)
-def test_summing_endpoints_is_the_transposed_incidence_matrix(n):
-    graph, atoms = line_graph(n, CPU), made(2, n, 3)
-
-    got = endpoint_atoms(atoms, graph)
-
-    torch.testing.assert_close(got.sum(2), incidence(n).double().T @ atoms)
-    assert torch.equal(got[:, :, 0], atoms[:, graph.first])
-    assert torch.equal(got[:, :, 1], atoms[:, graph.second])
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=9))
