@@ -1,6 +1,7 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
-Tensors named ``evidence.*``, ``analogues.*`` and ``kernel.*`` are no part of the network. In files
+Tensors named ``evidence.*``, ``analogues.*``, ``kernel.*`` and ``contrast.*`` are no part of the
+network. In files
 to be shipped the codes of the fingerprint bits, which training hardly moves, take 8 bit, with a
 scale for each. Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it
 was trained), ``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records
@@ -30,11 +31,14 @@ from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import ConfigError, WeightsError, clip, quote
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import ModelSettings
 
 FORMAT_VERSION: Final = 1
 # Attributes of a checkpoint that are no part of the network, and the prefixes of their tensors.
-_BESIDES: Final = {"reranker": "evidence.", "templates": "analogues.", "kernel": "kernel."}
+_BESIDES: Final = {
+    "reranker": "evidence.", "templates": "analogues.", "kernel": "kernel.", "contrast": "contrast."
+}  # fmt: skip
 _IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
@@ -62,6 +66,7 @@ class Checkpoint:
         templates: Known molecules to start samples from, by name; see `generator.templates`. Most
             files hold none.
         kernel: Their spectra, by name; see `model.fragment_kernel`.
+        contrast: A second encoder that tells isomers apart, by name; see `train.contrast`.
     """
 
     settings: ModelSettings
@@ -71,6 +76,19 @@ class Checkpoint:
     reranker: dict[str, Tensor] = field(default_factory=dict)
     templates: dict[str, Tensor] = field(default_factory=dict)
     kernel: dict[str, Tensor] = field(default_factory=dict)
+    contrast: dict[str, Tensor] = field(default_factory=dict)
+
+    def contrast_encoder(self) -> FormulaTransformer | None:
+        """The second encoder in evaluation mode, or None of a file without one.
+
+        Raises:
+            WeightsError: A tensor is missing, unknown or of another shape.
+        """
+        if not self.contrast:
+            return None
+        encoder = FormulaTransformer(self.settings.encoder)
+        load_strictly(encoder, self.contrast)
+        return encoder.eval()
 
     def build(self, make: Callable[[ModelSettings], DualLGD] | None = None) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.

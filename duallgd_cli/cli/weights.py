@@ -1,7 +1,7 @@
 """`duallgd weights`: what a file holds or was trained on, and the authors' checkpoints as ours."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -144,8 +144,8 @@ def evidence(
 
     Both are fitted to fold train. Where the weights hold known molecules (so run 'duallgd weights
     analogues' first), the score learns to tell each molecule from others of its formula that are
-    made of these. The network stays as it is. The ranking is dropped: until 'duallgd calibrate'
-    fits another, the scores are recorded and do not count.
+    made of these, and so does a copy of the encoder. The network stays as it is. The ranking is
+    dropped: until 'duallgd calibrate' fits another, the scores are recorded and do not count.
     """
     from dataclasses import replace
 
@@ -154,25 +154,32 @@ def evidence(
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.generator.rivals import rivals_of
     from duallgd_cli.generator.templates import Templates
+    from duallgd_cli.train.contrast import fit_contrast
     from duallgd_cli.train.evidence import fit_evidence, one_of_each
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
     n_bits = checkpoint.settings.encoder.fingerprint_bits
-    rivals = {}
+    rivals: dict[int, Any] = {}
+    contrast: dict[str, Any] = {}
+    told: dict[str, Any] = {}
     if checkpoint.templates:
         templates, encoder = Templates.of(checkpoint.templates), checkpoint.build().encoder
         with counting("molecules with their rivals") as advance:
-            for spectrum in one_of_each(measured, seed):
-                row = int(measured.molecule[spectrum])
-                rivals[row] = rivals_of(measured, spectrum, encoder, templates, seed)
-                advance(1)
+            for number in (seed, seed + 1):  # two spectra of each, doubted in two ways
+                for spectrum in one_of_each(measured, number):
+                    row = int(measured.molecule[spectrum])
+                    made = rivals_of(measured, spectrum, encoder, templates, number)
+                    rivals[row] = (*(rivals.get(row) or made[:1]), *made[1:])
+                    advance(1)
+        with counting("steps of the contrastive encoder") as advance:
+            contrast, told = fit_contrast(encoder, measured, rivals, seed, advance)
     with counting("steps of the fragment model") as advance:
         tensors, fitted = fit_evidence(known, measured, rivals, n_bits, steps, seed, advance)
-    record = {**checkpoint.record, "evidence": fitted}
-    asking = replace(checkpoint, reranker=tensors, record=record, ranking={})
+    record = {**checkpoint.record, "evidence": {**fitted, **told}}
+    asking = replace(checkpoint, reranker=tensors, contrast=contrast, record=record, ranking={})
     weights_format.save(output, asking)
-    described = ", ".join(f"{name} {value}" for name, value in fitted.items())
+    described = ", ".join(f"{name} {value}" for name, value in {**fitted, **told}.items())
     typer.echo(f"wrote {output}: {described}", err=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_o
 from duallgd_cli.generator.templates import Templates
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits, parameter_counts
+from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
@@ -65,6 +66,7 @@ class ModelGenerator:
         templates: Known molecules to start some samples from, or None.
         rewritten: The denoiser as a CPU evaluates it faster, or None.
         kernel: What known molecules with like spectra say of the fingerprint, or None.
+        contrast: Says what each bit speaks for a molecule beside isomers, or None.
     """
 
     model: DualLGD
@@ -73,6 +75,7 @@ class ModelGenerator:
     templates: Templates | None = None
     rewritten: Rewritten | None = None
     kernel: FragmentKernel | None = None
+    contrast: FormulaTransformer | None = None
     _captured: CapturedDenoiser = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,13 +91,10 @@ class ModelGenerator:
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
         check = deadline(settings.timeout_s, self.runtime.synchronise)
-        formula, scorer = annotated.hypothesis.formula, None
-        if self.reranker is not None:
-            scorer = CandidateScorer.of(self.reranker, self.planner.blocks.ends, annotated)
         with on_one_thread():
             with stage("encode"):
-                fingerprint = self.fingerprint(annotated)
-            unknown = Unknown(formula, fingerprint, known, scorer)
+                fingerprint, scorer = self.fingerprint(annotated), self.scorer(annotated)
+            unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer)
             drawn, notes = self.draw(unknown, settings, seed, check)
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
@@ -119,6 +119,18 @@ class ModelGenerator:
         if self.kernel is not None:
             logits = self.kernel.mixed(logits, peaks)
         return torch.sigmoid(logits.float())[0].cpu()
+
+    @torch.inference_mode()
+    def scorer(self, annotated: AnnotatedSpectrum) -> CandidateScorer | None:
+        """Scores candidates of a spectrum, or None where the weights hold no re-ranker."""
+        if self.reranker is None:
+            return None
+        contrast = None
+        if self.contrast is not None:
+            peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+            with self.runtime.autocast():
+                contrast = self.contrast(peaks)[0].float().cpu().numpy()
+        return CandidateScorer.of(self.reranker, self.planner.blocks.ends, annotated, contrast)
 
     @torch.inference_mode()
     def draw(
@@ -204,14 +216,19 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    network, reranker, templates, kernel, ranking = parts_of(checkpoint, path)
+    parts = parts_of(checkpoint, path)
     digest = sha256(path)
-    rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
-    model = for_inference(network, runtime)
-    kernel = None if kernel is None else kernel.to(runtime.device)
+    rewritten = converted_for(parts.network, runtime, digest) or rewritten_for(
+        parts.network, runtime
+    )
+    model, templates = for_inference(parts.network, runtime), parts.templates
+    kernel = None if parts.kernel is None else parts.kernel.to(runtime.device)
+    contrast = None if parts.contrast is None else parts.contrast.to(runtime.device)
     return LoadedModel(
-        generator=ModelGenerator(model, runtime, reranker, templates, rewritten, kernel),
-        ranking=ranking,
+        generator=ModelGenerator(
+            model, runtime, parts.reranker, templates, rewritten, kernel, contrast
+        ),
+        ranking=parts.ranking,
         name=path.name,
         sha256=digest,
         record=checkpoint.record,
@@ -222,9 +239,18 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     )
 
 
-def parts_of(
-    checkpoint: Checkpoint, path: Path
-) -> tuple[DualLGD, Reranker | None, Templates | None, FragmentKernel | None, RankingModel]:
+class Parts(NamedTuple):
+    """What predicting takes from a weights file; see `ModelGenerator` for each."""
+
+    network: DualLGD
+    reranker: Reranker | None
+    templates: Templates | None
+    kernel: FragmentKernel | None
+    contrast: FormulaTransformer | None
+    ranking: RankingModel
+
+
+def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
     """All that predicting takes from a weights file, each part checked.
 
     Args:
@@ -251,11 +277,12 @@ def parts_of(
             f"weights {path} hold spectra of known molecules without these; run 'duallgd weights "
             "analogues'"
         )
-    return (
+    return Parts(
         checkpoint.build(),
         Reranker.of(arrays) if arrays else None,
         templates,
         None if templates is None or not checkpoint.kernel else templates.kernel(checkpoint.kernel),
+        checkpoint.contrast_encoder(),
         _ranking(checkpoint, path),
     )
 

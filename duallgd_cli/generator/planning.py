@@ -49,6 +49,8 @@ _OF_A_CHANGE: Final = 15.0
 # that counts in log-odds of the bits; chosen on fold val.
 _COMPARED: Final = 4
 _OF_PEAKS: Final = 10.0
+# What log-odds of bits and their contrast count for beside all this; chosen on fold val.
+_OF_CHANCE, _OF_CONTRAST = 0.4, 4.0
 _LEAST, _MOST = 0.003, 0.997
 _price: Final = itemgetter(0)
 
@@ -74,10 +76,13 @@ class Unknown(NamedTuple):
         return np.asarray(self.fingerprint.numpy())
 
     @property
-    def log_odds(self) -> NDArray[np.float64]:
-        """Of each bit, none of them certain."""
+    def bit_scores(self) -> NDArray[np.float64]:
+        """What each bit speaks for a molecule: its log-odds, and what an encoder makes of them."""
         chance = self.probability.astype(np.float64).clip(_LEAST, _MOST)
-        return np.asarray(np.log(chance / (1 - chance)))
+        log_odds = np.asarray(np.log(chance / (1 - chance)))
+        if self.scorer is None or self.scorer.contrast is None:
+            return log_odds
+        return _OF_CHANCE * log_odds + _OF_CONTRAST * self.scorer.contrast
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +262,7 @@ def put_together(blocks: BuildingBlocks, unknown: Unknown) -> "Iterator[tuple[Mo
     """Molecules of a formula from two or three building blocks; see `changed`."""
     from duallgd_cli.chem.joining import together  # rdkit loads only here
 
-    yield from together(blocks, unknown.formula, unknown.log_odds)
+    yield from together(blocks, unknown.formula, unknown.bit_scores)
 
 
 def likeliest_starts(
@@ -276,7 +281,7 @@ def likeliest_starts(
     from duallgd_cli.chem.molecule import disassemble  # rdkit loads only here
 
     scorer = unknown.scorer
-    compared = cheapest(made, unknown.log_odds, _COMPARED * samples)
+    compared = cheapest(made, unknown.bit_scores, _COMPARED * samples)
     parts = [disassemble(one) for _, one in compared]
     peaks = [0.0 if scorer is None else sum(scorer.peaks(one)) for one in parts]
     price = [price - _OF_PEAKS * worth for (price, _), worth in zip(compared, peaks, strict=True)]
@@ -285,15 +290,15 @@ def likeliest_starts(
 
 
 def cheapest(
-    made: "Iterable[tuple[Mol, float]]", log_odds: NDArray[np.float64], most: int
+    made: "Iterable[tuple[Mol, float]]", bit_scores: NDArray[np.float64], most: int
 ) -> "list[tuple[float, Mol]]":
-    """Price and molecule of those whose bits are likeliest, all of different graphs, in order."""
+    """Price and molecule of those whose bits score best, all of different graphs, in order."""
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
 
     best: dict[str, tuple[float, Mol]] = {}
     waiting = iter(made)
     while some := list(islice(waiting, _AT_ONCE)):
-        priced = [(-worth - log_odds[fingerprint(one)].sum(), one) for one, worth in some]
+        priced = [(-worth - bit_scores[fingerprint(one)].sum(), one) for one, worth in some]
         own: dict[str, tuple[float, Mol]] = {}
         for price, one in sorted(priced, key=_price):
             if len(own) == most:

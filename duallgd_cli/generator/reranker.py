@@ -109,23 +109,30 @@ class CandidateScorer:
     Attributes:
         reranker: Table and network.
         ends: Of known molecules.
+        contrast: What each Morgan bit speaks for a molecule of the spectrum, by an encoder that
+            was fitted to tell isomers apart, float32 (4096,); None without one.
         measured: Ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,) of the explained
             peaks, by collision energy; none where the ion's fragments are not understood.
     """
 
     reranker: Reranker
     ends: KnownEnds
-    measured: tuple[tuple[Ion, NDArray[np.int16], Floats], ...]
+    contrast: Floats | None = None
+    measured: tuple[tuple[Ion, NDArray[np.int16], Floats], ...] = ()
 
     @classmethod
     def of(
-        cls, reranker: Reranker, ends: KnownEnds, annotated: AnnotatedSpectrum
+        cls,
+        reranker: Reranker,
+        ends: KnownEnds,
+        annotated: AnnotatedSpectrum,
+        contrast: Floats | None = None,
     ) -> "CandidateScorer":
         """For an annotated spectrum; peaks that kept a metal are left out."""
         adduct = annotated.hypothesis.adduct.index
         bare = annotated.carrier == 0
         if adduct not in CARRIED or not bare.any():
-            return cls(reranker, ends, ())
+            return cls(reranker, ends, contrast)
         instrument = instrument_index(annotated.hypothesis.feature.first.instrument)
         energy, intensity = annotated.energy_ev[bare], annotated.intensity[bare]
         subformula = annotated.subformula[bare]
@@ -134,7 +141,7 @@ class CandidateScorer:
             same = (energy == value) | (np.isnan(energy) & np.isnan(value))
             ion = Ion(adduct, instrument, float(value))
             measured.append((ion, subformula[same], intensity[same]))
-        return cls(reranker, ends, tuple(measured))
+        return cls(reranker, ends, contrast, tuple(measured))
 
     def scores(
         self, mol: "Mol", parts: "Disassembled", bits: NDArray[np.uint16]
@@ -148,16 +155,19 @@ class CandidateScorer:
 
         Returns:
             ``familiarity``, the substructure prior: mean log share of known molecules with each of
-            its Morgan bits. ``peaks_found``: what its fragments that are peaks speak for it, the
-            sum, mean over collision energies. ``peaks_missed``: the same of those that are absent.
-            ``known_halves``: see `chem.joining.known_halves`.
+            its Morgan bits. ``contrast``: what these bits speak for it, summed. ``peaks_found``:
+            what its fragments that are peaks speak for it, the sum, mean over collision energies.
+            ``peaks_missed``: the same of those that are absent. ``known_halves``: see
+            `chem.joining.known_halves`.
         """
         from duallgd_cli.chem.joining import known_halves  # whoever has a molecule has rdkit
 
         known = self.reranker.log_prevalence[bits]
+        told = 0.0 if self.contrast is None else float(self.contrast[bits].sum(dtype=np.float64))
         scores = {
             "familiarity": round(float(known.mean()), _DIGITS) if known.size else 0.0,
             "known_halves": round(known_halves(mol, self.ends), _DIGITS),
+            "contrast": round(told, _DIGITS),
         }
         found, missed = self.peaks(parts)
         return scores | {"peaks_found": found, "peaks_missed": missed}

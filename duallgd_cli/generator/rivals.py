@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of, graph_of_bonds
+from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.generator.planning import Unknown, changed, cheapest, put_together
@@ -31,7 +31,7 @@ _SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
 
 def rivals_of(
     spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Templates, seed: int
-) -> tuple[MolecularGraph, ...]:
+) -> tuple[Rival, ...]:
     """The molecule of a spectrum, then up to 24 rivals of it; none where nothing is made.
 
     Args:
@@ -41,7 +41,7 @@ def rivals_of(
         templates: Known molecules; rivals are made of others than the molecule itself.
         seed: Of a random choice.
     """
-    from duallgd_cli.chem.identity import charge_free_smiles  # rdkit loads only here
+    from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
     from duallgd_cli.chem.molecule import disassemble
 
     molecule = int(spectra.molecule[spectrum])
@@ -58,12 +58,13 @@ def rivals_of(
     known = islice((one for one in near if not _same(one, itself)), BEGUN)
     joined = islice(put_together(templates.blocks, unknown), _MOST)
     made = chain(changed(known, formula, templates.blocks), joined)
-    likely = [one for _, one in cheapest(made, unknown.log_odds, _LIKELIEST)]
+    likely = [one for _, one in cheapest(made, unknown.bit_scores, _LIKELIEST)]
     rivals = [one for one in likely if charge_free_smiles(one) != name]
     others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))
     chosen = rivals[:_FIRST] + [rivals[row] for row in others[: _RIVALS - _FIRST]]
-    parts = map(disassemble, chosen)
-    return (itself, *(graph_of_bonds(one.formula, one.bond_class) for one in parts))
+    graphs = (graph_of_bonds(one.formula, one.bond_class) for one in map(disassemble, chosen))
+    bits = map(fingerprint, (mol, *chosen))
+    return tuple(map(Rival, (itself, *graphs), bits))
 
 
 def _same(one: MolecularGraph, other: MolecularGraph) -> bool:

@@ -90,6 +90,8 @@ class Structure(NamedTuple):
         peaks_found: What fragments that are peaks speak for it, or None as above.
         peaks_missed: What fragments that are no peaks do, or None as above.
         known_halves: See `chem.joining.known_halves`; None as above.
+        contrast: What its Morgan bits speak for it beside other molecules of its formula; None as
+            above.
     """
 
     smiles: str
@@ -105,6 +107,7 @@ class Structure(NamedTuple):
     peaks_found: float | None = None
     peaks_missed: float | None = None
     known_halves: float | None = None
+    contrast: float | None = None
 
     @property
     def block(self) -> str:

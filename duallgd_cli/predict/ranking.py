@@ -37,6 +37,7 @@ FEATURES: Final = (
     "peaks_found",
     "peaks_missed",
     "known_halves",
+    "contrast",
 )
 PRESENCE: Final = (
     "present",
@@ -73,9 +74,9 @@ class RankingModel:
         familiarity: Weight of the substructure prior of `generator.reranker`.
         peaks_found: Weight of what fragments that are peaks speak for it, less the highest among
             the molecules of the hypothesis.
-        peaks_missed: Weight of what fragments that are no peaks do, less the highest among the
-            molecules of the hypothesis.
+        peaks_missed: Weight of what fragments that are no peaks do, less the highest likewise.
         known_halves: Weight of how usual the two parts are that the molecule falls into.
+        contrast: Weight of what its Morgan bits speak for it beside isomers, less the highest.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
@@ -107,6 +108,7 @@ class RankingModel:
     peaks_found: float = 0.0
     peaks_missed: float = 0.0
     known_halves: float = 0.0
+    contrast: float = 0.0
     alternative_weight: float = 0.5
     sharpness: float = 1.0
     present: float = -2.0
@@ -447,8 +449,9 @@ def _most(result: HypothesisResult, model: RankingModel) -> float:
 
 
 def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Familiarity, peaks found and missed next to the best of these, and known halves; (C, 4).
+    """Familiarity, peaks found, peaks missed, known halves and contrast; (C, 5).
 
+    Peaks and contrast are next to the best of the molecules: only differences mean anything.
     A molecule that could not be scored, whose row is NaN, counts like the worst that could.
     """
     known = ~np.isnan(scores)
@@ -456,7 +459,7 @@ def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.zeros_like(scores)
     worst = np.where(known, scores, np.inf).min(0)
     values = np.where(known, scores, worst)
-    values[:, 1:3] -= values[:, 1:3].max(0)
+    values[:, [1, 2, 4]] -= values[:, [1, 2, 4]].max(0)
     return values
 
 

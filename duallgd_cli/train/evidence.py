@@ -25,7 +25,7 @@ from duallgd_cli.data.fragmentation import (
     fragments,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.data.molecular_graph import Rival
 from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
@@ -35,7 +35,7 @@ from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulate
 # Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
 _WIDTH: Final = 96
 # Rounds through all molecules, so many at a time, each beside so many rivals.
-_ROUNDS: Final = 4
+_ROUNDS: Final = 6
 _AT_ONCE, _RIVALS = 16, 20
 _LEARNING_RATE, _WEIGHT_DECAY, _STEEPEST = 1e-3, 0.02, 5.0
 _DROPOUT: Final = 0.1
@@ -79,11 +79,11 @@ class Rivals:
     """A molecule beside others of its formula.
 
     Attributes:
-        graphs: The molecule itself first, (R,).
+        made: The molecule itself first, (R,).
         spectra: Of the molecule: ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
     """
 
-    graphs: Sequence[MolecularGraph]
+    made: Sequence[Rival]
     spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
 
 
@@ -97,7 +97,7 @@ def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
 def fit_evidence(
     structures: Molecules,
     spectra: PreparedSpectra,
-    rivals: Mapping[int, Sequence[MolecularGraph]],
+    rivals: Mapping[int, Sequence[Rival]],
     n_bits: int,
     steps: int = 2500,
     seed: int = 1,
@@ -210,8 +210,8 @@ def _rows(
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
     """Features (C, N_INPUTS) and which peaks are there (C, H): of the molecule, of some rivals."""
     ion, subformula, intensity = rivals.spectra[int(generator.integers(len(rivals.spectra)))]
-    some = 1 + generator.permutation(len(rivals.graphs) - 1)[:_RIVALS]
+    some = 1 + generator.permutation(len(rivals.made) - 1)[:_RIVALS]
     for place in (0, *some.tolist()):
-        found = fragments(rivals.graphs[place], np.random.default_rng(0))  # as in scoring
+        found = fragments(rivals.made[place].graph, np.random.default_rng(0))  # as in scoring
         there = measured_intensity(found, ion, subformula, intensity) > 0
         yield fragment_features(found, ion), there

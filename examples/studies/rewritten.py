@@ -61,7 +61,7 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
         pairs: Evaluations of each.
     """
     runtime = Runtime.resolve("cpu", precision, threads=1)
-    exact, model = (parts_of(load(weights), weights)[0].eval() for _ in range(2))
+    exact, model = (parts_of(load(weights), weights).network.eval() for _ in range(2))
     fast = rewritten_for(model, runtime)
     assert fast is not None, "these weights have no random features, so nothing is rewritten"
     model = for_inference(model, runtime)

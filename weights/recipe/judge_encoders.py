@@ -32,7 +32,8 @@ _AT_ONCE: Final = 100
 @torch.inference_mode()
 def logits_of(weights: Path, spectra: PreparedSpectra, rows: list[int]) -> Tensor:
     """What the encoder of a weights file and its known spectra say of spectra, (S, F)."""
-    model, _, _, kernel, _ = parts_of(load(weights), weights)
+    found = parts_of(load(weights), weights)
+    model, kernel = found.network, found.kernel
     peaks = [from_prepared(spectra, [row]) for row in rows]
     parts = [peaks[start : start + _AT_ONCE] for start in range(0, len(peaks), _AT_ONCE)]
     batches = [peak_batch(part) for part in parts]

@@ -155,7 +155,7 @@ def test_the_better_way_to_a_molecule_counts():
 class Peaks:
     """A spectrum that the fragments of one molecule explain, and how often it is looked at."""
 
-    measured = ("a spectrum",)
+    contrast = None
 
     def __init__(self, smiles, worth):
         self.block, self.worth, self.asked = inchikey_block(parse_smiles(smiles)), worth, 0
@@ -183,6 +183,19 @@ def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt()
     assert block(without[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
     assert block(found[0]) == para.block
     assert sorted(map(block, found)) == sorted(map(block, without))
+
+
+def test_what_bits_speak_for_a_molecule_decides_as_well():
+    """The chances of bits prefer ortho; what bits speak for a molecule beside isomers does not."""
+    made, unknown = ortho_and_para()
+    para = "CC(=O)Nc1ccc(O)cc1"
+    scorer = Peaks(para, worth=0.0)
+    scorer.contrast = np.zeros(4096, np.float32)
+    scorer.contrast[fingerprint(parse_smiles(para))] = 2.0
+
+    found = likeliest_starts(made, unknown._replace(scorer=scorer), 40)
+
+    assert block(found[0]) == scorer.block
 
 
 def test_only_some_of_what_is_made_is_compared_by_its_peaks():

@@ -22,7 +22,9 @@ from tests.made_spectra import annotated as made_annotated
 N_BITS = 4096
 NO_BITS = np.zeros(0, np.uint16)
 CHANCE = np.exp(-4)
-NOTHING = {"familiarity": 0.0, "peaks_found": 0.0, "peaks_missed": 0.0, "known_halves": 0.0}
+NOTHING = dict.fromkeys(
+    ("familiarity", "peaks_found", "peaks_missed", "known_halves", "contrast"), 0.0
+)
 
 
 def arrays_of(network, log_prevalence=None):
@@ -79,6 +81,16 @@ def test_the_substructure_prior_is_the_mean_log_share_of_the_bits():
     got = scored(Reranker.of(arrays_of(judge(), table)), annotated("C2H5"))
 
     assert got["familiarity"] == pytest.approx(-2, abs=1e-4)
+
+
+def test_contrast_is_the_sum_of_what_the_bits_speak_for_a_molecule():
+    mol, model = identity.parse_smiles("CCO"), Reranker.of(arrays_of(judge()))
+    bits, told = identity.fingerprint(mol), np.full(N_BITS, 9, np.float32)
+    told[bits] = 0.25
+    scorer = CandidateScorer.of(model, NO_BLOCKS.ends, annotated("C2H5"), told)
+
+    assert scorer.scores(mol, disassemble(mol), bits)["contrast"] == 0.25 * len(bits)
+    assert scored(model, annotated("C2H5"))["contrast"] == 0  # without a second encoder
 
 
 def test_fragments_count_as_on_paper():

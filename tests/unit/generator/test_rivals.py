@@ -32,7 +32,8 @@ def rivals(spectra, smiles, seed=1, known=ESTERS):
     spectrum = spectra.molecule.tolist().index(row)
     templates = known_molecules(molecules_of(*known), max_atoms=99)
     made = rivals_of(spectra, spectrum, encoder, templates, seed)
-    return [charge_free_smiles(molecule_of(one)) for one in made]
+    assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
+    return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 
 
 def test_the_molecule_comes_first_and_its_rivals_are_others_of_its_formula(spectra):

@@ -202,18 +202,32 @@ def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
     assert 0 <= confidence.sum() <= 1 + 1e-12
 
 
-def test_peaks_count_next_to_the_best_of_the_hypothesis():
+def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
     asked = [
-        structure("A", familiarity=-3.0, peaks_found=10.0, peaks_missed=-8.0, known_halves=2.0),
-        structure("B", familiarity=-4.0, peaks_found=4.0, peaks_missed=-6.0, known_halves=0.5),
+        structure(
+            "A",
+            familiarity=-3.0,
+            peaks_found=10.0,
+            peaks_missed=-8.0,
+            known_halves=2.0,
+            contrast=5.0,
+        ),
+        structure(
+            "B",
+            familiarity=-4.0,
+            peaks_found=4.0,
+            peaks_missed=-6.0,
+            known_halves=0.5,
+            contrast=7.0,
+        ),
         structure("C"),  # could not be asked: like the worst
     ]
     model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
 
     ranked, _ = rank((outcome(*asked),), model)
 
-    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-4:]] for one in ranked}
-    assert said == {"A": [-3, 0, -2, 2], "B": [-4, -6, 0, 0.5], "C": [-4, -6, -2, 0.5]}
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-5:]] for one in ranked}
+    assert said == {"A": [-3, 0, -2, 2, -2], "B": [-4, -6, 0, 0.5, 0], "C": [-4, -6, -2, 0.5, -2]}
     assert [one.smiles for one in ranked] == ["A", "B", "C"]
 
 
