@@ -2,6 +2,9 @@
 # How release 23 was made from release 22: a second encoder learns to tell molecules of fold train from rivals of their formula, and the fragment
 # model learns it anew from twice as many rivals. Then ranking and confidence are fitted. Prior and network stay as they are.
 #
+# So it would be made in one go. As it was: the second set of rivals had up to 32 a molecule instead of 24, the fragment model had seed 2, and of
+# the draws those with 100 samples in 10 steps, and with 300 of 175 molecules, are of this release; the others are release 22's, scored anew.
+#
 #   weights/logs/23/commands.sh DATA RUNS      with weights/duallgd.safetensors of release 22
 set -euo pipefail
 data=$1 runs=$2
