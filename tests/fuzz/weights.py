@@ -39,7 +39,7 @@ def sound_weights(path):
         record={"training": {"stage": "joint"}, "init": {}, "ancestors": {"a": {"step": 1}}},
         reranker=evidence,
         templates=Templates(molecules_of("CCCCO", "CCCCN")).tensors(),
-        contrast=dict(model.encoder.state_dict()),
+        contrast={name: tensor.clone() for name, tensor in model.encoder.state_dict().items()},
     )
     save(path, replace(checkpoint), short_codes=True)
     return path
