@@ -44,6 +44,19 @@ COLUMNS = (
 )  # fmt: skip
 
 
+# Esters that show their acyl cation, and nothing else.
+ESTERS = {
+    "CC(=O)OCC": "C2H3O",
+    "CCC(=O)OC": "C3H5O",
+    "CC(=O)OCCC": "C2H3O",
+    "CCC(=O)OCC": "C3H5O",
+    "CCCC(=O)OC": "C4H7O",
+    "CCCC(=O)OCC": "C4H7O",
+    "CCCCC(=O)OC": "C5H9O",
+    "CC(=O)OCCCC": "C2H3O",
+}
+
+
 def molecules_of(*smiles, fold=None):
     """Prepared arrays of molecules, in memory."""
     return Molecules(**_arrays(smiles or SMILES, fold))

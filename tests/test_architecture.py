@@ -34,7 +34,7 @@ BOUNDS = {
     "bench": (1_573, 7),  # a run goes on, counts operations to know its time; throughput
     "evaluate": (3_375, 14),  # analogues, which may be no test molecules
     "report": (954, 4),
-    "generator": (2_489, 11),  # molecules made of known ones, those that explain the peaks, rivals
+    "generator": (2_484, 11),  # molecules made of known ones, those that explain the peaks, rivals
     "writers": (851, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building
     # blocks of other structures; evidence from rivals

@@ -1,11 +1,11 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
 Tensors named ``evidence.*``, ``analogues.*``, ``kernel.*`` and ``contrast.*`` are no part of the
-network. In files
-to be shipped the codes of the fingerprint bits, which training hardly moves, take 8 bit, with a
-scale for each. Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it
-was trained), ``ranking`` (how candidates are scored and calibrated), and ``ancestors``: the records
-of earlier runs, which repeat each other and grow long, as base64 of zlib of JSON.
+network. In files to be shipped the codes of the fingerprint bits, which training hardly moves, take
+8 bit, with a scale for each. Metadata keys: ``format_version``, ``settings`` (of the network),
+``record`` (how it was trained), ``ranking`` (how candidates are scored and calibrated), and
+``ancestors``: the records of earlier runs, which repeat each other and grow long, as base64 of zlib
+of JSON.
 
 A file is written whole, with a digest of all of it, and read only if it is sound. Files written
 before there was a digest have none.

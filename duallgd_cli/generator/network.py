@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -47,9 +47,6 @@ from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.runtime import Runtime, stage
 from duallgd_cli.spectra.types import AnnotatedSpectrum
-
-if TYPE_CHECKING:
-    pass
 
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.
 BYTES_PER_PAIR: Final = 8_192
@@ -216,12 +213,10 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return load_reference_model(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    parts = parts_of(checkpoint, path)
-    digest = sha256(path)
-    rewritten = converted_for(parts.network, runtime, digest) or rewritten_for(
-        parts.network, runtime
-    )
-    model, templates = for_inference(parts.network, runtime), parts.templates
+    parts, digest = parts_of(checkpoint, path), sha256(path)
+    network, templates = parts.network, parts.templates
+    rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
+    model = for_inference(network, runtime)
     kernel = None if parts.kernel is None else parts.kernel.to(runtime.device)
     contrast = None if parts.contrast is None else parts.contrast.to(runtime.device)
     return LoadedModel(

@@ -23,13 +23,14 @@ from duallgd_cli.data.peaks import augment, from_prepared, peak_batch
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.train.encoder import SpectrumSampler
+from duallgd_cli.train.simulator import one_cycle
 
 # Log-odds of bits, summed up, are about ten times too sure of a molecule.
 _SHRUNK: Final = 0.1
 _STEPS, _SPECTRA = 450, 128
 # The encoder knows the molecules it was trained on; what is left out keeps it from leaning on that.
 _DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
-_LEARNING_RATE, _WEIGHT_DECAY, _STEEPEST = 3e-4, 0.05, 5.0
+_LEARNING_RATE, _WEIGHT_DECAY = 3e-4, 0.05
 
 
 def fit_contrast(
@@ -58,10 +59,7 @@ def fit_contrast(
     if not able:
         return {}, {}
     model = _shrunk(encoder)
-    optimiser = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, _LEARNING_RATE, total_steps=_STEPS + 1, pct_start=0.2
-    )
+    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, _STEPS, rising=0.2, steepest=5.0)
     first: list[bool] = []
     for _ in range(_STEPS):
         drawn = (sampler.draw_from(i, generator) for i in generator.choice(able, _SPECTRA).tolist())
@@ -71,11 +69,7 @@ def fit_contrast(
         scores = bit_sums(model(peak_batch(rows)), bits)
         loss = torch.stack([one.logsumexp(0) - one[0] for one in scores]).mean()
         first = [int(one.argmax()) == 0 for one in scores]
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), _STEEPEST)
-        optimiser.step()
-        schedule.step()
+        descend(loss)
         advance(1)
     record = {"contrasted": _STEPS * _SPECTRA, "first_of_isomers": float(np.mean(first))}
     return dict(model.eval().state_dict()), record
@@ -104,9 +98,8 @@ def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -
 def _shrunk(encoder: FormulaTransformer) -> FormulaTransformer:
     """A copy to be trained on, that is less sure and forgets more of each spectrum."""
     model = copy.deepcopy(encoder).train().requires_grad_()
-    with torch.no_grad():
-        for tensor in (model.fingerprint.weight, model.fingerprint.bias):
-            tensor.mul_(_SHRUNK)
+    for tensor in model.fingerprint.parameters():
+        tensor.data *= _SHRUNK
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = _DROPOUT

@@ -30,14 +30,14 @@ from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.encoder import by_molecule
-from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
+from duallgd_cli.train.simulator import explained_peaks, fit_simulator, one_cycle, simulated_rows
 
 # Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
 _WIDTH: Final = 96
 # Rounds through all molecules, so many at a time, each beside so many rivals.
 _ROUNDS: Final = 6
 _AT_ONCE, _RIVALS = 16, 20
-_LEARNING_RATE, _WEIGHT_DECAY, _STEEPEST = 1e-3, 0.02, 5.0
+_LEARNING_RATE, _WEIGHT_DECAY = 1e-3, 0.02
 _DROPOUT: Final = 0.1
 # Of the first fit's loss, so that chances stay chances.
 _LIKELIHOOD: Final = 0.02
@@ -159,12 +159,8 @@ def tell_apart(
         What to keep on record: molecules, and the share of the last round that came first.
     """
     torch.manual_seed(seed)
-    generator = np.random.default_rng(seed)
-    n_steps = _ROUNDS * -(-len(rivals) // _AT_ONCE)
-    optimiser = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, _LEARNING_RATE, total_steps=n_steps + 1, pct_start=0.1
-    )
+    generator, n_steps = np.random.default_rng(seed), _ROUNDS * -(-len(rivals) // _AT_ONCE)
+    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, n_steps, rising=0.1, steepest=5.0)
     model.train()
     first: list[bool] = []
     for _ in range(_ROUNDS):
@@ -176,11 +172,7 @@ def tell_apart(
             entropy = torch.stack([one.logsumexp(0) - one[0] for one in scores]).mean()
             first += [int(one.argmax()) == 0 for one in scores]
             loss = entropy + _LIKELIHOOD * likelihood
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), _STEEPEST)
-            optimiser.step()
-            schedule.step()
+            descend(loss)
             advance(1)
     model.eval()
     return {"told_apart": len(rivals), "first_of_rivals": float(np.mean(first))}

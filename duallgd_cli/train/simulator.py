@@ -7,12 +7,14 @@ Letters: S spectra, C fragments.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import OneCycleLR
 
 from duallgd_cli.data.fragmentation import (
     CARRIED,
@@ -59,6 +61,23 @@ class MeasuredSpectrum:
         return torch.from_numpy(features), torch.from_numpy(self.intensity)
 
 
+def one_cycle(
+    model: nn.Module, rate: float, decay: float, steps: int, rising: float, steepest: float = inf
+) -> Callable[[Tensor], None]:
+    """What takes a step down a loss: AdamW whose rate rises and falls once, gradients cut short."""
+    optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)
+    schedule = OneCycleLR(optimiser, rate, total_steps=steps + 1, pct_start=rising)
+
+    def step(loss: Tensor) -> None:
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), steepest)
+        optimiser.step()
+        schedule.step()
+
+    return step
+
+
 def fit_simulator(
     spectra: PreparedSpectra,
     steps: int = 2500,
@@ -92,16 +111,12 @@ def fit_simulator(
     weight = np.array([one.weight for one in train])
     weight /= weight.sum()
     model = FragmentModel(N_INPUTS, len(SHIFTS), width)
-    optimiser = torch.optim.AdamW(model.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _LEARNING_RATE, total_steps=steps + 1)
+    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, steps, rising=0.3)
     for _ in range(steps):
         drawn = generator.choice(len(train), _SPECTRA_PER_STEP, p=weight)
         features, intensity = zip(*(train[i].tensors for i in drawn), strict=True)
         loss = fragment_loss(model, torch.cat(features), torch.cat(intensity))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
+        descend(loss)
         advance(1)
     model.eval()
     held_out = list_measured(spectra, "val", generator)

@@ -19,19 +19,8 @@ from duallgd_cli.train.evidence import (
     one_of_each,
     tell_apart,
 )
-from tests.made_prepared import made_spectra, molecules_of
+from tests.made_prepared import ESTERS, made_spectra, molecules_of
 
-# Esters that show their acyl cation, and nothing else.
-ESTERS = {
-    "CC(=O)OCC": "C2H3O",
-    "CCC(=O)OC": "C3H5O",
-    "CC(=O)OCCC": "C2H3O",
-    "CCC(=O)OCC": "C3H5O",
-    "CCCC(=O)OC": "C4H7O",
-    "CCCC(=O)OCC": "C4H7O",
-    "CCCCC(=O)OC": "C5H9O",
-    "CC(=O)OCCCC": "C2H3O",
-}
 PROTONATED = BY_NAME["[M+H]+"].index
 
 
