@@ -3,10 +3,9 @@
 A molecule that nobody has measured mostly consists of parts that somebody has. Known molecules are
 cut at one or two single bonds outside rings: a part with one open bond is an end, one with two a
 linker. Two ends, or two ends on a linker, that have the formula's atoms between them make a
-molecule of it. There may be millions. A predicted fingerprint says which are likely before any is
-made, since bits that lie away from the open bonds stay what they are.
+molecule of it (`chem.combining`).
 
-B blocks, F fingerprint bits.
+B blocks, F fingerprint bits, K of the blocks.
 """
 
 import hashlib
@@ -16,13 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
-from zipfile import BadZipFile
+from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
-from duallgd_cli.chem.formula import Formula
 
 Counts: TypeAlias = tuple[int, ...]
 
@@ -32,13 +30,8 @@ LARGEST_GROUP: Final = 12
 _TRIED: Final = 30
 # Log-odds that a linker costs, since it takes two bonds to be right where two ends take one, and
 # what a block is worth by the logarithm of how many molecules have it. Chosen on fold val.
-_OF_A_LINKER: Final = 35.0
-_OF_FREQUENCY: Final = 2.0
-# Likeliest blocks of a kind, of the same atoms, that are tried; and what is put together.
-_OF_A_KIND: Final = 20
-_MADE: Final = 1_000
-# So many times as many are compared with every bit counting once, however many blocks have it.
-_LISTED: Final = 4
+_OF_A_LINKER: Final = 80.0
+_OF_FREQUENCY: Final = 4.0
 
 
 class KnownEnds(NamedTuple):
@@ -58,33 +51,6 @@ class KnownEnds(NamedTuple):
         place = int(np.searchsorted(self.key, key))
         is_known = place < len(self.key) and self.key[place] == key
         return float(self.log_seen[place]) if is_known else None
-
-
-class _Fitting(NamedTuple):
-    """Blocks that fit into a formula; a kind are those of the same atoms.
-
-    Attributes:
-        row: Of the blocks, kind by kind, the likeliest first.
-        value: Summed log-odds of the bits of each.
-        code: Of the atoms of each kind, ascending.
-        start: Where each kind begins.
-        size: How many are tried of each kind.
-    """
-
-    row: NDArray[np.int64]
-    value: NDArray[np.float64]
-    code: NDArray[np.int64]
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
-
-    @property
-    def best(self) -> NDArray[np.float64]:
-        """Value of the likeliest of each kind."""
-        return self.value[self.start]
-
-    def of_kind(self, kind: int) -> slice:
-        """Where those of a kind stand that are tried."""
-        return slice(self.start[kind], self.start[kind] + self.size[kind])
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +90,14 @@ class BuildingBlocks:
 
     def packed(self) -> NDArray[np.uint8]:
         """All of them as bytes: the same again for the same blocks."""
-        stream, text = io.BytesIO(), "\n".join(self.smiles).encode()
-        arrays = (np.frombuffer(text, np.uint8), *self._arrays)
-        np.savez_compressed(stream, allow_pickle=False, **dict(zip(_ARRAYS, arrays, strict=True)))
+        text = np.frombuffer("\n".join(self.smiles).encode(), np.uint8)
+        stream = io.BytesIO()
+        with ZipFile(stream, "w", ZIP_LZMA) as archive:  # half of what numpy's own would take
+            for name, array in zip(_ARRAYS, (text, *self._arrays), strict=True):
+                member = ZipInfo(f"{name}.npy")  # of no date, so that bytes are the same again
+                member.compress_type = archive.compression
+                with archive.open(member, "w") as stored:
+                    np.lib.format.write_array(stored, array, allow_pickle=False)
         return np.frombuffer(stream.getvalue(), np.uint8)
 
     @property
@@ -183,47 +154,19 @@ class BuildingBlocks:
         """SMILES of small ends that have exactly these atoms, the most frequent."""
         return self._groups.get(counts, ())[:_TRIED]
 
-    def likeliest(self, formula: Formula, log_odds: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Rows of a linker, -1 for none, and two ends that have the formula's atoms, (K, 3)."""
-        # Sums of three codes are equal only where the atoms are.
-        radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
-        value = np.add.reduceat(np.append(log_odds[self.bits], 0.0), self._starts[:-1])
-        value += self.worth
-        ends, linkers = (
-            self._fitting(rows, formula, radix, value)
-            for rows in (slice(0, self.n_ends), slice(self.n_ends, None))
-        )
-        if not len(ends.row):
-            return np.zeros((0, 3), np.int64)
-        linkers = _with_none(linkers)
-        kinds = _kinds(linkers.code, ends.code, int(formula.array @ radix))
-        rows = _best_first(kinds, linkers, ends)
-        return rows[np.argsort(-self._exact(rows, log_odds), kind="stable")[:_MADE]]
-
-    def _fitting(
-        self,
-        rows: slice,
-        formula: Formula,
-        radix: NDArray[np.int64],
-        value: NDArray[np.float64],
-    ) -> _Fitting:
-        fits = np.flatnonzero((self.counts[rows] <= formula.array).all(1)) + (rows.start or 0)
-        code = self.counts[fits].astype(np.int64) @ radix
-        order = np.lexsort((-value[fits], code))
-        kinds, start, size = np.unique(code[order], return_index=True, return_counts=True)
-        return _Fitting(fits[order], value[fits[order]], kinds, start, np.minimum(size, _OF_A_KIND))
-
-    def _exact(self, rows: NDArray[np.int64], log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log-odds of the bits of the blocks in each row (K, 3), each bit once; (K,)."""
-        owner, of_block = np.nonzero(rows >= 0)
-        block = rows[owner, of_block]
-        length = self.n_bits[block].astype(np.int64)
+    def bits_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """Bits of some blocks, one block after the other, and which of them each is of."""
+        length = self.n_bits[rows].astype(np.int64)
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        bit = self.bits[np.repeat(self._starts[block], length) + within]
-        key = np.sort((np.repeat(owner, length) * FINGERPRINT_BITS + bit).astype(np.int32))
-        once = key[np.diff(key, prepend=-1) > 0]
-        total = np.bincount(once // FINGERPRINT_BITS, log_odds[once % FINGERPRINT_BITS], len(rows))
-        return np.asarray(total + np.bincount(owner, self.worth[block], len(rows)))
+        own = np.repeat(np.arange(len(rows)), length)
+        return self.bits[self._starts[rows][own] + within], own
+
+    def summed(
+        self, rows: NDArray[np.int64], bit_scores: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Scores of the bits of some blocks, (K,)."""
+        bits, own = self.bits_of(rows)
+        return np.asarray(np.bincount(own, bit_scores[bits], len(rows)), np.float64)
 
 
 _ARRAYS: Final = ("smiles", "counts", "seen", "n_bits", "bits")
@@ -239,50 +182,3 @@ NO_BLOCKS: Final = BuildingBlocks(
 def _key(smiles: str) -> int:
     digest = hashlib.blake2b(smiles.encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
-
-
-def _with_none(linkers: _Fitting) -> _Fitting:
-    """Linkers, and before them none: no atoms, row -1."""
-    row, value, code, start, size = linkers
-    return _Fitting(
-        np.append(-1, row),
-        np.append(0.0, value),
-        np.append(0, code),
-        np.append(0, start + 1),
-        np.append(1, size),
-    )
-
-
-def _kinds(linkers: NDArray[np.int64], ends: NDArray[np.int64], whole: int) -> NDArray[np.int64]:
-    """Kinds of a linker and two ends whose codes sum up to the whole, (Q, 3)."""
-    found = []
-    for number, code in enumerate(linkers.tolist()):
-        wanted = whole - code - ends
-        other = np.searchsorted(ends, wanted).clip(max=len(ends) - 1)
-        first = np.flatnonzero((ends[other] == wanted) & (np.arange(len(ends)) <= other))
-        found.append(np.stack([np.full(len(first), number), first, other[first]], 1))
-    return np.concatenate(found)
-
-
-def _best_first(kinds: NDArray[np.int64], linkers: _Fitting, ends: _Fitting) -> NDArray[np.int64]:
-    """Rows of the likeliest of all kinds, several times as many as are made, (K, 3)."""
-    bound = linkers.best[kinds[:, 0]] + ends.best[kinds[:, 1]] + ends.best[kinds[:, 2]]
-    values, rows, least = np.zeros(0), np.zeros((0, 3), np.int64), -np.inf
-    most = _LISTED * _MADE
-    for kind in np.argsort(-bound, kind="stable").tolist():
-        if bound[kind] <= least:
-            break
-        linker, one, other = kinds[kind]
-        places = linkers.of_kind(linker), ends.of_kind(one), ends.of_kind(other)
-        sides = linkers, ends, ends
-        value = [side.value[place] for side, place in zip(sides, places, strict=True)]
-        total = value[0][:, None, None] + value[1][:, None] + value[2]
-        chosen = np.nonzero(total > least)
-        values = np.append(values, total[chosen])
-        row = [s.row[p][at] for s, p, at in zip(sides, places, chosen, strict=True)]
-        rows = np.concatenate([rows, np.stack(row, 1)])
-        if len(values) > 2 * most:
-            best = np.argpartition(-values, most)[:most]
-            values, rows = values[best], rows[best]
-            least = values.min()
-    return rows[np.argsort(-values, kind="stable")[:most]]

@@ -6,7 +6,7 @@ Known molecules are cut at one or two single bonds outside rings.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,24 +15,24 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks, Counts, KnownEnds
+from duallgd_cli.chem.combining import likeliest
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away
 
 # Pairs of bonds are many in a long chain, and say little.
 _MOST_BONDS: Final = 25
-# Of molecules that are not all known, a block counts that so many have.
-_COMMON: Final = 3
+# Of molecules that are not all known, an end counts that so many have, and a linker.
+_COMMON: Final = (3, 8)
 _SAME_MASS_DA: Final = 1e-3
 _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 
 
 class BuildingBlock(NamedTuple):
-    """Atoms, which of them have an open single bond, and whether these bonds are all alike."""
+    """Atoms, and which of them have an open single bond."""
 
     mol: Chem.Mol
     places: tuple[int, ...]
-    is_even: bool
 
 
 def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingBlocks:
@@ -43,8 +43,8 @@ def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingB
         others: Molecules of which only such blocks are taken that several of them have.
     """
     own, common = _counted(known), _counted(others)
-    for found, more in zip(own, common, strict=True):
-        found.update({text: n for text, n in more.items() if n >= _COMMON or text in found})
+    for found, more, least in zip(own, common, _COMMON, strict=True):
+        found.update({text: n for text, n in more.items() if n >= least or text in found})
     smiles = [
         text for found in own for text in sorted(found, key=lambda text: (-found[text], text))
     ]
@@ -92,25 +92,26 @@ def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
 
 
 def together(
-    blocks: BuildingBlocks, formula: Formula, log_odds: NDArray[np.float64]
+    blocks: BuildingBlocks, formula: Formula, bit_scores: NDArray[np.float64]
 ) -> Iterator[tuple[Chem.Mol, float]]:
-    """The likeliest molecules of a formula, some more than once, in no order.
+    """The likeliest molecules of a formula, the likeliest first, some more than once.
 
     Args:
         blocks: That they are made of.
         formula: Of the unknown.
-        log_odds: Predicted, of each Morgan bit, (F,).
+        bit_scores: What each Morgan bit speaks for a molecule, (F,).
 
     Yields:
-        A sanitised molecule, and what its blocks add to the log-odds of its bits.
+        A sanitised molecule, and what its blocks add to the scores of its bits.
     """
     with rdBase.BlockLogs():
-        for rows in blocks.likeliest(formula, log_odds):
-            used = rows[rows >= 0]
-            worth = float(blocks.worth[used].sum())
-            for made in _joined([_read(blocks.smiles[row]) for row in used.tolist()]):
-                if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
-                    yield made.GetMol(), worth
+        for rows in likeliest(blocks, formula, bit_scores):
+            worth = float(blocks.worth[rows[rows >= 0]].sum())
+            linker, *ends = rows.tolist()
+            first, second = (_read(blocks.smiles[end]) for end in ends)
+            made = _joined(None if linker < 0 else _read(blocks.smiles[linker]), first, second)
+            if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
+                yield made.GetMol(), worth
 
 
 def groups(blocks: BuildingBlocks, counts: Counts) -> Iterator[BuildingBlock]:
@@ -169,23 +170,20 @@ def _read(smiles: str) -> BuildingBlock:
     """A block with single, double and triple bonds only, without what stands for its open bonds."""
     whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
     is_open = [atom.GetIdx() for atom in whole.GetAtoms() if not atom.GetAtomicNum()]
-    rank = Chem.CanonicalRankAtoms(whole, breakTies=False)
-    is_even = len({rank[star] for star in is_open}) == 1
     drop_aromaticity(whole)
     places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
     for star in reversed(is_open):
         whole.RemoveAtom(star)
     whole.UpdatePropertyCache(strict=False)
     kept = tuple(p - sum(star < p for star in is_open) for p in places)
-    return BuildingBlock(whole.GetMol(), kept, is_even)
+    return BuildingBlock(whole.GetMol(), kept)
 
 
-def _joined(parts: list[BuildingBlock]) -> Iterator[Chem.RWMol]:
-    """All molecules of two ends, or of a linker and two ends."""
-    if len(parts) == 2:
-        yield joined(parts[0].mol, parts[0].places[0], parts[1])
-        return
-    linker, *ends = parts
-    for first, second in (ends,) if linker.is_even or ends[0] is ends[1] else permutations(ends):
-        half = joined(linker.mol, linker.places[0], first)
-        yield joined(half, linker.places[1], second)
+def _joined(
+    linker: BuildingBlock | None, first: BuildingBlock, second: BuildingBlock
+) -> Chem.RWMol:
+    """A molecule of two ends, or of a linker and the ends at its two open bonds."""
+    if linker is None:
+        return joined(first.mol, first.places[0], second)
+    half = joined(linker.mol, linker.places[0], first)
+    return joined(half, linker.places[1], second)

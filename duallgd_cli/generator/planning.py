@@ -44,7 +44,7 @@ _MOST_OF_ONE: Final = 1_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
 # What one change is worth, in log-odds, next to blocks put together; chosen on fold val.
-_OF_A_CHANGE: Final = 15.0
+_OF_A_CHANGE: Final = 10.0
 # So many times as many as are wanted are compared by what their fragments speak for them, and what
 # that counts in log-odds of the bits; chosen on fold val.
 _COMPARED: Final = 4

@@ -50,8 +50,6 @@ _MOST_DIFFERENT: Final = 0.4
 # for that.
 _MOST_DIFFERENT_AROUND: Final = 0.7
 _LOOKED_AT: Final = 1_500
-# Structures that are cut into building blocks at most; of more, blocks as common are the same.
-_CUT_UP: Final = 50_000
 _BLOCK_LETTERS: Final = 14
 FREE: Final = -1  # a bond that is not held
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
@@ -307,8 +305,7 @@ def known_molecules(
     if structures is None:
         return Templates(kept, cut(_mols(molecules, rows)))
     others = _rows_to_know(structures, max_atoms)
-    some = others[:: max(1, -(-len(others) // _CUT_UP))]
-    return Templates(kept, cut(_mols(molecules, rows), _mols(structures, some)))
+    return Templates(kept, cut(_mols(molecules, rows), _mols(structures, others)))
 
 
 def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
