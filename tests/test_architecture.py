@@ -82,7 +82,7 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|(diffusion|runtime)\.py",
-    "rdkit": r"chem/(edits|guide|identity|joining|junctions|molecule|parts)\.py|data/structures\.py"
+    "rdkit": r"chem/(combining|edits|guide|identity|joining|molecule|parts)\.py|data/structures\.py"
     r"|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",

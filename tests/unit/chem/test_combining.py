@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from duallgd_cli.chem.building_blocks import OPEN
+from duallgd_cli.chem.combining import NO_BIT, are_even, bits_where_joined
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.joining import _joined, _read, cut
-from duallgd_cli.chem.junctions import NO_BIT, are_even, bits_where_joined
 from tests.made_molecules import QUESTIONS
 
 # Ends and linkers with rings, charges, hypervalent atoms, and one atom between two open bonds.
