@@ -197,7 +197,7 @@ def analogues(
         Path | None,
         typer.Option(
             help="Folder made by 'duallgd data structures': building blocks that several of its "
-            "molecules have are added to those of the known ones."
+            "molecules have are added to those of the known ones. Two hours for a million."
         ),
     ] = None,
 ) -> None:
@@ -212,13 +212,15 @@ def analogues(
     from dataclasses import replace
 
     from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
     from duallgd_cli.generator.templates import known_molecules
     from duallgd_cli.train.known_spectra import fit_kernel
 
     checkpoint = weights_format.load(weights)
     others = None if structures is None else load_molecules(structures)
-    known = known_molecules(load_molecules(molecules), max_atoms, others)
+    with counting("molecules cut into building blocks") as advance:
+        known = known_molecules(load_molecules(molecules), max_atoms, others, advance)
     kernel = {}
     if read_manifest(molecules).get("kind") == "spectra":
         encoder = checkpoint.build().encoder

@@ -9,7 +9,7 @@ first; atoms that it lacks begin without bonds.
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -281,7 +281,10 @@ def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:
 
 
 def known_molecules(
-    molecules: Molecules, max_atoms: int, structures: Molecules | None = None
+    molecules: Molecules,
+    max_atoms: int,
+    structures: Molecules | None = None,
+    advance: Callable[[int], object] = int,
 ) -> Templates:
     """Those of fold train, up to a number of heavy atoms, and what they are put together from.
 
@@ -289,6 +292,7 @@ def known_molecules(
         molecules: The known ones.
         max_atoms: Of each.
         structures: Others; building blocks that several of fold train have are taken too.
+        advance: Told of each molecule that is cut, 7 ms a structure.
 
     Raises:
         UsageError: There are none.
@@ -301,19 +305,24 @@ def known_molecules(
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
-    kept = molecules.take(rows)
-    if structures is None:
-        return Templates(kept, cut(_mols(molecules, rows)))
-    others = _rows_to_know(structures, max_atoms)
-    return Templates(kept, cut(_mols(molecules, rows), _mols(structures, others)))
+    others: Iterable[Mol] = ()
+    if structures is not None:
+        others = _mols(structures, _rows_to_know(structures, max_atoms), advance)
+    return Templates(molecules.take(rows), cut(_mols(molecules, rows, advance), others))
 
 
 def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
     return np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
 
 
-def _mols(molecules: Molecules, rows: NDArray[np.int64]) -> "Iterator[Mol]":
-    return filter(None, (molecule_of(graph_of(molecules, row)) for row in rows.tolist()))
+def _mols(
+    molecules: Molecules, rows: NDArray[np.int64], advance: Callable[[int], object]
+) -> "Iterator[Mol]":
+    for row in rows.tolist():
+        advance(1)
+        mol = molecule_of(graph_of(molecules, row))
+        if mol is not None:
+            yield mol
 
 
 def starts(

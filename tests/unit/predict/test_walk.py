@@ -20,9 +20,9 @@ PACKAGE = str(Path(duallgd_cli.__file__).parent)
 OTHER_ROOMS = ("reference", "train", "evaluate", "bench", "report")
 # One module and two types of them are known spectra beside the encoder; three modules and four
 # types changes of known molecules and likeness to them, which are assembled while samples are
-# planned: three calls deeper than what is drawn. Two modules are building blocks. One type says
+# planned: three calls deeper than what is drawn. Three modules are building blocks. One type says
 # what is known of the unknown molecule, so that no function takes it in four arguments.
-MOST_MODULES, MOST_TYPES, DEEPEST = 46, 47, 20
+MOST_MODULES, MOST_TYPES, DEEPEST = 47, 46, 20
 
 
 class Walk:
