@@ -143,6 +143,20 @@ def test_what_is_broken_is_no_block(change):
         BuildingBlocks.read(broken.packed())
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_broken_bytes_are_no_blocks(data):
+    packed = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1").packed().copy()
+    place = data.draw(st.integers(0, len(packed) - 1))
+    packed[place] ^= data.draw(st.integers(1, 255))
+
+    for broken in (packed, packed[:place]):
+        try:
+            BuildingBlocks.read(broken)
+        except ValueError:
+            continue
+
+
 @pytest.mark.parametrize(
     ("smiles", "value"),
     [
