@@ -147,9 +147,10 @@ class BuildingBlocks:
     @cached_property
     def _groups(self) -> Mapping[Counts, list[str]]:
         groups: dict[Counts, list[str]] = defaultdict(list)
-        for text, counts in zip(self.smiles[: self.n_ends], self.counts.tolist(), strict=False):
-            if sum(counts) - counts[HYDROGEN] <= LARGEST_GROUP:
-                groups[tuple(counts)].append(text)
+        counts = self.counts[: self.n_ends]
+        n_heavy = counts.sum(1, dtype=np.int64) - counts[:, HYDROGEN]
+        for row in np.flatnonzero(n_heavy <= LARGEST_GROUP).tolist():
+            groups[tuple(counts[row].tolist())].append(self.smiles[row])
         return groups
 
     def groups(self, counts: Counts) -> Sequence[str]:
