@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+from zipfile import BadZipFile
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # What reading a damaged archive raises, from its first byte to its last.
 DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error)
+# The same of arrays that numpy keeps in a zip archive.
+DAMAGED_ARRAYS: Final = (*DAMAGED, ValueError, LookupError, RuntimeError, BadZipFile)
 PACKED_ENDINGS: Final = frozenset({".gz", ".xz", ".bz2"})
 _WRITERS: Final[dict[str, Callable[..., object]]] = {
     ".gz": gzip.open,

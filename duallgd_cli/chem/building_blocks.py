@@ -10,19 +10,18 @@ B blocks, F fingerprint bits, K of the blocks.
 
 import hashlib
 import io
-import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from lzma import LZMAError
 from typing import Any, Final, NamedTuple, TypeAlias
-from zipfile import ZIP_LZMA, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_LZMA, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
+from duallgd_cli.files import DAMAGED_ARRAYS
 
 Counts: TypeAlias = tuple[int, ...]
 
@@ -83,7 +82,7 @@ class BuildingBlocks:
         try:
             with np.load(io.BytesIO(packed.tobytes()), allow_pickle=False) as stored:
                 text, *arrays = (stored[name] for name in _ARRAYS)
-        except _UNREADABLE as error:
+        except DAMAGED_ARRAYS as error:
             raise ValueError("no building blocks") from error
         made = cls(tuple(text.tobytes().decode("ascii", "replace").split()), *arrays)
         if not made._is_sound:
@@ -172,10 +171,6 @@ class BuildingBlocks:
         return np.asarray(np.bincount(own, bit_scores[bits], len(rows)), np.float64)
 
 
-# What numpy and zipfile raise on bytes that are no archive of arrays.
-_UNREADABLE: Final = (
-    OSError, ValueError, KeyError, EOFError, RuntimeError, BadZipFile, LZMAError, zlib.error,
-)  # fmt: skip
 _ARRAYS: Final = ("smiles", "counts", "seen", "n_bits", "bits")
 NO_BLOCKS: Final = BuildingBlocks(
     (),

@@ -135,9 +135,10 @@ def _kinds(linkers: Rows, ends: Rows, whole: int) -> Rows:
     """Kinds of a linker and two ends whose codes sum up to the whole, (Q, 3)."""
     found = []
     for number, code in enumerate(linkers.tolist()):
-        wanted = whole - code - ends
-        other = np.searchsorted(ends, wanted).clip(max=len(ends) - 1)
-        first = np.flatnonzero((ends[other] == wanted) & (np.arange(len(ends)) <= other))
+        rest = whole - code
+        lower = ends[: np.searchsorted(ends, rest // 2, "right")]  # the other end is no smaller
+        other = np.searchsorted(ends, rest - lower).clip(max=len(ends) - 1)
+        first = np.flatnonzero(ends[other] == rest - lower)
         found.append(np.stack([np.full(len(first), number), first, other[first]], 1))
     return np.concatenate(found)
 
@@ -236,13 +237,18 @@ def _rims(smiles: Sequence[str], rows: Rows) -> tuple[_Rims, Rows]:
     return np.frombuffer(rims, _RIM), number.reshape(rows.shape)
 
 
+def open_ends(mol: Chem.Mol) -> list[int]:
+    """Indices of what stands for the open bonds of a block."""
+    return [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
+
+
 @lru_cache(maxsize=20_000)
 def _rim(smiles: str) -> bytes:
     """A row of the type `_RIM`."""
     mol, rim = Chem.MolFromSmiles(smiles), np.zeros((), _RIM)
     atoms, alone = list(mol.GetAtoms()), list(rdMolDescriptors.GetConnectivityInvariants(mol))
     around = _hashes_around(mol)
-    stars = [atom.GetIdx() for atom in atoms if not atom.GetAtomicNum()]
+    stars = open_ends(mol)
     opens = [atoms[star].GetNeighbors()[0].GetIdx() for star in stars]
     near = {other.GetIdx() for own in opens for other in atoms[own].GetNeighbors()}
     others = sorted(near - {*stars, *opens})[: _A - _J]

@@ -15,7 +15,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks, Counts, KnownEnds
-from duallgd_cli.chem.combining import likeliest
+from duallgd_cli.chem.combining import likeliest, open_ends
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away
@@ -161,15 +161,14 @@ def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> Iterator[str]:
 def _described(smiles: str) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
     """Atoms of a block, and the bits that lie away from its open bonds."""
     mol = Chem.MolFromSmiles(smiles)
-    is_open = [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
-    return atoms_of(mol).sum(0), bits_away(mol, is_open)
+    return atoms_of(mol).sum(0), bits_away(mol, open_ends(mol))
 
 
 @lru_cache(maxsize=5_000)
 def _read(smiles: str) -> BuildingBlock:
     """A block with single, double and triple bonds only, without what stands for its open bonds."""
     whole = Chem.RWMol(Chem.MolFromSmiles(smiles))
-    is_open = [atom.GetIdx() for atom in whole.GetAtoms() if not atom.GetAtomicNum()]
+    is_open = open_ends(whole)
     drop_aromaticity(whole)
     places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
     for star in reversed(is_open):

@@ -10,14 +10,12 @@ for 700,000 molecules.
 
 import hashlib
 import logging
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
 from typing import Final
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +26,12 @@ from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import METRIC_BITS, Truth
-from duallgd_cli.files import replaced, table_rows
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, table_rows
 
 logger = logging.getLogger(__name__)
 
 _HASH_BYTES: Final = 5
 _HASH_BITS: Final = 34
-# What reading a damaged archive raises.
-_DAMAGED: Final = (
-    OSError, ValueError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error,
-)  # fmt: skip
 _BLOCK_LETTERS: Final = 14
 NEAR: Final = 0.7
 _LEAKAGE: Final = "LEAKAGE: "
@@ -73,7 +67,7 @@ class TrainingHashes:
                 hashes = np.load(stream, allow_pickle=False)["hashes"]
             if hashes.dtype != np.uint64 or hashes.ndim != 1 or (hashes[1:] <= hashes[:-1]).any():
                 raise ValueError("no sorted hashes")
-        except _DAMAGED as error:
+        except DAMAGED_ARRAYS as error:
             raise UnreadableError(
                 f"{path} is no list of training molecules, or damaged, or made by another version "
                 f"({error}); copy it again together with its weights"

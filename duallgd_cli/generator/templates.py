@@ -284,7 +284,7 @@ def known_molecules(
     molecules: Molecules,
     max_atoms: int,
     structures: Molecules | None = None,
-    advance: Callable[[int], object] = int,
+    advance: Callable[[int], None] = lambda molecules: None,
 ) -> Templates:
     """Those of fold train, up to a number of heavy atoms, and what they are put together from.
 
@@ -316,7 +316,7 @@ def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
 
 
 def _mols(
-    molecules: Molecules, rows: NDArray[np.int64], advance: Callable[[int], object]
+    molecules: Molecules, rows: NDArray[np.int64], advance: Callable[[int], None]
 ) -> "Iterator[Mol]":
     for row in rows.tolist():
         advance(1)

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import replaced, require_input, sha256
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_input, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
 
@@ -86,7 +85,7 @@ def kept(
             made = dict(stored)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, EOFError, BadZipFile):
+    except DAMAGED_ARRAYS:
         logger.warning("%s cannot be read, and is made again", place)
     if not made:
         made = make(path)

@@ -50,11 +50,14 @@ def test_names_and_features_are_read_with_the_molecules(tmp_path, name, text):
 def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(tmp_path):
     first = read(tmp_path / "a.smi", "CCO ethanol\nCCC\n")
     (kept,) = (tmp_path / "cache" / "guide").iterdir()
-    second = Analogues.read(tmp_path / "a.smi")
+    second, whole = Analogues.read(tmp_path / "a.smi"), kept.read_bytes()
     kept.write_bytes(b"broken")
     third = Analogues.read(tmp_path / "a.smi")
+    method = whole.index(b"PK\x01\x02") + 10  # of compression, one that does not exist
+    kept.write_bytes(whole[:method] + b"?" + whole[method + 1 :])
+    fourth = Analogues.read(tmp_path / "a.smi")
 
-    for other in (second, third):
+    for other in (second, third, fourth):
         assert list(other.smiles) == list(first.smiles)
         assert (other.bits == first.bits).all()
         assert (other.counts == first.counts).all()
