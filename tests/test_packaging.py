@@ -30,7 +30,8 @@ PACKAGE = Path(duallgd_cli.__file__).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-MODULES = {"yaml": "pyyaml", "PIL": "pillow"}  # where a package's name is not its module's
+# Where a package's name is not its module's.
+MODULES = {"yaml": "pyyaml", "PIL": "pillow", "myopic_mces": "myopic-mces"}
 
 
 def imported():
@@ -119,7 +120,7 @@ def test_tests_have_every_extra():
     ("module", "asked", "extra"),
     [
         ("matplotlib", require_matplotlib, "plots"),
-        ("scipy", mces.require, "evaluate"),
+        ("myopic_mces", mces.require, "evaluate"),
         ("pandas", lambda: to_dataframe([]), "notebook"),
     ],
 )

@@ -31,7 +31,7 @@ INTERVAL: Final = (
     "spectra where `independent`"
 )
 _FORMAT: Final = "duallgd-results-1"
-_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit")
+_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic-mces")
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
