@@ -189,6 +189,7 @@ def evaluate(
     from duallgd_cli.evaluate import settings as parsing
     from duallgd_cli.evaluate.run import evaluate as use_case
     from duallgd_cli.predict.settings import PredictSettings, Shard
+    from duallgd_cli.runtime import cache_folder
 
     display.configure_logging(quiet, json_log)
     given = {"seed": seed, "formula": formula, **options.sampling_of(context)}
@@ -203,7 +204,7 @@ def evaluate(
     named = {field.name for field in fields(parsing.EvaluateSettings)}
     values = {name: value for name, value in context.params.items() if name in named}
     values |= {
-        "mces_cache": mces_cache or Path.home() / ".cache" / "duallgd" / "mces.sqlite",
+        "mces_cache": mces_cache or cache_folder() / "mces.sqlite",
         "top_k": parsing.parse_ranks(top_k),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "analogues": tuple(map(str, analogues or ())),

@@ -7,8 +7,7 @@ accuracies in percent; they stand beside ours only for the benchmark they belong
 """
 
 import logging
-import threading
-import urllib.error
+import shutil
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, write_table
-from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.files import replaced, sha256, table_rows
+from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.reading import read
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ SPECTRA: Final = "spec_files"
 _NPLIB1_PAGE: Final = "https://zenodo.org/records/7897324"
 _ADDUCT: Final = "[M+H]+"
 _OWN_TABLE: Final = "--benchmark also takes a table of your own, such as labelled.tsv"
-# Longer than a slow page takes, shorter than anybody waits for a sentence.
-_ANSWER_S: Final = 2.0
+# Longer than a slow server takes, shorter than anybody waits for a sentence.
+_ANSWER_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +136,6 @@ def find(benchmark: str, data_dir: Path | None) -> Suite:
     Raises:
         MissingInputError: Its files are not there and cannot be downloaded.
         UnreadableError: They are not what they should be.
-        UsageError: The package that downloads is missing.
     """
     known = {"massspecgym": massspecgym, "nplib1": nplib1}.get(benchmark.lower())
     return known(data_dir) if known is not None else _labelled(Path(benchmark), data_dir)
@@ -167,7 +166,7 @@ def published(benchmark: str) -> list[dict[str, Any]]:
 
 
 def massspecgym(data_dir: Path | None) -> Suite:
-    """Find MassSpecGym in a folder, else in the Hugging Face cache, else download it once.
+    """Find MassSpecGym in a folder, else in the cache of duallgd, else download it once.
 
     Args:
         data_dir: Folder that holds one of the files, possibly in ``data``.
@@ -175,7 +174,6 @@ def massspecgym(data_dir: Path | None) -> Suite:
     Raises:
         MissingInputError: It is not there and cannot be downloaded.
         UnreadableError: A downloaded file is not the published one.
-        UsageError: The package that downloads is missing.
     """
     (version, _, digest), path = _local(data_dir) if data_dir is not None else _fetched()
     remarks: tuple[str, ...] = ()
@@ -209,64 +207,27 @@ def _local(folder: Path) -> tuple[tuple[str, str, str], Path]:
 
 
 def _fetched() -> tuple[tuple[str, str, str], Path]:
-    """The newest file from the cache without touching the network, else from the network."""
+    """The newest file, downloaded once."""
     release = RELEASES[0]
-    where = {
-        "repo_id": _REPOSITORY,
-        "repo_type": "dataset",
-        "revision": _REVISION,
-        "filename": f"data/{release[1]}",
-    }
+    path = cache_folder() / release[1]
+    if path.is_file():
+        return release, path
     address = f"https://huggingface.co/datasets/{_REPOSITORY}/resolve/{_REVISION}/data/{release[1]}"
-    by_hand = f"fetch {address} and give its folder with --data-dir; {_OWN_TABLE}"
-    try:
-        from huggingface_hub import constants, hf_hub_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
-    except ModuleNotFoundError:
-        raise UsageError(
-            f"downloading needs huggingface_hub; pip install 'duallgd[evaluate]', or {by_hand}"
-        ) from None
-    try:
-        return release, Path(hf_hub_download(**where, local_files_only=True))
-    except LocalEntryNotFoundError:
-        pass
-    if constants.HF_HUB_OFFLINE or not answers(constants.ENDPOINT):
-        raise MissingInputError(
-            f"{release[1]} is not on this machine and {constants.ENDPOINT} cannot be reached; "
-            f"{by_hand}"
-        )
     logger.info("downloading %s (about 260 MB), once", release[1])
     try:
-        return release, Path(hf_hub_download(**where))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            urllib.request.urlopen(address, timeout=_ANSWER_S) as answer,
+            replaced(path) as partial,
+            partial.open("wb") as stream,
+        ):
+            shutil.copyfileobj(answer, stream)
     except OSError as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise MissingInputError(
-            f"{release[1]} is not on this machine and could not be downloaded ({reason}); {by_hand}"
+            f"{release[1]} is not on this machine and could not be downloaded ({error}); "
+            f"fetch {address} and give its folder with --data-dir; {_OWN_TABLE}"
         ) from None
-
-
-def answers(address: str) -> bool:
-    """Whether anything answers at an address, found out within seconds.
-
-    The libraries that download try again and again where there is no network.
-    """
-    found: list[bool] = []
-
-    def ask() -> None:
-        try:
-            request = urllib.request.Request(address, method="HEAD")
-            with urllib.request.urlopen(request, timeout=_ANSWER_S):
-                found.append(True)
-        except urllib.error.HTTPError:
-            found.append(True)  # a refusal is an answer
-        except OSError:
-            pass
-
-    # Looking up a name has no time limit of its own: a thread that nobody waits for has.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_ANSWER_S)
-    return bool(found)
+    return release, path
 
 
 def nplib1(data_dir: Path | None) -> Suite:
