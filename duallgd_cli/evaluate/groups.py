@@ -7,6 +7,7 @@ hold out counts in both.
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.evaluate.metrics import Scores
-from duallgd_cli.evaluate.tables import Truth, molecule
+from duallgd_cli.evaluate.tables import Truth, molecule, number
 from duallgd_cli.formulas.composition import known_formulas
 
 MISSING: Final = "missing"
@@ -35,17 +36,14 @@ _ENDS: Final[Mapping[str, Sequence[float]]] = {
 }
 _POLARITY: Final = {"+": "positive", "-": "negative"}
 _PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
-# Ranks among predicted formulas, and upper ends of the masses of a group, Da.
+# Ranks among predicted formulas; masses where a group begins, Da, and what the groups are called.
 RANKS: Final = (1, 5, 10)
-_MASSES_DA: Final = (300.0, 500.0, math.inf)
+_MASSES_DA: Final = (300.0, 500.0)
+_MASS_LABELS: Final = ("below 300 Da", "300 to 500 Da", "from 500 Da")
 
 # Index and name of a group, so that groups sort.
 GroupLabel = tuple[float, str]
-
-
-def is_ordered(by: str) -> bool:
-    """Whether groups of a kind follow from each other, as bins of a number do."""
-    return by in _ENDS or by.startswith("nearest_training_")
+_UNKNOWN: Final[GroupLabel] = (math.inf, MISSING)
 
 
 @lru_cache(maxsize=100_000)
@@ -208,7 +206,8 @@ def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str,
     found["adduct"] = _named(field("adduct", ""))
     found["polarity"] = _named(sign or field("ion_mode", ""))
     found["instrument"] = _named(field("instrument_type", ""))
-    found["collision_energy"] = _energy(field("collision_energy", ""))
+    energy = number(field("collision_energy", ""))
+    found["collision_energy"] = _binned("collision_energy", energy, " eV")
     found["benchmark"] = _named(field("benchmark", ""))
     for by in ("explained_peaks", "nearest_training"):
         found[by] = _binned(by, notes.get(by, {}).get(truth.spectrum_id))
@@ -216,49 +215,35 @@ def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str,
 
 
 def _named(text: str) -> GroupLabel:
-    return (0.0, text) if text else (math.inf, MISSING)
+    return (0.0, text) if text else _UNKNOWN
 
 
-def _energy(text: str) -> GroupLabel:
-    try:
-        index, label = _binned("collision_energy", float(text))
-    except ValueError:
-        return (math.inf, MISSING)
-    return index, label.replace(".0", "") + ("" if label == MISSING else " eV")
-
-
-def _binned(by: str, value: float | None) -> GroupLabel:
+def _binned(by: str, value: float | None, unit: str = "") -> GroupLabel:
     """Bin of a number; whole numbers are named by what the bin can hold."""
     if value is None or math.isnan(value):
-        return (math.inf, MISSING)
+        return _UNKNOWN
     ends = _ENDS[by]
     whole = all(isinstance(end, int) for end in ends)
-    index = next((i for i, end in enumerate(ends) if value <= end), len(ends))
+    index = bisect_left(ends, value)
     if index == 0:
-        label = str(ends[0]) if whole and ends[0] == 0 else f"<= {ends[0]}"
+        label = "0" if whole and ends[0] == 0 else f"<= {ends[0]:g}"
     elif index == len(ends):
-        label = f">= {ends[-1] + 1}" if whole else f"> {ends[-1]}"
+        label = f">= {ends[-1] + 1}" if whole else f"> {ends[-1]:g}"
     else:
-        low = ends[index - 1] + 1 if whole else ends[index - 1]
-        label = str(low) if low == ends[index] else f"{low}-{ends[index]}"
-    return (float(index), label)
+        low = ends[index - 1] + whole
+        label = f"{low:g}" if low == ends[index] else f"{low:g}-{ends[index]:g}"
+    return (float(index), label + unit)
 
 
 def _mass_group(formula: str) -> GroupLabel:
     if not formula:
-        return (math.inf, MISSING)
-    mass, low = Formula.parse(formula).mass, 0.0
-    for high in _MASSES_DA:
-        if mass < high:
-            break
-        low = high
-    if not low:
-        return (low, f"below {high:g} Da")
-    return (low, f"from {low:g} Da" if math.isinf(high) else f"{low:g} to {high:g} Da")
+        return _UNKNOWN
+    index = bisect_right(_MASSES_DA, Formula.parse(formula).mass)
+    return (float(index), _MASS_LABELS[index])
 
 
 def _known_group(formula: str) -> GroupLabel:
     if not formula:
-        return (math.inf, MISSING)
+        return _UNKNOWN
     structures = known_formulas().counts(Formula.parse(formula).array[None]).sum()
     return (0.0, "of a known structure") if structures else (1.0, "of no known structure")

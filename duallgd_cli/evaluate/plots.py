@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duallgd_cli.evaluate.groups import MISSING, is_ordered
+import numpy as np
+
 from duallgd_cli.evaluate.metrics import is_share
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
     }
     figure = _figure(1, by.replace("_", " "))
     figure.set_size_inches(max(4.2, 0.6 * len(groups) + 1.8) * len(panels), 3.6)
-    # A line joins bins of a number, and no others.
-    joined = sum(group["label"] != MISSING for group in groups) if is_ordered(by) else 0
     labels = [f"{group['label']}\nn = {group['spectra']}" for group in groups]
     for number, (label, shown) in enumerate(panels.items(), 1):
         axis = figure.add_subplot(1, len(panels), number)
@@ -115,8 +114,8 @@ def _groups(by: str, groups: Sequence[Mapping[str, Any]]) -> "Figure":
             estimates = [group["estimates"][name] for group in groups]
             # Beside each other, so that intervals do not hide each other.
             places = [at + _APART * (series - (len(shown) - 1) / 2) for at in range(len(groups))]
-            style = names.index(name)
-            _points(axis, places, estimates, 100.0 if is_share(name) else 1.0, style, name, joined)
+            scale = 100.0 if is_share(name) else 1.0
+            _points(axis, places, estimates, names.index(name), name, scale)
         axis.set_xticks(range(len(groups)), labels, rotation=30 if len(groups) > 5 else 0)
         axis.set_ylabel(label)
         axis.set_ylim(0, 1 if label.startswith("Tanimoto") else None)
@@ -128,24 +127,19 @@ def _points(
     axis: "Axes",
     places: Sequence[float],
     estimates: Sequence[Mapping[str, float]],
-    scale: float,
     series: int,
     label: str,
-    joined: int,
+    scale: float = 1.0,
 ) -> None:
-    """Means with their intervals, in the style of a series; a line joins the first few."""
+    """Means with their intervals, in the style of a series."""
     import matplotlib as mpl
 
-    style = list(mpl.rcParams["axes.prop_cycle"])[series % 7]
-    means = [scale * estimate["mean"] for estimate in estimates]
-    own = {**style, "linestyle": style["linestyle"] if joined == len(means) else "none"}
-    reach = [
-        [max(0.0, scale * sign * (one["mean"] - one[end])) for one in estimates]
-        for sign, end in ((1, "low"), (-1, "high"))
-    ]
-    axis.errorbar(places, means, yerr=reach, label=label, **own)
-    if joined < len(means):
-        axis.plot(places[:joined], means[:joined], **{**style, "marker": "none"})
+    style = list(mpl.rcParams["axes.prop_cycle"])[series % 7] | {"linestyle": "none"}
+    mean, low, high = (
+        scale * np.array([one[end] for one in estimates]) for end in ("mean", "low", "high")
+    )
+    reach = np.maximum(0.0, [mean - low, high - mean])
+    axis.errorbar(places, mean, yerr=reach, label=label, **style)
 
 
 def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
@@ -156,7 +150,7 @@ def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axis.plot([0, 1], [0, 1], "k:", lw=0.8)
         stated = [part["stated"] for part in table["bins"]]
         observed = [part["observed"] for part in table["bins"]]
-        _points(axis, stated, observed, 1.0, 0, name, len(stated))
+        _points(axis, stated, observed, 0, name)
         axis.set_xlabel(f"stated {name}")
         axis.set_ylabel("observed share")
         axis.set_title(f"expected error {table['expected_error']:.3f}")

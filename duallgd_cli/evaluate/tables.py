@@ -211,7 +211,7 @@ def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Pred
         best = [best[place] for place in np.argsort(ranks)]
     return Predicted(
         smiles=tuple(row["smiles"] for row in best),
-        confidence=tuple(_number(row.get("confidence", "")) for row in best),
+        confidence=tuple(number(row.get("confidence", "")) for row in best),
         status=rows[0].get("status") or "ok",
     )
 
@@ -237,7 +237,8 @@ def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list
     return found[0]
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """The number that a cell holds; NaN for anything else."""
     try:
         return float(text)
     except ValueError:
