@@ -3,8 +3,8 @@
 from duallgd_cli.evaluate import Predicted, Truth, score
 
 
-def scored(entries, settings, truths=None, **more):
+def scored(entries, settings, truths=None):
     """Score tuples of a spectrum, its molecule, the true SMILES and the candidates, best first."""
     truths = truths or [Truth(name, smiles, molecule) for name, molecule, smiles, _ in entries]
     predicted = [Predicted(tuple(candidates), ()) for *_, candidates in entries]
-    return score(truths, predicted, settings, **more)
+    return score(truths, predicted, settings)

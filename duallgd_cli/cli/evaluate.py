@@ -1,6 +1,5 @@
 """`duallgd evaluate` and `calibrate`: how good predictions are, and how far to trust them."""
 
-import logging
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -10,8 +9,6 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
-
-logger = logging.getLogger(__name__)
 
 EPILOG = """
 **Examples**
@@ -41,7 +38,6 @@ _what, _scoring, _leakage = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is scored", "Scoring", "Training data")
 )
-_WORTH_TELLING: Final = 50
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
     "config", "set_", "formula", "formulas", "analogues", "resume", "shard",
@@ -213,7 +209,7 @@ def evaluate(
     }
     settings = parsing.EvaluateSettings(**values)
     with display.progress(quiet, json_log, None) as shown:
-        found = use_case(settings, shown, _tell)
+        found = use_case(settings, shown)
     if found is None:
         typer.echo(
             f"shard {shard} is predicted; when all are, the same command with "
@@ -224,13 +220,6 @@ def evaluate(
     scoreboard.show(found)
     if not quiet:
         typer.echo(f"report in {settings.folder}", err=True)
-
-
-def _tell(done: int, total: int) -> None:
-    """Say now and then how many spectra are scored; MCES can take minutes."""
-    tenth = max(1, total // 10)
-    if total >= _WORTH_TELLING and done % tenth == 0:
-        logger.info("%d of %d spectra scored", done, total)
 
 
 def calibrate(

@@ -4,10 +4,11 @@ Letters: B spectra. Candidates count as ranked: one that is no molecule or repea
 keeps its rank, and a spectrum with none scores 0, 0 and the MCES ceiling.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,10 @@ from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
 from duallgd_cli.runtime import available_cores, in_order
+
+logger = logging.getLogger(__name__)
+
+_WORTH_TELLING: Final = 50  # spectra; their MCES distances can take minutes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,9 +101,8 @@ def score(
     truths: Sequence[Truth],
     predicted: Sequence[Predicted],
     settings: EvaluateSettings,
-    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scores:
-    """Score ranked candidates.
+    """Score ranked candidates; of many spectra it is said now and then how many are scored.
 
     Columns: ``accuracy@k`` (first block of the InChIKey), ``tanimoto@k`` (largest), ``mces@k``
     (smallest), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates given),
@@ -108,7 +112,6 @@ def score(
         truths: What the spectra are, B of them; those of one molecule are one cluster.
         predicted: Ranked structures of the same spectra.
         settings: Ranks, MCES distances and processes.
-        advance: Called with the number of spectra done and of all.
 
     Raises:
         UsageError: MCES was asked for and cannot be computed here.
@@ -125,7 +128,8 @@ def score(
         rows.append(row)
         needed |= asked
         timeouts |= late
-        advance(len(rows), len(truths))
+        if len(truths) >= _WORTH_TELLING and len(rows) % (len(truths) // 10) == 0:
+            logger.info("%d of %d spectra scored", len(rows), len(truths))
     work = {"pairs": len(needed), "timeouts": len(timeouts)}
     return Scores(
         truths=tuple(truths),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
@@ -41,17 +41,12 @@ _NOT_PREDICTED: Final = "not_predicted"
 Rows = Iterable[Sequence[object]]
 
 
-def report(
-    settings: EvaluateSettings,
-    inputs: EvaluationInputs,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any]:
+def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, Any]:
     """Score predictions and write the report; returns what results.json holds.
 
     Args:
         settings: What to compute, and where the report goes.
         inputs: What is scored.
-        advance: Called with the number of spectra scored and of all.
 
     Raises:
         UsageError: The tables do not belong together, or the report cannot be written.
@@ -62,7 +57,7 @@ def report(
     make_folder(folder)
     predicted = read_predictions(inputs.predictions)
     ranked = ranked_of(truths, predicted)
-    scores = score(truths, ranked, settings, advance)
+    scores = score(truths, ranked, settings)
     stated = [one.confidence[0] if one.confidence else nan for one in ranked]
     known: dict[str, list[Any]] = {
         "status": [one.status for one in ranked],

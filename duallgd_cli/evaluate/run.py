@@ -9,7 +9,7 @@ are predicted.
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -57,17 +57,12 @@ _NOT_CHECKED: Final = (
 )
 
 
-def evaluate(
-    settings: EvaluateSettings,
-    progress: Progress | None = None,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any] | None:
+def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> dict[str, Any] | None:
     """Score a table of predictions, or predict a benchmark and score that; write the report.
 
     Args:
         settings: What to do.
         progress: Told how a prediction goes.
-        advance: Called with the number of spectra scored and of all.
 
     Returns:
         What results.json holds, or None for a shard: its report has to wait for the others.
@@ -84,7 +79,7 @@ def evaluate(
         _look_at_finished(settings, inputs)
     elif not predict_inputs(settings, inputs, progress):
         return None
-    return report(settings, inputs, advance)
+    return report(settings, inputs)
 
 
 def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:

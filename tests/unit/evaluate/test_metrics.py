@@ -82,17 +82,6 @@ def test_plain_tuples_are_entries_and_clusters_reach_the_summary():
     assert summary["per_molecule"]["mean"] == 0.5
 
 
-def test_a_permuted_truth_gives_zero_accuracy():
-    molecules = ["CCO", ASPIRIN, "c1ccccc1", "CCN", "CC(=O)O"]
-    shifted = molecules[1:] + molecules[:1]
-
-    right = scored([(s, s, s, [s]) for s in molecules], PLAIN)
-    wrong = scored([(t, t, t, [s]) for s, t in zip(molecules, shifted, strict=True)], PLAIN)
-
-    assert right.columns["accuracy@10"].mean() == 1.0
-    assert wrong.columns["accuracy@10"].mean() == 0.0
-
-
 def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):
     entries = [("1", "a", ASPIRIN, [ISOMER]), ("2", "a", ASPIRIN, [ISOMER, "CCO"])]
     wanted = replace(PLAIN, mces=True, mces_cache=tmp_path / "cache" / "mces.sqlite")
@@ -106,16 +95,16 @@ def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_several_processes_give_the_same_scores():
-    entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(4)]
-    seen = []
+def test_several_processes_give_the_same_scores_and_say_how_far_they_are(caplog):
+    entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(50)]
+    caplog.set_level("INFO")
 
     alone = scored(entries, replace(PLAIN, mces=True))
-    many = scored(
-        entries, replace(PLAIN, mces=True, workers=2), advance=lambda *told: seen.append(told)
-    )
+    many = scored(entries, replace(PLAIN, mces=True, workers=2))
 
     assert {k: v.tolist() for k, v in alone.columns.items()} == {
         k: v.tolist() for k, v in many.columns.items()
     }
-    assert seen == [(done, 4) for done in (1, 2, 3, 4)]
+    assert [text for text in caplog.messages if "scored" in text] == 2 * [
+        f"{done} of 50 spectra scored" for done in range(5, 51, 5)
+    ]
