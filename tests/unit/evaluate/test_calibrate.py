@@ -35,6 +35,12 @@ def without_truth(case):
     return replace(case, is_right=np.zeros_like(case.is_right))
 
 
+def drawn(cases, *, whole=True, **statistics):
+    """The same cases as if their samples had been drawn in another way."""
+    told = SampleStatistics(20, **statistics)
+    return [replace(case, statistics=told, whole=whole) for case in cases]
+
+
 def synthetic(count, seed=0, present=1.0, n_candidates=20):
     """Spectra whose right candidate is drawn from the softmax of the true weights."""
     rng = np.random.default_rng(seed)
@@ -170,15 +176,8 @@ def test_a_case_is_scored_with_its_truth_by_first_block():
 
 def test_a_spectrum_whose_samples_agree_is_trusted_more_once_that_was_seen_to_help():
     cases = synthetic(600, seed=4, present=0.5)
-    agreeing = [
-        replace(
-            case,
-            statistics=SampleStatistics(
-                20, *((-0.5, -2.0) if case.is_right.any() else (-3.0, -0.3))
-            ),
-        )
-        for case in cases
-    ]
+    says = {True: SampleStatistics(20, -0.5, -2.0), False: SampleStatistics(20, -3.0, -0.3)}
+    agreeing = [replace(case, statistics=says[bool(case.is_right.any())]) for case in cases]
 
     with_counts, without = (
         cross_validate(given, MODEL, keep_ranking=True) for given in (agreeing, cases)
@@ -229,14 +228,8 @@ def test_parts_teach_probabilities_but_not_the_order():
 
 
 def test_few_samples_are_trusted_less_once_that_was_seen():
-    many = [
-        replace(case, statistics=SampleStatistics(20, log_samples=np.log(100.0)))
-        for case in synthetic(400, present=0.8)
-    ]
-    few = [
-        replace(case, statistics=SampleStatistics(20, log_samples=0.0), whole=False)
-        for case in synthetic(400, present=0.05)
-    ]
+    many = drawn(synthetic(400, present=0.8), log_samples=np.log(100.0))
+    few = drawn(synthetic(400, present=0.05), log_samples=0.0, whole=False)
 
     validation = cross_validate([*many, *few], MODEL, keep_ranking=True)
 
@@ -255,14 +248,8 @@ def test_the_order_is_kept_where_that_is_asked_for():
 
 
 def test_accuracy_is_that_of_the_settings_that_most_spectra_have():
-    usual = [
-        replace(case, statistics=SampleStatistics(20, log_samples=4.6, log_steps=2.3))
-        for case in synthetic(60)
-    ]
-    hopeless = [
-        replace(case, statistics=SampleStatistics(20, log_samples=4.6))
-        for case in synthetic(50, present=0.0)
-    ]
+    usual = drawn(synthetic(60), log_samples=4.6, log_steps=2.3)
+    hopeless = drawn(synthetic(50, present=0.0), log_samples=4.6)
 
     both, alone = judge([*usual, *hopeless], [fit(usual)] * 110), judge(usual, [fit(usual)] * 60)
 

@@ -37,10 +37,12 @@ def run(tmp_path, weights):
     return tmp_path / "out.csv"
 
 
-def truth(tmp_path, keys=KEYS):
+def truth(tmp_path, smiles=None):
+    """Keys of the three spectra, and a column of their SMILES where these are given."""
+    columns = [("identifier", "s:0", "s:1", "s:2"), ("inchikey", *KEYS)]
+    columns += [("smiles", *smiles)] if smiles else []
     path = tmp_path / "truth.tsv"
-    rows = "".join(f"s:{number}\t{key}\n" for number, key in enumerate(keys))
-    path.write_text("identifier\tinchikey\n" + rows, "utf-8")
+    path.write_text("".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)), "utf-8")
     return path
 
 
@@ -69,16 +71,12 @@ def test_a_run_of_other_weights_is_refused(tmp_path, weights, run):
 
 
 def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
-    path = tmp_path / "known.tsv"
     smiles = ("CC(N)C(=O)O", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
-    rows = "".join(
-        f"s:{number}\t{key}\t{text}\n"
-        for number, (key, text) in enumerate(zip(KEYS, smiles, strict=True))
-    )
-    path.write_text("identifier\tinchikey\tsmiles\n" + rows, "utf-8")
 
-    by_key, _ = fit_weights_file(weights, [run], truth(tmp_path), tmp_path / "a.safetensors")
-    alike, _ = fit_weights_file(weights, [run], path, tmp_path / "b.safetensors")
+    out = tmp_path / "fitted.safetensors"
+
+    by_key, _ = fit_weights_file(weights, [run], truth(tmp_path), out)
+    alike, _ = fit_weights_file(weights, [run], truth(tmp_path, smiles), out)
 
     assert alike.n_spectra == by_key.n_spectra
     assert alike != by_key

@@ -51,13 +51,8 @@ def test_the_file_is_what_its_description_says(tmp_path):
 def test_a_whole_key_counts_as_its_first_block():
     hashes = TrainingHashes.of(["LFQSCWFLJHTTHZ-UHFFFAOYSA-N"])
 
-    assert hashes.contains(
-        ["LFQSCWFLJHTTHZ", "LFQSCWFLJHTTHZ-XXXXXXXXXX-N", "AAAAAAAAAAAAAA"]
-    ).tolist() == [
-        True,
-        True,
-        False,
-    ]
+    asked = ["LFQSCWFLJHTTHZ", "LFQSCWFLJHTTHZ-XXXXXXXXXX-N", "AAAAAAAAAAAAAA"]
+    assert hashes.contains(asked).tolist() == [True, True, False]
 
 
 def archive(**arrays):

@@ -31,7 +31,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def cases():
-    recorded = np.load(RECORDED)
+    recorded = dict(np.load(RECORDED))  # each read once
     ends = recorded["n_candidates"].cumsum()
     found = []
     for number, end in enumerate(ends.tolist()):

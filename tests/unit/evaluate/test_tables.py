@@ -67,9 +67,12 @@ def test_a_truth_that_is_no_text_is_refused(tmp_path):
         read_truth(tmp_path / "absent.tsv")
 
 
-def test_one_spectrum_a_molecule_is_a_fixed_choice(tmp_path):
-    truths = read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
+@pytest.fixture
+def truths(tmp_path):
+    return read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
 
+
+def test_one_spectrum_a_molecule_is_a_fixed_choice(truths):
     chosen = choose(truths, "1", None)
 
     assert len(chosen) == 3
@@ -79,9 +82,7 @@ def test_one_spectrum_a_molecule_is_a_fixed_choice(tmp_path):
     assert [t.spectrum_id for t in chosen] == sorted(t.spectrum_id for t in chosen)
 
 
-def test_a_limit_keeps_part_of_the_same_choice(tmp_path):
-    truths = read_truth(write(tmp_path / "t.tsv", HEADER + ROWS))
-
+def test_a_limit_keeps_part_of_the_same_choice(truths):
     two = {truth.spectrum_id for truth in choose(truths, "all", 2)}
     three = {truth.spectrum_id for truth in choose(truths, "all", 3)}
 
