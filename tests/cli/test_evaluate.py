@@ -78,43 +78,35 @@ def test_predicted_formulas_are_a_track_of_their_own(duallgd, tmp_path):
     assert "The true formula among the predicted ones, formula predicted" in done.out
 
 
-def test_shards_joined_give_what_one_run_gives(duallgd, tmp_path):
-    base = TEST
-    duallgd(*base, "-o", "whole")
-
-    for shard in ("1/2", "2/2"):
-        done = duallgd(*base, "-o", "parts", "--shard", shard)
-        assert done.code == 0
-        assert "--resume instead of --shard joins and scores them" in done.err
-    joined = duallgd(*base, "-o", "parts", "--resume")
-
-    assert joined.code == 0, joined.err
-    whole, parts = (
-        (tmp_path / name / "predictions.csv").read_text().replace(f"{name}/spectra.tsv", "")
-        for name in ("whole", "parts")
-    )
-    assert parts == whole
-    assert results(tmp_path / "parts")["metrics"] == results(tmp_path / "whole")["metrics"]
-    assert results(tmp_path / "parts")["groups"] == results(tmp_path / "whole")["groups"]
-
-
-def test_shards_joined_by_merge_are_scored_with_all_that_their_journals_know(
+def test_shards_joined_give_what_one_run_gives_and_all_that_their_journals_know(
     duallgd, table, tmp_path
 ):
-    base = TEST
-    for shard in ("1/2", "2/2"):
-        duallgd(*base, "-o", "parts", "--shard", shard)
-    duallgd("merge", "parts/predictions.csv", "-o", "parts/predictions.csv")
+    duallgd(*TEST, "-o", "whole")
+    for folder in ("parts", "merged"):
+        for shard in ("1/2", "2/2"):
+            done = duallgd(*TEST, "-o", folder, "--shard", shard)
+            assert done.code == 0
+            assert "--resume instead of --shard joins and scores them" in done.err
 
+    joined = duallgd(*TEST, "-o", "parts", "--resume")
+    duallgd("merge", "merged/predictions.csv", "-o", "merged/predictions.csv")
     duallgd(
-        *("evaluate", "--predictions", "parts/predictions.csv", "--benchmark", table),
-        *("--fold", "test", "--no-mces", "--workers", "1", "-o", "scored"),
+        *("evaluate", "--predictions", "merged/predictions.csv", "--benchmark", table),
+        *("--fold", "test", "--no-mces", "--workers", "1", "-o", "merged"),
     )
 
-    found = results(tmp_path / "scored")
-    assert found["prediction"]["samples"]["drawn"] == 24
-    assert found["prediction"]["settings"]["sampling"]["samples"] == 4
-    assert "explained_peaks" in {group["by"] for group in found["groups"]}
+    assert joined.code == 0, joined.err
+    whole, parts, merged = (
+        (tmp_path / name / "predictions.csv").read_text().replace(f"{name}/spectra.tsv", "")
+        for name in ("whole", "parts", "merged")
+    )
+    assert parts == merged == whole
+    one, *several = (results(tmp_path / name) for name in ("whole", "parts", "merged"))
+    for found in several:
+        assert found["metrics"] == one["metrics"]
+        assert found["groups"] == one["groups"]
+        assert found["prediction"]["samples"]["drawn"] == 24
+        assert found["prediction"]["settings"]["sampling"]["samples"] == 4
 
 
 def test_shards_that_are_missing_or_of_other_settings_are_not_joined(duallgd):
