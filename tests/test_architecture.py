@@ -91,9 +91,9 @@ LIBRARIES = {
     "rich": r"cli/",
     "matplotlib": r"bench/plot\.py|evaluate/",
     "jinja2": r"report/",
+    "myopic_mces": r"evaluate/mces\.py",
     "openvino": r"generator/openvino\.py",
     "PIL": r"report/",
-    "huggingface_hub": r"evaluate/suites\.py|checkpoint/",
 }
 
 
