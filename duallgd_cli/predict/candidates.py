@@ -4,12 +4,11 @@ S samples, U distinct matrices among them, M pairs. The same matrix is assembled
 it was drawn.
 """
 
-import contextvars
 import multiprocessing
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Self, TypeAlias, TypeVar
@@ -30,7 +29,7 @@ from duallgd_cli.chem.molecule import (
 )
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
-from duallgd_cli.errors import MoleculeError, RefusedError
+from duallgd_cli.errors import MoleculeError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
@@ -97,9 +96,8 @@ class AssemblyResult:
         return tuple(one for one in self.molecules if not one.fault)
 
 
-# A matrix and the tiers of atom states that it may use, to what it is.
+# A matrix and the tiers of atom states that it may use, to what it is as it stands.
 _Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], AssemblyResult]
-
 
 # What was drawn in one go, and what each sample became: the same result for the same matrix.
 Round: TypeAlias = tuple[Generated, list[AssemblyResult]]
@@ -129,31 +127,46 @@ def assemble_matrices(
     Raises:
         OutOfTimeError: They passed.
     """
-    started = time.monotonic()
-    assembled = partial(_assembled, formula, partial(_named, formula, scorer, guide), {})
-    results = []
+    started, results = time.monotonic(), list[AssemblyResult]()
+    named: dict[str, NamedMolecule] = {}  # by SMILES
+
+    def assembled(matrix: NDArray[np.int8], tiers: Sequence[int]) -> AssemblyResult:
+        mols, found = assemble(formula, matrix, tiers=tiers), []
+        if isinstance(mols, Rejection):
+            return AssemblyResult((), reason=mols.reason)
+        for mol in mols:
+            smiles = identity.canonical_smiles(mol)
+            if smiles not in named:
+                try:
+                    named[smiles] = _named(formula, scorer, guide, mol, smiles)
+                except MoleculeError:
+                    return AssemblyResult((), reason="no InChI")
+            found.append(named[smiles])
+        return AssemblyResult(tuple(found))
+
     for number, matrix in enumerate(bond_class):
         if timeout_s is not None and time.monotonic() - started > timeout_s:
             raise OutOfTimeError
-        if bond_log_prob is None:
-            results.append(assembled(matrix, TIERS))
-        else:
-            log_prob = bond_log_prob[number].astype(np.float32)
-            results.append(_repaired(formula, matrix, log_prob, assembled))
+        log_prob = None if bond_log_prob is None else bond_log_prob[number].astype(np.float32)
+        results.append(_repaired(formula, matrix, log_prob, assembled))
     return results
 
 
 def _repaired(
     formula: Formula,
     matrix: NDArray[np.int8],
-    log_prob: NDArray[np.float32],
+    log_prob: NDArray[np.float32] | None,
     assembled: _Assemble,
 ) -> AssemblyResult:
     """What a matrix is as it stands, after repair, or with rare atom types; in this order.
 
+    Without log-probabilities nothing is repaired.
+
     Almost any bonds make up a formula's hydrogens with a carbanion and a cation or two, or as an
     internal salt, molecules that nobody meant: a bond drawn wrong is likelier by far.
     """
+    if log_prob is None:
+        return assembled(matrix, TIERS)
     best = assembled(matrix, ORDINARY)
     for tiers in (ORDINARY, (USUAL,)):
         if best.molecules and (tiers == ORDINARY or not best.molecules[0].is_salt):
@@ -164,29 +177,6 @@ def _repaired(
         if (result := assembled(fixed, tiers)).molecules:
             best = replace(result, repaired=True)
     return best if best.molecules else assembled(matrix, TIERS)
-
-
-def _assembled(
-    formula: Formula,
-    name: Callable[[Mol, str], NamedMolecule],
-    named: dict[str, NamedMolecule],
-    matrix: NDArray[np.int8],
-    tiers: Sequence[int],
-) -> AssemblyResult:
-    """What a matrix is as it stands; `named` holds, and takes, molecules by their SMILES."""
-    result = assemble(formula, matrix, tiers=tiers)
-    if isinstance(result, Rejection):
-        return AssemblyResult((), reason=result.reason)
-    found = []
-    for mol in result:
-        smiles = identity.canonical_smiles(mol)
-        if smiles not in named:
-            try:
-                named[smiles] = name(mol, smiles)
-            except MoleculeError:
-                return AssemblyResult((), reason="no InChI")
-        found.append(named[smiles])
-    return AssemblyResult(tuple(found))
 
 
 def _named(
@@ -223,11 +213,12 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
     for log_likelihood, sample in _samples(rounds):
-        if not sample.fitting:
+        fitting = sample.fitting
+        if not fitting:
             found = sample.molecules
             rejected[found[0].fault if found else sample.reason] += 1
-        for position, one in enumerate(_by_block(sample.fitting)):
-            first = position == 0
+        for one in {one.block: one for one in reversed(fitting)}.values():
+            first = one is fitting[0]
             spellings[one.block][one.smiles] += first
             named.setdefault(one.smiles, one)
             as_first = (1, 0, sample.repaired, log_likelihood, 0)
@@ -284,13 +275,6 @@ def fingerprint_agreement(
     return log_likelihood, shared / (float(p[~on].sum()) + int(on.sum()))
 
 
-def _by_block(molecules: Sequence[NamedMolecule]) -> Iterable[NamedMolecule]:
-    blocks: dict[str, NamedMolecule] = {}
-    for molecule in molecules:
-        blocks.setdefault(molecule.block, molecule)
-    return blocks.values()
-
-
 def _without_strays(
     counts: dict[str, NDArray[np.float64]], molecules: Mapping[str, NamedMolecule]
 ) -> int:
@@ -337,7 +321,12 @@ def _structure(
 
 
 class Workers:
-    """Assembles molecules with a number of processes; the result does not depend on how many."""
+    """Assembles molecules with a number of processes; the result does not depend on how many.
+
+    Attributes:
+        count: Assembling processes.
+        drawing: The network's thread of its own, or None.
+    """
 
     def __init__(self, count: int, *, draws_aside: bool = False) -> None:
         """Start `count` processes when there is work, or none if it is 1.
@@ -349,23 +338,12 @@ class Workers:
         """
         self.count = count
         self._pool: ProcessPoolExecutor | None = None
-        self._drawing = ThreadPoolExecutor(1, "draw") if draws_aside else None
+        self.drawing = ThreadPoolExecutor(1, "draw") if draws_aside else None
 
     @property
     def ahead(self) -> int:
         """How many hypotheses may be under way while the next is begun."""
-        return 2 * (self.count > 1) + (self._drawing is not None)
-
-    def draw(self, work: Callable[[], T]) -> "Future[T]":
-        """Do the network's work on a spectrum now, or begin it in the drawing thread."""
-        if self._drawing is not None:
-            return self._drawing.submit(contextvars.copy_context().run, work)
-        done: Future[T] = Future()
-        try:
-            done.set_result(work())
-        except (OutOfTimeError, RefusedError) as error:
-            done.set_exception(error)
-        return done
+        return 2 * (self.count > 1) + (self.drawing is not None)
 
     def assemble(
         self,
@@ -403,21 +381,28 @@ class Workers:
             for rows in np.array_split(chosen, self.count)
             if rows.size
         ]
-        if self.count == 1:
-            return partial(_of_samples, matrix.reshape(-1), shares[0])
-        if self._pool is None:
+        if self._pool is None and self.count > 1:
             # Forking a process that holds threads of torch can hang it.
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.count, context, initializer=leave_to_parent)
-        submitted = [self._pool.submit(_timed, share) for share in shares]
-        return partial(_of_samples, matrix.reshape(-1), partial(_joined, submitted))
+        submitted = [self._pool.submit(_timed, share) for share in shares] if self._pool else []
+
+        def wait() -> list[AssemblyResult]:
+            results = [] if submitted else shares[0]()
+            for share in submitted:
+                part, seconds = share.result()
+                results += part
+                add_seconds(ELSEWHERE, seconds)
+            return [results[number] for number in matrix.reshape(-1)]
+
+        return wait
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # Whoever pressed Ctrl-C does not wait for work that is dropped.
-        for pool in (self._drawing, self._pool):
+        for pool in (self.drawing, self._pool):
             if pool is not None:
                 pool.shutdown(wait=kind is not KeyboardInterrupt, cancel_futures=True)
 
@@ -425,21 +410,3 @@ class Workers:
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
     started = time.perf_counter()
     return work(), time.perf_counter() - started
-
-
-def _of_samples(
-    matrix: NDArray[np.int64], wait: Callable[[], list[AssemblyResult]]
-) -> list[AssemblyResult]:
-    results = wait()
-    return [results[number] for number in matrix]
-
-
-def _joined(
-    shares: "list[Future[tuple[list[AssemblyResult], float]]]",
-) -> list[AssemblyResult]:
-    results: list[AssemblyResult] = []
-    for share in shares:
-        part, seconds = share.result()
-        results += part
-        add_seconds(ELSEWHERE, seconds)
-    return results

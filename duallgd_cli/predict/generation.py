@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.api import Predictions, Rescore, Spectra
     from duallgd_cli.predict.settings import PredictSettings
 
-_SEED_BYTES = 8
+_SEED_BYTES: Final = 8
+_ROUND_BITS: Final = 8  # the seeds of one round are so many apart that no other's are among them
+_MOST_SEED: Final = (1 << 63) - 1
 
 
 class OutOfTimeError(Exception):
@@ -156,8 +158,8 @@ def require_core(core: str | None, formula: Formula) -> None:
         raise RefusedError(Failure("core_mismatch", message, "sample"))
 
 
-def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
-    """Seed of the noise of one hypothesis, 0 to 2^63 - 1.
+def noise_seed(seed: int, hypothesis: Hypothesis, drawn: int = 0) -> int:
+    """Seed of the noise of one hypothesis of which so much is drawn already, 0 to 2^63 - 1.
 
     A hash of the user's seed, the peaks of the (cleaned) spectra, the formula and the adduct: where
     the spectrum stands, what it is called and what else is in the run play no part, nor does the
@@ -173,4 +175,5 @@ def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
     )
     for digest in sorted(peaks):
         total.update(digest)
-    return int.from_bytes(total.digest(), "little") >> 1
+    first = int.from_bytes(total.digest(), "little") >> 1
+    return (first + (drawn << _ROUND_BITS)) & _MOST_SEED

@@ -7,8 +7,9 @@ with one spectrum becomes a result with a status; whatever is not is a bug and i
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +24,8 @@ from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import AssemblyResult, Round, Workers, collect
+from duallgd_cli.predict.candidates import Round, Workers, collect
 from duallgd_cli.predict.generation import (
-    Generated,
     Generator,
     LoadedModel,
     OutOfTimeError,
@@ -56,11 +56,10 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 _FEWEST_SAMPLES: Final = 15
 _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
-_ROUND_BITS: Final = 8  # the seeds of one round are so many apart that no other's are among them
-_MOST_SEED: Final = (1 << 63) - 1
 
-# What was drawn, and a function that waits for what each sample became.
-_Drawn: TypeAlias = tuple[Generated, Callable[[], list[AssemblyResult]]]
+# The steps of a hypothesis, see `_predicted`; and what its first step gave, or will.
+_Steps: TypeAlias = Iterator[HypothesisResult | None]
+_Begun: TypeAlias = HypothesisResult | Future[HypothesisResult | None] | None
 
 
 def results(
@@ -89,46 +88,61 @@ def results(
     Yields:
         One result a hypothesis; a feature without any has one failure.
     """
-    guide = settings.guide
-    if guide is not None:
-        guide.check()
-    of_all = None if guide is None else Known(guide)
+    of_all = _known_of_all(settings)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
-    limit_s, total = settings.sampling.timeout_s, settings.sampling.samples
-    waiting: deque[Callable[[], HypothesisResult]] = deque()
+    limit_s, drawing = settings.sampling.timeout_s, workers.drawing
+    waiting: deque[tuple[_Steps, _Begun]] = deque()
     for number, item in features:
         until = None if limit_s is None else time.monotonic() + limit_s
         with stage("clean"):
-            spectra, usable = _cleaned(item, settings)
+            cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+        spectra = tuple(map(SpectrumReference.of, cleaned))
+        usable = tuple(one for one in cleaned if one.failure is None)
         tried = _hypotheses(spectra, usable, source)
         known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
         for position, hypothesis in enumerate(tried):
             if (number, position) in held:
                 continue
-            started = time.perf_counter()
-            described = replace(
-                _described(hypothesis),
-                feature=number,
-                spectra=spectra,
-                position=position,
-                of=len(tried),
-            )
-            if isinstance(hypothesis, Failure):
-                waiting.append(partial(replace, described))
+            about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
+            result, annotated = _described(hypothesis, settings, about)
+            steps: _Steps = iter([result])
+            if annotated is not None:
+                drawn = (annotated, model.generator, settings, workers, until, known)
+                steps = _predicted(result, *drawn)
+            if drawing is None:
+                waiting.append((steps, next(steps)))
             else:
-                with stage("annotate"):
-                    annotated = annotate(hypothesis, settings.annotation)
-                    described = _annotated(described, annotated)
-                draw = partial(_draw, annotated, model.generator, settings, workers, until, known)
-                share = max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
-                drawing = workers.draw(partial(draw, (share, 0)))
-                waiting.append(
-                    partial(_settled, described, drawing, draw, workers, settings, known, started)
-                )
+                waiting.append((steps, drawing.submit(copy_context().run, next, steps)))
             while len(waiting) > workers.ahead:
-                yield waiting.popleft()()
+                yield _settled(*waiting.popleft(), workers)
     while waiting:
-        yield waiting.popleft()()
+        yield _settled(*waiting.popleft(), workers)
+
+
+def _known_of_all(settings: PredictSettings) -> Known | None:
+    """What settings alone say of every molecule.
+
+    Raises:
+        UsageError: It is impossible.
+    """
+    guide = settings.guide
+    if guide is None:
+        return None
+    guide.check()
+    return Known(guide)
+
+
+def _settled(steps: _Steps, begun: _Begun, workers: Workers) -> HypothesisResult:
+    """A result, waited for."""
+    while True:
+        found = begun.result() if isinstance(begun, Future) else begun
+        found = found or next(steps)
+        if found is not None:
+            return found
+        if workers.drawing is None:
+            begun = next(steps)
+        else:
+            begun = workers.drawing.submit(copy_context().run, next, steps)
 
 
 def formula_source(
@@ -227,83 +241,65 @@ def _hypotheses(
     return [proposed] if isinstance(proposed, Failure) else proposed
 
 
-def _draw(
+def _predicted(
+    result: HypothesisResult,
     annotated: AnnotatedSpectrum,
     generator: Generator,
     settings: PredictSettings,
     workers: Workers,
     until: float | None,
     known: Known | None,
-    count: tuple[int, int],
-) -> _Drawn:
-    """Draw samples and begin to assemble them.
+) -> _Steps:
+    """What a hypothesis gives, in steps, so that others go on meanwhile.
+
+    The first step draws samples and begins to assemble them, the second waits for what they became.
+    With a guide both are repeated as long as too few are as asked for.
 
     Args:
+        result: What is known before anything is drawn.
         annotated: Explained peaks with formula and adduct.
         generator: Draws.
         settings: What decides the result.
         workers: Assemble.
         until: When the feature's time is up, or None.
         known: Of the molecule, or None.
-        count: How many, and how many there are already.
 
-    Raises:
-        OutOfTimeError: The feature's time is up.
-        RefusedError: The weights were not made for this hypothesis.
+    Yields:
+        None after each step but the last, which gives the result.
     """
-    hypothesis, (samples, drawn) = annotated.hypothesis, count
+    started, rounds, failure = time.perf_counter(), list[Round](), None
+    hypothesis, total = annotated.hypothesis, settings.sampling.samples
     guide = None if known is None else known.guide
-    seed = (noise_seed(settings.seed, hypothesis) + (drawn << _ROUND_BITS)) & _MOST_SEED
-    sampling = replace(
-        settings.sampling,
-        samples=samples,
-        core=None if guide is None else guide.core,
-        timeout_s=_left(until),
-    )
-    if known is not None and drawn:
-        known = replace(known, is_short=True)
-    require_core(sampling.core, hypothesis.formula)
-    with stage("sample"):
-        given = (known,) if known is not None and known.says_something else ()
-        generated = generator.generate(annotated, sampling, seed, *given)
-    with stage("assemble"):
-        return generated, workers.assemble(hypothesis.formula, generated, _left(until), guide)
-
-
-def _settled(
-    result: HypothesisResult,
-    drawing: "Future[_Drawn] | None",
-    draw: Callable[[tuple[int, int]], _Drawn],
-    workers: Workers,
-    settings: PredictSettings,
-    known: Known | None,
-    started: float,
-) -> HypothesisResult:
-    """The result, waited for; with a guide, further samples are drawn as long as it takes."""
-    rounds: list[Round] = []
-    failure = None
+    given = (known,) if known is not None and known.says_something else ()
+    core = None if guide is None else guide.core
+    drawn, more = 0, max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
     try:
-        while drawing is not None:
-            generated, wait = drawing.result()
+        require_core(core, hypothesis.formula)
+        while more > 0:
+            sampling = replace(settings.sampling, samples=more, core=core, timeout_s=_left(until))
+            with stage("sample"):
+                seed = noise_seed(settings.seed, hypothesis, drawn)
+                generated = generator.generate(annotated, sampling, seed, *given)
+            with stage("assemble"):
+                wait = workers.assemble(hypothesis.formula, generated, _left(until), guide)
+            yield None
             with stage("assemble"):
                 rounds.append((generated, wait()))
-            drawn, more = 0, 0
-            if known is not None and known.guide is not None:
+            more = 0
+            if known is not None and guide is not None:
                 drawn, _, more = _yield(rounds, settings)
-            drawing = workers.draw(partial(draw, (more, drawn))) if more > 0 else None
+                given = (replace(known, is_short=True),)
+            if more > 0:
+                yield None
     except RefusedError as refused:
         failure = refused.failure
     except OutOfTimeError:
-        message = (
-            f"stopped after {settings.sampling.timeout_s:g} s; "
-            "raise --timeout-per-spectrum, or lower --steps or --samples"
-        )
-        failure = None if rounds else Failure("timeout", message, "sample")
-    if failure is None:
-        result = _collected(result, rounds, settings, known)
-    else:
+        failure = None if rounds else _timeout(settings)
+    if failure is not None:
         result = _failed(result, failure)
-    return replace(result, seconds=time.perf_counter() - started)
+    else:
+        result = _collected(result, rounds, settings, known)
+    yield replace(result, seconds=time.perf_counter() - started)
 
 
 def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:
@@ -365,45 +361,41 @@ def _left(until: float | None) -> float | None:
     return left
 
 
-def _cleaned(
-    item: Feature, settings: PredictSettings
-) -> tuple[tuple[SpectrumReference, ...], tuple[Spectrum, ...]]:
-    """Names of a feature's spectra, and those that can be used, cleaned."""
-    cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
-    usable = tuple(one for one in cleaned if one.failure is None)
-    return tuple(map(SpectrumReference.of, cleaned)), usable
+def _described(
+    hypothesis: Hypothesis | Failure, settings: PredictSettings, about: Mapping[str, Any]
+) -> tuple[HypothesisResult, AnnotatedSpectrum | None]:
+    """What is known of a hypothesis before anything is drawn, and its explained peaks.
 
-
-def _described(hypothesis: Hypothesis | Failure) -> HypothesisResult:
-    """What is known of a hypothesis before it is annotated."""
+    Args:
+        hypothesis: Of a feature.
+        settings: How peaks are explained.
+        about: Fields of the result that name feature and hypothesis.
+    """
     if isinstance(hypothesis, Failure):
-        return HypothesisResult(hypothesis.status, hypothesis.message)
-    return HypothesisResult(
+        return HypothesisResult(hypothesis.status, hypothesis.message, **about), None
+    with stage("annotate"):
+        annotated = annotate(hypothesis, settings.annotation)
+    unexplained = ""
+    if not annotated.n_explained:
+        unexplained = (
+            f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
+            "predicted from the formula alone"
+        )
+    result = HypothesisResult(
         status=OK,
-        message=sentences(*hypothesis.notes),
+        message=sentences(*hypothesis.notes, unexplained),
         formula=str(hypothesis.formula),
         adduct=hypothesis.adduct.name,
         n_heavy=hypothesis.formula.n_heavy,
         log_prior=hypothesis.log_prior,
         formula_source=hypothesis.source,
-    )
-
-
-def _annotated(result: HypothesisResult, annotated: AnnotatedSpectrum) -> HypothesisResult:
-    unexplained = ""
-    if not annotated.n_explained:
-        unexplained = (
-            f"none of the {annotated.n_peaks} peaks is explained by {result.formula}; "
-            "predicted from the formula alone"
-        )
-    return replace(
-        result,
-        message=sentences(result.message, unexplained),
         n_peaks=annotated.n_peaks,
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),
         peaks=_explained(annotated),
+        **about,
     )
+    return result, annotated
 
 
 def _explained(annotated: AnnotatedSpectrum) -> tuple[ExplainedPeak, ...]:
@@ -436,6 +428,14 @@ def _written(counts: NDArray[np.int16], kept: Carrier) -> str:
 def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
     message = sentences(failure.message, result.message)
     return replace(result, status=failure.status, message=message)
+
+
+def _timeout(settings: PredictSettings) -> Failure:
+    message = (
+        f"stopped after {settings.sampling.timeout_s:g} s; "
+        "raise --timeout-per-spectrum, or lower --steps or --samples"
+    )
+    return Failure("timeout", message, "sample")
 
 
 def _empty(result: HypothesisResult) -> Failure:
