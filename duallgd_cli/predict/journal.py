@@ -45,11 +45,14 @@ _BLOCK: Final = 1 << 16  # spectra of which numbers of Python are made at a time
 _SIDES: Final[tuple[Literal["left", "right"], ...]] = ("left", "right")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Contents:
-    """What a journal file holds, up to its first torn or damaged line.
+@dataclass(slots=True, eq=False)
+class Journal:
+    """A journal file up to its first torn or damaged line; a context manager once it is opened.
+
+    What it holds is what it held when it was read: results that are appended are not among it.
 
     Attributes:
+        path: Of the file.
         header: Identity of the run, None if the file is empty.
         end: Totals, None while the run is unfinished.
         good_bytes: Where the last whole line ends.
@@ -58,12 +61,15 @@ class Contents:
         spectra: Number of the input, index in it, feature and index in that of each, (S, 4).
     """
 
+    path: Path
     header: Header | None
     end: dict[str, int] | None
     good_bytes: int
     is_damaged: bool
     hypotheses: _Numbers
     spectra: _Numbers
+    _file: "BufferedRandom | None" = None
+    _synced: float = 0.0
 
     @property
     def held(self) -> set[tuple[int, int]]:
@@ -76,21 +82,6 @@ class Contents:
         found = Counter(feature for feature, _ in self.held)
         return {number for number, _, of, _ in self.hypotheses.tolist() if found[number] == of}
 
-
-class Journal:
-    """An open journal that a run appends to. Use as a context manager.
-
-    Attributes:
-        path: Of the file.
-        contents: What it held when it was opened.
-    """
-
-    def __init__(self, path: Path, file: "BufferedRandom", contents: Contents) -> None:
-        self.path = path
-        self._file = file
-        self.contents = contents
-        self._synced = time.monotonic()
-
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
         """Start a journal; one whose work is in no output yet is kept as ``<name>.old``.
@@ -98,10 +89,10 @@ class Journal:
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
-        with _opened(path) as (file, contents):
+        with _opened(path) as journal:
             # An output holds all of a finished run, but none a shard before it is joined.
-            whole = contents.header is not None and contents.header.shard == WHOLE
-            if len(contents.hypotheses) and not (whole and contents.end is not None):
+            whole = journal.header is not None and journal.header.shard == WHOLE
+            if len(journal.hypotheses) and not (whole and journal.end is not None):
                 old = path.with_name(path.name + ".old")
                 try:
                     old.write_bytes(path.read_bytes())
@@ -111,7 +102,7 @@ class Journal:
                     "the journal %s was kept as %s: it holds work that is in no output yet",
                     path, old,
                 )  # fmt: skip
-            return cls._start(path, file, header)
+            return journal._started(header)
 
     @classmethod
     def resume(cls, path: Path, header: Header) -> "Journal":
@@ -121,28 +112,30 @@ class Journal:
             UsageError: The journal belongs to a run of other settings, weights or inputs; or it
                 cannot be written, is in use, or is some other file.
         """
-        with _opened(path) as (file, contents):
-            if contents.header is None:
-                return cls._start(path, file, header)
-            if contents.is_damaged:
+        with _opened(path) as journal:
+            if journal.header is None:
+                return journal._started(header)
+            if journal.is_damaged:
                 raise UsageError(
-                    f"journal {path} is damaged after byte {contents.good_bytes}; "
+                    f"journal {path} is damaged after byte {journal.good_bytes}; "
                     "start again without --resume"
                 )
-            if changed := contents.header.differences(header):
+            if changed := journal.header.differences(header):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
                     "use those it was started with, or start again without --resume"
                 )
-            file.truncate(contents.good_bytes)
-            file.seek(0, os.SEEK_END)
-            return cls(path, file, contents)
+            with journal._disk() as file:
+                file.truncate(journal.good_bytes)
+                file.seek(0, os.SEEK_END)
+            return journal
 
-    @classmethod
-    def _start(cls, path: Path, file: "BufferedRandom", header: Header) -> "Journal":
-        file.truncate(0)
-        file.seek(0)
-        journal = cls(path, file, scan(path))
+    def _started(self, header: Header) -> "Journal":
+        """The file from its beginning, whatever it held."""
+        with self._disk() as file:
+            file.truncate(0)
+            file.seek(0)
+        journal = replace(scan(self.path), _file=self._file)
         journal._write({"duallgd_journal": FORMAT, **asdict(header)})
         journal.sync()
         return journal
@@ -162,13 +155,13 @@ class Journal:
         Raises:
             UsageError: The disk takes no more.
         """
-        with self._disk():
-            os.fsync(self._file.fileno())
+        with self._disk() as file:
+            os.fsync(file.fileno())
         self._synced = time.monotonic()
 
     def close(self) -> None:
         """Sync and close; may be called twice."""
-        if not self._file.closed:
+        if self._file is not None and not self._file.closed:
             self.sync()
             self._file.close()
 
@@ -181,23 +174,24 @@ class Journal:
     def _write(self, values: Mapping[str, Any]) -> None:
         # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
         line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
-        with self._disk():
-            self._file.write(line)
-            self._file.flush()
+        with self._disk() as file:
+            file.write(line)
+            file.flush()
         if time.monotonic() - self._synced > _SYNC_EVERY_S:
             self.sync()
 
     @contextmanager
-    def _disk(self) -> Iterator[None]:
+    def _disk(self) -> "Iterator[BufferedRandom]":
         """A disk that takes no more ends the run in one sentence; what it has taken is kept."""
+        assert self._file is not None  # it was opened to be written
         try:
-            yield
+            yield self._file
         except OSError as error:
             self._file.raw.close()  # closing the buffer would try again what did not fit
             raise _full(self.path, error) from None
 
 
-def scan(path: Path) -> Contents:
+def scan(path: Path) -> Journal:
     """Read a journal up to its first torn or damaged line.
 
     Raises:
@@ -228,8 +222,9 @@ def scan(path: Path) -> Contents:
                     name, index = spectrum["source"]
                     spectra.extend((inputs[name], index, feature, position))
             n_bytes += len(line)
-    found = (np.frombuffer(numbers, np.int64).reshape(-1, 4) for numbers in (hypotheses, spectra))
-    return Contents(header, end, n_bytes, is_damaged, *found)
+    lines, named = (np.frombuffer(numbers, np.int64) for numbers in (hypotheses, spectra))
+    rows = (lines.reshape(-1, 4), named.reshape(-1, 4))
+    return Journal(path, header, end, n_bytes, is_damaged, *rows)
 
 
 def _header(values: dict[str, Any], path: Path) -> Header:
@@ -247,8 +242,8 @@ def _full(path: Path, error: OSError) -> UsageError:
 
 
 @contextmanager
-def _opened(path: Path) -> "Iterator[tuple[BufferedRandom, Contents]]":
-    """A locked journal and what it holds; an error inside closes it."""
+def _opened(path: Path) -> Iterator[Journal]:
+    """A locked journal; an error inside closes it."""
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -257,7 +252,7 @@ def _opened(path: Path) -> "Iterator[tuple[BufferedRandom, Contents]]":
         raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
     try:
         _lock(file)
-        yield file, scan(path)
+        yield replace(scan(path), _file=file, _synced=time.monotonic())
     except BlockingIOError:
         file.close()
         raise UsageError(f"the journal {path} is being written by another run") from None
@@ -424,20 +419,20 @@ def _is_journal(path: Path) -> bool:
         return file.read(len(_MARK)) == _MARK
 
 
-def _usable(path: Path, partial: bool) -> Contents:
+def _usable(path: Path, partial: bool) -> Journal:
     """What a journal holds, once that is known to be usable."""
     if not path.is_file():
         raise UsageError(f"there is no journal {path}; run that shard first")
-    contents = scan(path)
-    if contents.header is None or (contents.is_damaged and not partial):
+    journal = scan(path)
+    if journal.header is None or (journal.is_damaged and not partial):
         raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
-    if contents.end is None and not partial:
+    if journal.end is None and not partial:
         raise UsageError(
-            f"the run of {path} (shard {contents.header.shard}) is not finished, "
-            f"{len(np.unique(contents.hypotheses[:, 0]))} features so far; run it again with "
+            f"the run of {path} (shard {journal.header.shard}) is not finished, "
+            f"{len(np.unique(journal.hypotheses[:, 0]))} features so far; run it again with "
             "--resume, or merge with --partial"
         )
-    return contents
+    return journal
 
 
 def _of_finished(lines: _Numbers) -> _Numbers:
@@ -459,8 +454,8 @@ def _of_finished(lines: _Numbers) -> _Numbers:
     return np.ascontiguousarray(lines[end - first == lines[:, 2]][:, [0, 4, 3]])
 
 
-def _common_header(paths: Sequence[Path], contents: Sequence[Contents]) -> Header:
-    headers = [journal.header for journal in contents if journal.header is not None]
+def _common_header(paths: Sequence[Path], journals: Sequence[Journal]) -> Header:
+    headers = [journal.header for journal in journals if journal.header is not None]
     if not headers:
         raise UsageError("no journals to join; name the files that sharded runs wrote")
     first, *_ = headers

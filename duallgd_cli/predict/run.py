@@ -48,7 +48,6 @@ from duallgd_cli.runtime import (
     versions,
 )
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
@@ -156,40 +155,33 @@ def predict(
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     tell = progress or (lambda *_: None)
-    files, guide = request.guide, request.settings.guide
-    if guide is not None:
-        guide.check()
-    output_format = _check_output(request.output, request.format, request.parts, request.summaries)
-    _refuse_to_overwrite(request)
-    knowledge = None if files is None else Knowledge.read(guide, files)
-    for_run(model.ranking, request.settings, request.guide)  # warns
-    is_shard = request.shard.count > 1
+    settings, is_shard = request.settings, request.shard.count > 1
+    knowledge = _check(request)
+    for_run(model.ranking, settings, request.guide)  # warns
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         try:
             tell("reading", 0, None)
-            source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
+            source = formula_source(settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
-            with open_journal(path, run_header(request, model, inputs)) as journal:
-                summary.n_resumed = len(journal.contents.finished)
-                if journal.contents.end is None:
-                    _fill(journal, request, model, inputs, source, knowledge, tell)
+            workers = Workers(request.workers, draws_aside=model.draws_aside)
+            with open_journal(path, run_header(request, model, inputs)) as journal, workers:
+                held, summary.n_resumed = journal.held, len(journal.finished)
+                if journal.end is None:
+                    tell("predicting", 0, None)
+                    features = _features(request, inputs, journal.finished, tell)
+                    given = (features, model, settings, workers)
+                    for one in results(*given, source=source, knowledge=knowledge, held=held):
+                        with stage("write"):
+                            journal.append(one)
+                        tell("predicting", 0 if one.position else len(one.spectra), one)
+                    journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
             finished = FinishedRun([path])
             _require_spectra(finished)
             tell("writing", 0, None)
             with stage("write"):
-                if is_shard:  # counted: the output is written from all shards
-                    deque(summary.watch(finished), maxlen=0)
-                else:
-                    write_all(
-                        finished,
-                        summary,
-                        output_format,
-                        request.rows,
-                        parts=request.parts,
-                        summaries=request.summaries,
-                    )
+                write_all(finished, summary, request)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock
@@ -201,6 +193,20 @@ def predict(
         shown = str(path).removesuffix(ENDING) if is_shard else request.output
         _write_record(shown, finished, summary, times)
     return summary
+
+
+def _check(request: PredictRequest) -> Knowledge | None:
+    """What is known of the molecules, once nothing stands against the request.
+
+    Raises:
+        UsageError: Something does.
+    """
+    files, guide = request.guide, request.settings.guide
+    if guide is not None:
+        guide.check()
+    _check_output(request)
+    _refuse_to_overwrite(request)
+    return None if files is None else Knowledge.read(guide, files)
 
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
@@ -217,34 +223,11 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     )
 
 
-def _fill(
-    journal: Journal,
-    request: PredictRequest,
-    model: LoadedModel,
-    inputs: Inputs,
-    source: FormulaSource,
-    knowledge: Knowledge | None,
-    tell: Progress,
-) -> None:
-    """Compute what the journal does not hold yet, in order."""
-    tell("predicting", 0, None)
-    features = _features(request, inputs, journal, tell)
-    settings, held = request.settings, journal.contents.held
-    with Workers(request.workers, draws_aside=model.draws_aside) as workers:
-        for result in results(
-            *(features, model, settings, workers), source=source, knowledge=knowledge, held=held
-        ):
-            with stage("write"):
-                journal.append(result)
-            tell("predicting", 0 if result.position else len(result.spectra), result)
-    journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
-
-
 def _features(
-    request: PredictRequest, inputs: Inputs, journal: Journal, tell: Progress
+    request: PredictRequest, inputs: Inputs, finished: set[int], tell: Progress
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
-    settings, finished = request.settings, journal.contents.finished
+    settings = request.settings
     features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
     for number, item in enumerate(features):
         if not request.shard.holds(number):
@@ -334,75 +317,79 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        rows: See `writers.formats.pieces`.
-        parts: See `write_all`.
-        summaries: See `write_all`.
+        rows: See `PredictRequest`, as for the next two.
+        parts: Whether to say what structures contain.
+        summaries: Tables for other programs.
         partial: Write what is finished, whatever is missing or still going on.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
     """
-    output_format = _check_output(output, format_name, parts, summaries)
+    request = PredictRequest(
+        inputs=tuple(map(str, names)),
+        output=output,
+        format=format_name,
+        rows=rows,
+        parts=parts,
+        summaries=tuple(summaries),
+    )
+    _check_output(request)
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
-    write_all(run, summary, output_format, rows, parts=parts, summaries=summaries, workers=workers)
+    write_all(run, summary, request, workers)
     _write_record(output, run, summary, {})
     return summary
 
 
-def _check_output(output: str, format_name: str, parts: bool, summaries: Collection[str]) -> str:
-    """The format of an output, once nothing stands against writing all that is asked for.
+def _check_output(request: PredictRequest) -> None:
+    """Refuse what could not be written, before hours are spent on it.
 
     Raises:
-        UsageError: Something does.
+        UsageError: Of the output, or of a table beside it.
     """
-    output_format = resolve_format(output, format_name)
-    check_writable(output)
-    if parts:
-        parts_path(output)
-    if summaries:
-        summary_paths(summaries, output)
-    return output_format
+    resolve_format(request.output, request.format)
+    check_writable(request.output)
+    if request.parts:
+        parts_path(request.output)
+    if request.summaries:
+        summary_paths(request.summaries, request.output)
 
 
 def write_all(
-    run: FinishedRun,
-    summary: RunSummary,
-    output_format: str,
-    rows: Rows,
-    *,
-    parts: bool = False,
-    summaries: Collection[str] = (),
-    workers: int = 1,
+    run: FinishedRun, summary: RunSummary, request: PredictRequest, workers: int = 1
 ) -> None:
     """Write the output of a run and, if asked for, further tables beside it.
 
+    A shard is counted only: the output is written from all of them.
+
     Args:
         run: Finished.
-        summary: Knows the output; counts what is written.
-        output_format: One of `writers.FORMATS`.
-        rows: See `writers.formats.pieces`.
-        parts: Write what structures contain beside the output; JSON lines hold that too.
-        summaries: Tables for other programs, see `summaries.SUMMARIES`.
+        summary: Counts what is written.
+        request: Says what to write, and where.
         workers: Processes that rank and write; they change nothing.
 
     Raises:
         UsageError: A file cannot be written.
     """
-    in_lines = parts and output_format == "jsonl"
+    output, rows = request.output, request.rows
+    output_format = resolve_format(output, request.format)
+    in_lines = request.parts and output_format == "jsonl"
+    if request.shard.count > 1:
+        deque(summary.watch(run), maxlen=0)
+        return
     if output_format in WHOLE:
         text = pieces(summary.watch(run, parts=in_lines), output_format, run.header, rows)
-        write_pieces(text, summary.output)
+        write_pieces(text, output)
     else:
         work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
-        write_pieces(_joined(texts, summary, output_format), summary.output)
-    if parts:
-        write_parts(predictions(run, parts=True), parts_path(summary.output))
-    if summaries:
-        for name, path in summary_paths(summaries, summary.output).items():
+        write_pieces(_joined(texts, summary, output_format), output)
+    if request.parts:
+        write_parts(predictions(run, parts=True), parts_path(output))
+    if request.summaries:
+        for name, path in summary_paths(request.summaries, output).items():
             write_summary(predictions(run), name, path)
 
 

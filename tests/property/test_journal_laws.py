@@ -14,7 +14,7 @@ def run(path, header=HEADER):
     """Resume a journal and finish it; its bytes."""
     with Journal.resume(path, header) as journal:
         fill(journal, *FEATURES)
-        if not journal.contents.end:
+        if not journal.end:
             journal.finish({"cases": len(FEATURES), "ms1": 0})
     return path.read_bytes()
 

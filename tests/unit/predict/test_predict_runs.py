@@ -1,7 +1,6 @@
 """Runs that are interrupted, resumed, cut into shards or given helpers: the same bytes."""
 
 import json
-import os
 import shutil
 import signal
 from dataclasses import replace
@@ -42,31 +41,6 @@ def test_stopped_once_more_while_resuming_names_the_command_as_it_is(spectra, tm
 
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
         predict(replace(made, resume=True), model_with(Stopping(1, KeyboardInterrupt())))
-
-
-def test_two_runs_of_one_output_do_not_disturb_each_other(spectra, tmp_path, monkeypatch):
-    path = tmp_path / "out.csv"
-    first = request(spectra, path, journal=tmp_path / "first.jsonl")
-    second = request(spectra, path, journal=tmp_path / "second.jsonl")
-    monkeypatch.setattr(output, "_AT_ONCE", 1)
-    written = output._joined
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-
-    def slowly(*given):
-        pieces = list(written(*given))
-        yield from pieces[:3]
-        monkeypatch.setattr(output, "_joined", written)
-        monkeypatch.setattr(os, "getpid", lambda: 2)
-        predict(second, stub_model())  # begins and ends while the first still writes
-        yield from pieces[3:]
-
-    monkeypatch.setattr(output, "_joined", slowly)
-    predict(first, stub_model())
-
-    again = tmp_path / "again.csv"
-    predict(request(spectra, again), stub_model())
-    assert path.read_bytes() == again.read_bytes()
-    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_ctrl_c_still_reaches_whoever_ran_a_prediction(spectra, tmp_path):
@@ -124,15 +98,6 @@ def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path
     so_far = (tmp_path / "so-far.csv").read_bytes()
     assert 0 < summary.n_ok < 7
     assert whole.read_bytes().startswith(so_far)
-
-
-def test_some_of_the_shards_can_be_written(spectra, tmp_path):
-    for number in (1, 3):
-        predict(request(spectra, tmp_path / "x.csv", shard=Shard(number, 3)), stub_model())
-
-    summary = merge([tmp_path / "x.csv"], str(tmp_path / "some.csv"), partial=True)
-
-    assert 0 < summary.n_spectra < 12
 
 
 def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):

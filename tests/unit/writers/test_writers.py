@@ -299,3 +299,18 @@ def test_bytes_that_are_no_text_do_not_cost_the_file(tmp_path):
     written = text("csv", prediction(candidate(), spectrum_id="a\udcffb"), tmp_path=tmp_path)
 
     assert "\na b,a.mgf" in written
+
+
+def test_two_runs_of_one_output_do_not_disturb_each_other(tmp_path, monkeypatch):
+    path = str(tmp_path / "out.csv")
+
+    def slowly():
+        yield "first, "
+        monkeypatch.setattr(os, "getpid", lambda: 2)
+        formats.write_pieces(["second"], path)  # begins and ends while the first still writes
+        yield "whole"
+
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    formats.write_pieces(slowly(), path)
+
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["first, whole"]
