@@ -9,7 +9,6 @@ endless titles); the page itself never reads a text as anything but text.
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +27,13 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.parts import matches
 from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UnreadableError
+from duallgd_cli.errors import (
+    Failure,
+    FormulaError,
+    MoleculeError,
+    UnreadableError,
+    printable,
+)
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import (
@@ -153,23 +158,13 @@ class ReportedRun:
 
 
 def readable(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text from a file on one line: control, format and broken characters become visible marks.
+    """A text from a file on one line, without what steers a reader's eye.
 
     Args:
         text: Anything.
         longest: Characters kept; what is cut off is told by an ellipsis.
     """
-    cut = text[:longest] + ("…" if len(text) > longest else "")
-    return "".join(map(_visible, cut))
-
-
-def _visible(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    # Format characters can turn the reading direction of all that follows.
-    broken = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    return "\ufffd" if broken else character
+    return printable(text[:longest]) + ("…" if len(text) > longest else "")
 
 
 def _record(output: Path) -> dict[str, Any]:

@@ -99,15 +99,10 @@ def test_an_unfinished_run_is_refused_in_a_sentence(own_run):
     ("text", "shown"),
     [
         ("caffeine µ 咖啡因", "caffeine µ 咖啡因"),
-        ("a\x00b\nc\x1b[31m", "a␀b␊c␛[31m"),
-        ("\u202egnp.exe", "�gnp.exe"),
-        ("\ud800", "�"),
-        ("a\u2028b\x7f\x9b", "a�b��"),
+        ("a\x00b\nc\x1b[31m", "a b c [31m"),
+        ("\u202egnp.exe\ud800\u2028\x9b", " gnp.exe   "),
+        ("x" * 10_000, "x" * LONGEST_TEXT + "…"),
     ],
 )
 def test_texts_from_files_become_harmless_and_stay_readable(text, shown):
     assert readable(text) == shown
-
-
-def test_an_endless_title_is_cut():
-    assert readable("x" * 10_000) == "x" * LONGEST_TEXT + "…"
