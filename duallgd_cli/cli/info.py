@@ -41,7 +41,6 @@ SELFTEST_EPILOG = """
 - `duallgd selftest --weights my.safetensors --device cuda`
 """
 
-_OURS: Final = "duallgd"
 # Of a training record, what is shown without --lineage.
 _SHOWN: Final = ("note", "stage", "version", "core_hours", "recipe", "commit")
 
@@ -52,12 +51,6 @@ def info(
     parameters: Annotated[
         bool, typer.Option("--parameters", help="Count the weights by part of the network.")
     ] = False,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Count the parameters of a preset instead: duallgd or one of duallgd train."
-        ),
-    ] = None,
     lineage: Annotated[
         bool,
         typer.Option("--lineage", help="Add the records of every run that the weights stem from."),
@@ -69,17 +62,14 @@ def info(
     from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.predict import api
 
-    if preset is not None:
-        facts = {"preset": preset, "parameters": _of_preset(preset)}
+    path, runtime = resolve_weights(weights), Runtime.resolve(device)
+    facts = {"versions": versions(), "runtime": str(runtime)}
+    if is_reference(path):
+        facts |= _of_reference(path)
     else:
-        path, runtime = resolve_weights(weights), Runtime.resolve(device)
-        facts = {"versions": versions(), "runtime": str(runtime)}
-        if is_reference(path):
-            facts |= _of_reference(path)
-        else:
-            facts |= _of_weights(api.load(weights, runtime=runtime), lineage)
-        if not parameters:
-            del facts["parameters"]
+        facts |= _of_weights(api.load(weights, runtime=runtime), lineage)
+    if not parameters:
+        del facts["parameters"]
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
@@ -141,23 +131,6 @@ def _of_reference(path: Path) -> dict[str, Any]:
         "adducts": " ".join(one.name for one in ADDUCTS if one in encoder.ADDUCTS),
         "parameters": _with_total(checkpoint.parameters),
     }
-
-
-def _of_preset(name: str) -> dict[str, Any]:
-    """Parameters by part.
-
-    Raises:
-        ConfigError: No such preset.
-    """
-    from duallgd_cli.errors import ConfigError, quote
-    from duallgd_cli.model.duallgd import DualLGD, parameter_counts
-    from duallgd_cli.train.settings import preset_names, run_settings
-
-    known = [_OURS, *preset_names()]
-    if name not in known:
-        raise ConfigError(f"no preset {quote(name)}; presets are {', '.join(known)}")
-    settings = run_settings(None if name == _OURS else name, [])
-    return _with_total(parameter_counts(DualLGD(settings.model)))
 
 
 def _with_total(counts: Mapping[str, int]) -> dict[str, int]:

@@ -83,7 +83,6 @@ REFUSED = [
     ("evaluate --benchmark absent.tsv", 66, "nor a file that exists"),
     ("evaluate --benchmark nplib1", 66, "NPLIB1 is not downloaded automatically"),
     ("evaluate --benchmark massspecgym --data-dir .", 66, "holds no MassSpecGym1.5.tsv"),
-    ("info --preset huge", 2, "no preset 'huge'; presets are duallgd, "),
     ("data structures none.smi -o out", 66, "none.smi does not exist"),
     ("data structures table.csv -o out", 65, "no column smiles; it has name"),
     ("data structures table.csv -o out --holdout none.txt", 66, "hold-out list none.txt"),
