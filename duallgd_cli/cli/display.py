@@ -57,19 +57,6 @@ def _json_lines(total: int | None) -> "RunProgress":
     return tell
 
 
-def _live_bar(bar: Progress, total: int | None) -> "RunProgress":
-    """Progress as a bar on the terminal: spectra done, time for each, time left."""
-    task, fresh = bar.add_task("starting", total=total, pace=""), 0
-
-    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-        nonlocal fresh
-        fresh += 0 if result is None else n_spectra
-        pace = f"{(bar.tasks[0].elapsed or 0.0) / fresh:.1f} s each" if fresh else ""
-        bar.update(task, description=stage, advance=n_spectra, pace=pace)
-
-    return tell
-
-
 @cache
 def console() -> Console:
     """The one console on standard error, so that messages and a live bar do not overlap."""
@@ -102,21 +89,40 @@ def progress(quiet: bool, json_log: bool, total: int | None) -> Iterator["RunPro
         json_log: JSON lines instead of a bar.
         total: Spectra to come, if known.
     """
-    if is_interactive(quiet, json_log):
-        with Progress(*_columns(total), console=console(), transient=True) as bar:
-            yield _live_bar(bar, total)
-    else:
+    if not is_interactive(quiet, json_log):
         yield _json_lines(total) if json_log and not quiet else None
+        return
+    count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed} spectra")
+    left = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn(), *left)
+    with bar(*columns, description="starting", total=total) as (_, update):
+        began, fresh = time.monotonic(), 0
+
+        def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+            nonlocal fresh
+            fresh += 0 if result is None else n_spectra
+            pace = f", {(time.monotonic() - began) / fresh:.1f} s each" if fresh else ""
+            update(description=f"{stage}{pace}", advance=n_spectra)
+
+        yield tell
 
 
 @contextmanager
 def bar(
     *columns: ProgressColumn, description: str = "", total: int | None = None, quiet: bool = False
 ) -> Iterator[tuple[Console, Callable[..., None]]]:
-    """Yield a console on standard error and what updates a bar there, if it is a terminal."""
-    console = Console(stderr=True, quiet=quiet, soft_wrap=True)
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as shown:
-        yield console, partial(shown.update, shown.add_task(description, total=total))
+    """Yield the console and what updates a bar there, which goes at the end; none off a terminal.
+
+    Args:
+        columns: Of the bar.
+        description: What is done, in words.
+        total: How much of it, if known.
+        quiet: Show nothing.
+    """
+    shown = Console(quiet=True) if quiet else console()
+    idle = not shown.is_terminal
+    with Progress(*columns, console=shown, transient=True, disable=quiet or idle) as progress:
+        yield shown, partial(progress.update, progress.add_task(description, total=total))
 
 
 @contextmanager
@@ -141,7 +147,7 @@ def training_display(
                 left = ""
                 if "s" in figures:  # of all steps so far, those of earlier commands too
                     left = f", {duration((last - step) * figures['s'] / step)} left"
-                console.print(f"step {step} of {steps}{left}  {text}", highlight=False)
+                console.print(f"step {step} of {steps}{left}  {text}", soft_wrap=True)
 
         yield on_step
 
@@ -216,14 +222,6 @@ def show_candidates(found: Iterable["Prediction"]) -> None:
     console().print(table)
     if next(rest, None) is not None:
         console().print("and more in the output")
-
-
-def _columns(total: int | None) -> list[ProgressColumn]:
-    """What a bar shows; the time left only where the total is known."""
-    count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed} spectra")
-    left = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
-    words = [TextColumn("{task.description}"), BarColumn(), count]
-    return [*words, TextColumn("{task.fields[pace]}"), TimeElapsedColumn(), *left]
 
 
 def write_json(event: str, **values: object) -> None:

@@ -193,30 +193,24 @@ def for_run(
         files: That say what is known of the molecules, if there are any.
     """
     sampling = settings.sampling
-    guided = settings.guide is not None or files is not None
     steps, samples = sampling.steps, sampling.samples
-    others = (
-        f"schedule {sampling.schedule}" if sampling.schedule is not None else "",
-        f"temperature {sampling.temperature:g}" if sampling.temperature != 1 else "",
-    )
+    reasons = []
+    if samples > model.most_samples or not model.least_steps <= steps <= model.most_steps:
+        reasons.append(
+            f"{samples} samples and {steps} steps (but 1 to {model.most_samples} samples and "
+            f"{model.least_steps} to {model.most_steps} steps)"
+        )
+    if settings.guide is not None or files is not None:
+        reasons.append("a core, parts or analogues that are known (with right ones it is too low)")
+    if sampling.schedule is not None:
+        reasons.append(f"schedule {sampling.schedule}")
+    if sampling.temperature != 1:
+        reasons.append(f"temperature {sampling.temperature:g}")
     if not model.n_spectra:
         logger.warning("the ranking of these weights was never fitted: confidence means nothing")
-    elif samples > model.most_samples or not model.least_steps <= steps <= model.most_steps:
+    elif reasons:
         logger.warning(
-            "confidence was calibrated for 1 to %d samples and %d to %d steps, not for %d samples "
-            "and %d steps: take it as a rough guide",
-            *(model.most_samples, model.least_steps, model.most_steps, samples, steps),
-        )
-    elif guided:
-        logger.warning(
-            "confidence was calibrated without a core, parts or analogues that are known: with "
-            "them it is too low where they are right, and means nothing where they are wrong"
-        )
-    elif any(others):
-        logger.warning(
-            "confidence was calibrated with the weights' own schedule at temperature 1, not with "
-            "%s: take it as a rough guide",
-            " and ".join(filter(None, others)),
+            "confidence was not calibrated for %s: take it as a rough guide", " and ".join(reasons)
         )
     return replace(model, steps=steps)
 

@@ -181,6 +181,8 @@ def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     assert statistics.log_samples == pytest.approx(np.log(80))
     assert statistics.log_steps == pytest.approx(np.log(5))
     assert SampleStatistics.of((failed,), RankingModel()) == SampleStatistics()
+    nothing = SampleStatistics.of((outcome(sampled=30),), model)  # no sample became a molecule
+    assert nothing == SampleStatistics(log_samples=np.log(30), log_steps=np.log(5))
 
 
 def test_the_first_ten_have_the_sum_of_their_confidence():
@@ -246,11 +248,11 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
     [
         (CALIBRATED, {}, ""),
         (CALIBRATED, {"steps": 1, "samples": 1}, ""),
-        (CALIBRATED, {"samples": 301}, "calibrated for 1 to 300 samples and 1 to 50 steps"),
-        (CALIBRATED, {"steps": 51}, "not for 100 samples and 51 steps"),
-        (CALIBRATED, {"schedule": "500,0"}, "not with schedule 500,0"),
+        (CALIBRATED, {"samples": 301}, "(but 1 to 300 samples and 1 to 50 steps)"),
+        (CALIBRATED, {"steps": 51}, "not calibrated for 100 samples and 51 steps"),
+        (CALIBRATED, {"schedule": "500,0"}, "not calibrated for schedule 500,0:"),
         (CALIBRATED, {"schedule": "uniform", "temperature": 0.5}, "uniform and temperature 0.5"),
-        (CALIBRATED, {"core": "CCO"}, "without a core, parts or analogues that are known"),
+        (CALIBRATED, {"core": "CCO"}, "for a core, parts or analogues that are known"),
         (RankingModel(), {}, "never fitted"),
     ],
 )
@@ -280,16 +282,7 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     assert one.log_share < fifty.log_share - 1
 
 
-def test_samples_that_became_no_molecule_are_counted_too():
-    nothing = (outcome(sampled=30),)
-
-    statistics = SampleStatistics.of(nothing, RankingModel(steps=5))
-
-    assert statistics.log_samples == pytest.approx(np.log(30))
-    assert statistics.log_steps == pytest.approx(np.log(5))
-
-
 def test_confidence_under_files_of_what_is_known_is_said_not_to_be_calibrated(caplog):
     for_run(CALIBRATED, PredictSettings(), GuideFiles(analogues=("mine.smi",)))
 
-    assert "without a core, parts or analogues that are known" in caplog.text
+    assert "for a core, parts or analogues that are known" in caplog.text
