@@ -230,13 +230,6 @@ def predict(
         from duallgd_cli.spectra.features import count_spectra
         from duallgd_cli.spectra.reading import spectrum_files
 
-        if precursor_ppm is not None and precursor_ppm > MOST_PPM:
-            logger.warning(
-                "where none is given, formulas are looked for within %g ppm; --precursor-ppm %g "
-                "holds for given ones",
-                MOST_PPM,
-                precursor_ppm,
-            )
         same = ("top_k", "seed", "group_by", "formula", "adduct", "formula_candidates", "max_draws")
         given = {
             **{name: context.params[name] for name in same},

@@ -88,14 +88,11 @@ def predict_spectra(
 
     Args:
         model: From `load`.
-        spectra: A file, several files, or spectra as `predictions` takes them.
+        spectra: See `predictions`, as for all that follows.
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
-        workers: Processes that assemble molecules; does not change the result.
-        changes: Settings by name, such as ``samples=20``; ``guide`` and ``preset``.
-
-    Returns:
-        One prediction for every MS2 spectrum.
+        workers: Processes that assemble molecules.
+        changes: Settings by name, such as ``samples=20``.
 
     Raises:
         UsageError: A setting is unknown, or settings exclude each other.

@@ -30,12 +30,3 @@ def test_every_setting_stands_below_what_it_does(duallgd):
         found = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
         assert found
         assert all(lines[line - 1].strip().startswith("# ") for line in found), name
-
-
-def test_a_file_of_settings_is_taken_by_predict(duallgd, spectra, tmp_path):
-    (tmp_path / "settings.yaml").write_text(duallgd("config").out.replace("top_k: 10", "top_k: 1"))
-
-    done = duallgd("predict", spectra, "--config", "settings.yaml", "-o", "-")
-
-    assert done.code == 0
-    assert {row["rank"] for row in done.rows} <= {"1", ""}

@@ -37,14 +37,13 @@ def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas,
     assert json.loads((tmp_path / "out.csv.run.json").read_text())["counts_by_status"] == {"ok": 12}
 
 
-@pytest.mark.parametrize(("ppm", "said"), [("100", False), ("101", True)])
-def test_formulas_are_looked_for_within_100_ppm_and_more_is_not_cut_in_silence(
-    duallgd, spectra, ppm, said
-):
-    done = duallgd("predict", spectra, "-o", "out.csv", "--precursor-ppm", ppm, *FEW)
+def test_formulas_are_looked_for_within_100_ppm_whatever_is_given(duallgd, spectra, tmp_path):
+    done = duallgd("predict", spectra, "-o", "out.csv", "--precursor-ppm", "101", *FEW)
 
+    settings = json.loads((tmp_path / "out.csv.run.json").read_text())["settings"]
     assert done.code == 0
-    assert ("formulas are looked for within 100 ppm; --precursor-ppm 101" in done.err) == said
+    assert settings["limits"]["precursor_ppm"] == 101
+    assert settings["formula_search"]["precursor_ppm"] == 100
 
 
 @pytest.mark.parametrize("output", [("-o", "-"), ()], ids=["asked for", "not said"])

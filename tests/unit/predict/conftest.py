@@ -1,13 +1,15 @@
 import pytest
 
+from duallgd_cli.predict.run import predict
+from tests.made_runs import request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
+from tests.stub_model import stub_model
 
 
-@pytest.fixture
-def spectra(tmp_path):
+def twelve_features(folder):
     """Twelve features, among them a pair and every kind of trouble."""
     return mgf(
-        tmp_path / "in.mgf",
+        folder / "in.mgf",
         block(ASPIRIN, feature_id="1", title="a"),
         block(CAFFEINE, feature_id="2", title="b"),
         block(ASPIRIN, mslevel="1"),
@@ -22,3 +24,16 @@ def spectra(tmp_path):
         block(NICOTINE, title=""),
         block(ALANINE, scale=3.0),
     )
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    return twelve_features(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A run over them, a row for each spectrum, and what it said of itself; leave it alone."""
+    folder = tmp_path_factory.mktemp("finished")
+    asked = request(twelve_features(folder), folder / "out.csv", rows="spectrum")
+    return predict(asked, stub_model()), folder / "out.csv"

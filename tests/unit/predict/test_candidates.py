@@ -4,12 +4,7 @@ import pytest
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.predict import candidates
-from duallgd_cli.predict.candidates import (
-    Workers,
-    assemble_matrices,
-    collect,
-    fingerprint_agreement,
-)
+from duallgd_cli.predict.candidates import Workers, collect, fingerprint_agreement
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import HypothesisResult
 
@@ -80,24 +75,13 @@ def broken_aspirin():
     cut = np.flatnonzero(((low == ester) | (high == ester)) & (right > 0))[0]
     broken = right.copy()
     broken[cut] = 0
-    return formula, broken.astype(np.int8), pointing_at(right)
-
-
-def test_a_sample_that_fails_is_repaired_and_says_so():
-    formula, broken, log_prob = broken_aspirin()
-    generated = Generated(broken[None], np.zeros(1, np.float32), log_prob)
-
-    structures, tallies = assembled(formula, generated)
-
-    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
-    assert (structures[0].samples, structures[0].repaired) == (1, 1)
-    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (0, 1, {})
+    return formula, broken.astype(np.int8)[None], pointing_at(right)
 
 
 def test_without_log_probabilities_nothing_is_repaired():
     formula, broken, _ = broken_aspirin()
 
-    structures, tallies = assembled(formula, Generated(broken[None], np.zeros(1, np.float32)))
+    structures, tallies = assembled(formula, Generated(broken, np.zeros(1, np.float32)))
 
     assert structures == ()
     assert tallies.rejected == {"disconnected": 1}
@@ -112,13 +96,15 @@ def aspirin_with_a_single_bond_for_a_double_one():
     return formula, wrong.astype(np.int8)[None], pointing_at(right)
 
 
-def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_carbocation():
-    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
+@pytest.mark.parametrize("wrong", [broken_aspirin, aspirin_with_a_single_bond_for_a_double_one])
+def test_a_bond_drawn_wrong_is_mended_and_not_made_up_for_by_a_carbocation(wrong):
+    formula, matrix, log_prob = wrong()
 
-    structures, tallies = assembled(formula, Generated(wrong, np.zeros(1, np.float32), log_prob))
+    structures, tallies = assembled(formula, Generated(matrix, np.zeros(1, np.float32), log_prob))
 
     assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
-    assert (tallies.assembled, tallies.repaired) == (0, 1)
+    assert (structures[0].samples, structures[0].repaired) == (1, 1)
+    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (0, 1, {})
 
 
 @pytest.mark.parametrize("has_log_prob", [True, False])
@@ -216,19 +202,12 @@ def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
     assert all(structure.fingerprint_log_likelihood <= 0 for structure in structures)
 
 
-def test_assembly_stops_when_its_time_is_up():
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_assembly_stops_when_its_time_is_up_here_or_in_another_process(workers):
     formula, generated = drawn(ASPIRIN, ISOMER)
 
-    with pytest.raises(OutOfTimeError):
-        assemble_matrices(formula, generated.bond_class, timeout_s=-1.0)
-
-
-@pytest.mark.slow
-def test_time_that_is_up_in_another_process_is_seen_here():
-    formula, generated = drawn(ASPIRIN, ISOMER)
-
-    with Workers(2) as workers, pytest.raises(OutOfTimeError):
-        workers.assemble(formula, generated, timeout_s=-1.0)()
+    with Workers(workers) as pool, pytest.raises(OutOfTimeError):
+        pool.assemble(formula, generated, timeout_s=-1.0)()
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.

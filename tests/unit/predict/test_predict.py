@@ -48,31 +48,29 @@ def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
     assert (row["samples"], row["log_likelihood"], row["status"]) == ("4", "-1.5", "ok")
 
 
-def test_every_ms2_spectrum_has_an_outcome_in_input_order(spectra, tmp_path):
-    asked = request(spectra, tmp_path / "out.csv", rows="spectrum")
-    summary = predict(asked, stub_model())
+def test_every_ms2_spectrum_has_an_outcome_in_input_order(finished):
+    summary, path = finished
+    found = rows_of(path)
+    first = first_rows(found)
 
-    found = rows_of(tmp_path / "out.csv")
-    order = list(dict.fromkeys(int(row["index"]) for row in found))
-    assert order == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
-    status = {int(index): row["status"] for index, row in first_rows(found).items()}
-    assert status[6] == "formula_mismatch"
-    assert status[8] == "unsupported_adduct"
-    assert status[9] == "unsupported_element"
-    assert status[10] == "no_peaks"
-    assert [status[index] for index in (0, 1, 3, 4, 5, 7, 11, 12)] == ["ok"] * 8
-    assert summary.counts["ok"] == 8
-    source = {index: row["formula_source"] for index, row in first_rows(found).items()}
-    assert (source["0"], source["5"], source["10"]) == ("file", "predicted", "")
-    assert summary.n_spectra == 12
-    assert summary.n_ms1 == 1
+    assert list(dict.fromkeys(row["index"] for row in found)) == [
+        *("0", "1", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
+    ]
+    status = {int(index): row["status"] for index, row in first.items()}
+    assert status.pop(6) == "formula_mismatch"
+    assert status.pop(8) == "unsupported_adduct"
+    assert status.pop(9) == "unsupported_element"
+    assert status.pop(10) == "no_peaks"
+    assert [*status.values()] == ["ok"] * 8
+    assert [first[index]["formula_source"] for index in ("0", "5", "10")] == [
+        *("file", "predicted", "")
+    ]
+    assert (summary.counts["ok"], summary.n_spectra, summary.n_ms1) == (8, 12, 1)
     assert all(row["message"] for row in found if row["status"] != "ok")
 
 
-def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
-
-    for row in rows_of(tmp_path / "out.csv"):
+def test_every_candidate_has_the_requested_formula(finished):
+    for row in rows_of(finished[1]):
         if row["smiles"]:
             mol = identity.parse_smiles(row["smiles"])
             assert str(disassemble(mol).formula) == row["formula"]
@@ -80,10 +78,9 @@ def test_every_candidate_has_the_requested_formula(spectra, tmp_path):
             assert row["inchikey"].startswith(row["inchikey14"])
 
 
-def test_spectra_of_a_feature_share_their_candidates(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "out.csv", rows="spectrum"), stub_model())
+def test_spectra_of_a_feature_share_their_candidates(finished):
+    found = rows_of(finished[1])
 
-    found = rows_of(tmp_path / "out.csv")
     first, second = ([r for r in found if r["index"] == index] for index in ("0", "3"))
     assert [row["smiles"] for row in first] == [row["smiles"] for row in second]
     assert "read together with index 3" in first[0]["message"]
@@ -163,10 +160,8 @@ def test_running_out_of_time_is_an_outcome(tmp_path):
     assert found[0]["status"] == "ok"
 
 
-def test_the_run_record_says_what_was_run(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
-
-    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+def test_the_run_record_says_what_was_run(finished):
+    record = json.loads(finished[1].with_name("out.csv.run.json").read_text())
 
     assert record["counts_by_status"]["ok"] == 8
     assert record["weights"]["sha256"] == "0" * 64
@@ -174,7 +169,7 @@ def test_the_run_record_says_what_was_run(spectra, tmp_path):
     assert record["ms1_skipped"] == 1
     assert {"started", "seconds", "computing_s"} <= set(record["times"])
     assert {"python", "torch", "numpy", "rdkit"} <= set(record["versions"])
-    assert record["inputs"][0]["name"] == spectra
+    assert record["inputs"][0]["name"].endswith("in.mgf")
 
 
 def test_notes_of_the_generator_reach_the_run_record_and_no_output(tmp_path):
