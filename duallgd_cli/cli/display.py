@@ -1,18 +1,16 @@
-"""What a person or a log collector sees on standard error: messages and progress.
+"""What a person sees on standard error: messages and progress.
 
-Standard output belongs to results alone. On a terminal progress is a live bar; elsewhere it is
-silent, unless JSON lines were asked for.
+Standard output belongs to results alone. On a terminal progress is a live bar; elsewhere there are
+messages alone.
 """
 
-import json
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.console import Console
@@ -31,30 +29,12 @@ from rich.text import Text
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import HypothesisResult, Prediction
+    from duallgd_cli.predict.prediction import Prediction
     from duallgd_cli.predict.run import Progress as RunProgress
 
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
-_JSON_EVERY_S: Final = 5.0
 _BAR: Final = 10  # characters of a confidence of 1
 MOST_SHOWN: Final = 20
-
-
-def _json_lines(total: int | None) -> "RunProgress":
-    """Progress as a JSON line every few seconds, and when a stage begins."""
-    done, due, began = 0, 0.0, time.monotonic()
-
-    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-        nonlocal done, due
-        done += n_spectra
-        seconds = time.monotonic() - began
-        if result is None and not n_spectra:
-            write_json("stage", stage=stage)
-        elif result is not None and seconds >= due:
-            due = seconds + _JSON_EVERY_S
-            write_json("progress", done=done, total=total, seconds=round(seconds, 2))
-
-    return tell
 
 
 @cache
@@ -63,48 +43,34 @@ def console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def configure_logging(quiet: bool, json_log: bool) -> None:
-    """Send the package's messages to standard error.
-
-    Args:
-        quiet: Errors only.
-        json_log: One JSON object a line instead of text.
-    """
+def configure_logging(quiet: bool) -> None:
+    """Send the package's messages to standard error, or only errors with `quiet`."""
     root = logging.getLogger("duallgd_cli")
-    root.handlers[:] = [_JsonHandler() if json_log else _TextHandler()]
+    root.handlers[:] = [_Messages()]
     root.setLevel(logging.ERROR if quiet else logging.INFO)
 
 
-def is_interactive(quiet: bool, json_log: bool) -> bool:
+def is_interactive(quiet: bool) -> bool:
     """Whether somebody watches a live bar."""
-    return console().is_terminal and not quiet and not json_log
+    return console().is_terminal and not quiet
 
 
 @contextmanager
-def progress(quiet: bool, json_log: bool, total: int | None) -> Iterator["RunProgress | None"]:
-    """A display that suits where standard error goes; None where nobody looks.
+def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
+    """A bar on a terminal; None where nobody looks.
 
     Args:
         quiet: Show nothing.
-        json_log: JSON lines instead of a bar.
         total: Spectra to come, if known.
     """
-    if not is_interactive(quiet, json_log):
-        yield _json_lines(total) if json_log and not quiet else None
+    if not is_interactive(quiet):
+        yield None
         return
     count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed} spectra")
     left = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn(), *left)
     with bar(*columns, description="starting", total=total) as (_, update):
-        began, fresh = time.monotonic(), 0
-
-        def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-            nonlocal fresh
-            fresh += 0 if result is None else n_spectra
-            pace = f", {(time.monotonic() - began) / fresh:.1f} s each" if fresh else ""
-            update(description=f"{stage}{pace}", advance=n_spectra)
-
-        yield tell
+        yield lambda stage, n_spectra, _: update(description=stage, advance=n_spectra)
 
 
 @contextmanager
@@ -224,14 +190,7 @@ def show_candidates(found: Iterable["Prediction"]) -> None:
         console().print("and more in the output")
 
 
-def write_json(event: str, **values: object) -> None:
-    """Write one event as a JSON line on standard error."""
-    time_text = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line: dict[str, Any] = {"time": time_text, "event": event, **values}
-    typer.echo(json.dumps(line, ensure_ascii=False, default=str), err=True)
-
-
-class _TextHandler(logging.Handler):
+class _Messages(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show a message above the bar, coloured by its level."""
         word = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
@@ -239,11 +198,3 @@ class _TextHandler(logging.Handler):
         # What a file calls itself must not steer the terminal; each line is looked at alone.
         text = "\n".join(map(printable, record.getMessage().split("\n")))
         console().print(word + text, style=style, markup=False, soft_wrap=True)
-
-
-class _JsonHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a message as an event, with the values that `extra={"json": ...}` gives it."""
-        values = {"event": "message", **getattr(record, "json", {})}
-        level, text = record.levelname.lower(), record.getMessage()
-        write_json(**values, level=level, logger=record.name, message=text)

@@ -172,7 +172,6 @@ def evaluate(
         ),
     ] = None,
     quiet: options.Quiet = False,
-    json_log: options.JsonLog = False,
     config: options.Config = None,
     set_: options.Assignments = None,
 ) -> None:
@@ -187,7 +186,7 @@ def evaluate(
     from duallgd_cli.predict.settings import PredictSettings, Shard
     from duallgd_cli.runtime import cache_folder
 
-    display.configure_logging(quiet, json_log)
+    display.configure_logging(quiet)
     given = {"seed": seed, "formula": formula, **options.sampling_of(context)}
     if predictions is not None:
         refused = options.given_of(context, _FOR_A_PREDICTION)
@@ -208,7 +207,7 @@ def evaluate(
         "shard": Shard.parse(shard) if shard else Shard(),
     }
     settings = parsing.EvaluateSettings(**values)
-    with display.progress(quiet, json_log, None) as shown:
+    with display.progress(quiet, None) as shown:
         found = use_case(settings, shown)
     if found is None:
         typer.echo(

@@ -44,7 +44,6 @@ def formulas(
     force: options.Force = False,
     strict: options.Strict = False,
     quiet: options.Quiet = False,
-    json_log: options.JsonLog = False,
 ) -> None:
     """Rank the molecular formulas that each precursor allows, with probabilities.
 
@@ -55,7 +54,7 @@ def formulas(
     """
     from duallgd_cli.cli import display, running
 
-    display.configure_logging(quiet, json_log)
+    display.configure_logging(quiet)
     running.refuse_to_replace(output, allowed=force, resumable=False)
     from duallgd_cli.formulas.rows import write_formulas
     from duallgd_cli.predict.settings import PredictRequest, PredictSettings

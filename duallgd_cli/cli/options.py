@@ -165,9 +165,6 @@ Rows = Annotated[
     ),
 ]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
-JsonLog = Annotated[
-    bool, messages("--json-log", help="Messages and progress as JSON lines on standard error.")
-]
 Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[
     list[str] | None,

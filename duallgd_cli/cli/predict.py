@@ -203,7 +203,6 @@ def predict(
     ] = None,
     strict: options.Strict = False,
     quiet: options.Quiet = False,
-    json_log: options.JsonLog = False,
     config: options.Config = None,
     set_: options.Assignments = None,
 ) -> None:
@@ -215,11 +214,11 @@ def predict(
     """
     from duallgd_cli.cli import display, running
 
-    display.configure_logging(quiet, json_log)
+    display.configure_logging(quiet)
     place = output or running.default_output(spectra, format)
     running.refuse_page(report, place, shard, [*spectra, *filter(None, (journal, formulas))])
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
-    watched = display.is_interactive(quiet, json_log)
+    watched = display.is_interactive(quiet)
     if watched:
         logger.info("loading libraries and weights ...")
     with loading():
@@ -266,7 +265,7 @@ def predict(
         )
         model = api.load(weights, runtime=runtime)
         total = count_spectra(request.inputs) if watched else None
-    with display.progress(quiet, json_log, total) as shown:
+    with display.progress(quiet, total) as shown:
         done = predict_files(request, model, shown)
     if watched:
         running.show_first(done)
@@ -315,7 +314,7 @@ def merge(
     """
     from duallgd_cli.cli import display, running
 
-    display.configure_logging(quiet, json_log=False)
+    display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join
     with running.interruptible("nothing was written; the same command starts again"):

@@ -58,7 +58,7 @@ def report(
     """
     from duallgd_cli.cli import display, running
 
-    display.configure_logging(quiet, json_log=False)
+    display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.journal import ENDING
         from duallgd_cli.report import write_report
@@ -109,7 +109,7 @@ def trace(
     """
     from duallgd_cli.cli import display, running
 
-    display.configure_logging(quiet, json_log=False)
+    display.configure_logging(quiet)
     from duallgd_cli.generator.trace import trace as follow
     from duallgd_cli.predict import api
     from duallgd_cli.predict.settings import PredictSettings

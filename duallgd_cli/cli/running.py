@@ -128,8 +128,7 @@ def report(summary: "RunSummary", strict: bool) -> None:
         UnreadableError: No record of the inputs could be read.
         typer.Exit: With 1, if spectra were skipped and that was to be an error.
     """
-    counts = {"event": "summary", "counts": dict(summary.counts), "output": summary.output}
-    logger.info("%s", sentence(summary), extra={"json": counts})
+    logger.info("%s", sentence(summary))
     if summary.n_spectra and not summary.n_ok:
         logger.warning("%s", nothing_found(summary))
     if summary.nothing_readable:

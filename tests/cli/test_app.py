@@ -110,7 +110,7 @@ def test_a_bug_keeps_its_traceback(failing):
 
 def test_an_error_and_a_warning_never_steer_the_terminal(duallgd, capsys):
     done = duallgd("predict", "\x1b[31mabsent\x07.mgf")
-    display.configure_logging(quiet=False, json_log=False)
+    display.configure_logging(quiet=False)
     logging.getLogger("duallgd_cli").warning("title \x1b[2J\x9b1m here")
     said = capsys.readouterr().err
 
