@@ -21,7 +21,7 @@ from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.generator.network import ModelGenerator, formula_condition
 from duallgd_cli.generator.sampling import deadline, on_one_thread, sampling_task
 from duallgd_cli.guide import Known
-from duallgd_cli.predict.candidates import AssemblyResult, Workers, assemble_matrices
+from duallgd_cli.predict.candidates import Assembled, Workers, assemble_matrices
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import HypothesisResult
@@ -63,7 +63,7 @@ class Trace:
     annotated: AnnotatedSpectrum
     fingerprint: NDArray[np.float32]
     steps: tuple[Step, ...]
-    becomes: tuple[AssemblyResult, ...]
+    becomes: tuple[Assembled, ...]
     places: NDArray[np.float64]
 
 

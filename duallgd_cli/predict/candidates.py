@@ -59,6 +59,7 @@ class NamedMolecule:
             charges alone; "" of any other molecule.
         fault: What of a `chem.guide.Guide` it breaks, "" if nothing.
         scores: By `generator.reranker.CandidateScorer.scores`; empty without one.
+        is_repaired: Whether it took a repair to make it of its matrix.
     """
 
     smiles: str
@@ -69,6 +70,7 @@ class NamedMolecule:
     placement: str
     fault: str
     scores: dict[str, float]
+    is_repaired: bool = False
 
     @property
     def block(self) -> str:
@@ -76,31 +78,20 @@ class NamedMolecule:
         return self.inchikey[: identity.BLOCK_LENGTH]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AssemblyResult:
-    """What one matrix became.
-
-    Attributes:
-        molecules: The molecule, then further readings of the same matrix; empty if rejected.
-        repaired: Whether it took a repair.
-        reason: Why the matrix as drawn was rejected, "" if it was not.
-    """
-
-    molecules: tuple[NamedMolecule, ...]
-    repaired: bool = False
-    reason: str = ""
-
-    @property
-    def fitting(self) -> tuple[NamedMolecule, ...]:
-        """Molecules that are as they must be."""
-        return tuple(one for one in self.molecules if not one.fault)
-
+# What one matrix became: the molecule, then further readings of the same matrix; or why none.
+Assembled: TypeAlias = tuple[NamedMolecule, ...] | Rejection
 
 # A matrix and the tiers of atom states that it may use, to what it is as it stands.
-_Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], AssemblyResult]
+_Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], Assembled]
 
 # What was drawn in one go, and what each sample became: the same result for the same matrix.
-Round: TypeAlias = tuple[Generated, list[AssemblyResult]]
+Round: TypeAlias = tuple[Generated, list[Assembled]]
+
+
+def fitting(sample: Assembled) -> tuple[NamedMolecule, ...]:
+    """Molecules that a sample became and that are as they must be."""
+    found = () if isinstance(sample, Rejection) else sample
+    return tuple(one for one in found if not one.fault)
 
 
 def assemble_matrices(
@@ -110,7 +101,7 @@ def assemble_matrices(
     scorer: CandidateScorer | None = None,
     timeout_s: float | None = None,
     guide: Guide | None = None,
-) -> list[AssemblyResult]:
+) -> list[Assembled]:
     """Turn bond matrices into molecules; what fails is repaired where log-probabilities are given.
 
     Each molecule is named once: that takes longer than assembling, and the same molecule is drawn
@@ -127,22 +118,22 @@ def assemble_matrices(
     Raises:
         OutOfTimeError: They passed.
     """
-    started, results = time.monotonic(), list[AssemblyResult]()
+    started, results = time.monotonic(), list[Assembled]()
     named: dict[str, NamedMolecule] = {}  # by SMILES
 
-    def assembled(matrix: NDArray[np.int8], tiers: Sequence[int]) -> AssemblyResult:
+    def assembled(matrix: NDArray[np.int8], tiers: Sequence[int]) -> Assembled:
         mols, found = assemble(formula, matrix, tiers=tiers), []
         if isinstance(mols, Rejection):
-            return AssemblyResult((), reason=mols.reason)
+            return mols
         for mol in mols:
             smiles = identity.canonical_smiles(mol)
             if smiles not in named:
                 try:
                     named[smiles] = _named(formula, scorer, guide, mol, smiles)
                 except MoleculeError:
-                    return AssemblyResult((), reason="no InChI")
+                    return Rejection("no InChI")
             found.append(named[smiles])
-        return AssemblyResult(tuple(found))
+        return tuple(found)
 
     for number, matrix in enumerate(bond_class):
         if timeout_s is not None and time.monotonic() - started > timeout_s:
@@ -157,7 +148,7 @@ def _repaired(
     matrix: NDArray[np.int8],
     log_prob: NDArray[np.float32] | None,
     assembled: _Assemble,
-) -> AssemblyResult:
+) -> Assembled:
     """What a matrix is as it stands, after repair, or with rare atom types; in this order.
 
     Without log-probabilities nothing is repaired.
@@ -169,14 +160,14 @@ def _repaired(
         return assembled(matrix, TIERS)
     best = assembled(matrix, ORDINARY)
     for tiers in (ORDINARY, (USUAL,)):
-        if best.molecules and (tiers == ORDINARY or not best.molecules[0].is_salt):
+        if not isinstance(best, Rejection) and (tiers == ORDINARY or not best[0].is_salt):
             continue
         fixed = repair(formula, matrix, log_prob, tiers)
         if fixed is None:
             break  # fewer types of atoms mend no more
-        if (result := assembled(fixed, tiers)).molecules:
-            best = replace(result, repaired=True)
-    return best if best.molecules else assembled(matrix, TIERS)
+        if not isinstance(result := assembled(fixed, tiers), Rejection):
+            best = tuple(replace(one, is_repaired=True) for one in result)
+    return assembled(matrix, TIERS) if isinstance(best, Rejection) else best
 
 
 def _named(
@@ -213,15 +204,15 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
     for log_likelihood, sample in _samples(rounds):
-        fitting = sample.fitting
-        if not fitting:
-            found = sample.molecules
-            rejected[found[0].fault if found else sample.reason] += 1
-        for one in {one.block: one for one in reversed(fitting)}.values():
-            first = one is fitting[0]
+        found = fitting(sample)
+        if not found:
+            why = sample.reason if isinstance(sample, Rejection) else sample[0].fault
+            rejected[why] += 1
+        for one in {one.block: one for one in reversed(found)}.values():
+            first = one is found[0]
             spellings[one.block][one.smiles] += first
             named.setdefault(one.smiles, one)
-            as_first = (1, 0, sample.repaired, log_likelihood, 0)
+            as_first = (1, 0, one.is_repaired, log_likelihood, 0)
             counts[one.block] += as_first if first else (0, 1, 0, 0, log_likelihood)
     molecules = {
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
@@ -246,7 +237,7 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     )
 
 
-def _samples(rounds: Sequence[Round]) -> Iterator[tuple[float, AssemblyResult]]:
+def _samples(rounds: Sequence[Round]) -> Iterator[tuple[float, Assembled]]:
     """Log-likelihood of each sample, and what it became."""
     for generated, samples in rounds:
         yield from zip(generated.log_likelihood.tolist(), samples, strict=True)
@@ -351,7 +342,7 @@ class Workers:
         generated: Generated,
         timeout_s: float | None = None,
         guide: Guide | None = None,
-    ) -> Callable[[], list[AssemblyResult]]:
+    ) -> Callable[[], list[Assembled]]:
         """Begin to turn samples into molecules.
 
         Args:
@@ -387,7 +378,7 @@ class Workers:
             self._pool = ProcessPoolExecutor(self.count, context, initializer=leave_to_parent)
         submitted = [self._pool.submit(_timed, share) for share in shares] if self._pool else []
 
-        def wait() -> list[AssemblyResult]:
+        def wait() -> list[Assembled]:
             results = [] if submitted else shares[0]()
             for share in submitted:
                 part, seconds = share.result()

@@ -15,7 +15,6 @@ import logging
 import os
 import time
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -55,7 +54,7 @@ class Journal:
         path: Of the file.
         header: Identity of the run, None if the file is empty.
         end: Totals, None while the run is unfinished.
-        good_bytes: Where the last whole line ends.
+        good_bytes: Where the last finished feature ends; a run goes on from there.
         is_damaged: Whether something unreadable stands before the last line.
         hypotheses: Feature, position, number of hypotheses of the feature and byte of each, (L, 4).
         spectra: Number of the input, index in it, feature and index in that of each, (S, 4).
@@ -72,15 +71,10 @@ class Journal:
     _synced: float = 0.0
 
     @property
-    def held(self) -> set[tuple[int, int]]:
-        """Feature and position of the hypotheses that are here."""
-        return {(feature, position) for feature, position, *_ in self.hypotheses.tolist()}
-
-    @property
     def finished(self) -> set[int]:
-        """Features of which every hypothesis is here."""
-        found = Counter(feature for feature, _ in self.held)
-        return {number for number, _, of, _ in self.hypotheses.tolist() if found[number] == of}
+        """Features of which every hypothesis is here: the last is written last."""
+        rows = self.hypotheses[self.hypotheses[:, 1] == self.hypotheses[:, 2] - 1]
+        return set(rows[:, 0].tolist())
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
@@ -197,7 +191,7 @@ def scan(path: Path) -> Journal:
     Raises:
         UsageError: The file is something else.
     """
-    header, end, n_bytes, is_damaged = None, None, 0, False
+    header, end, n_bytes, good_bytes, is_damaged = None, None, 0, 0, False
     hypotheses, spectra = array("q"), array("q")
     inputs: dict[str, int] = {}
     with path.open("rb") as file:
@@ -222,9 +216,11 @@ def scan(path: Path) -> Journal:
                     name, index = spectrum["source"]
                     spectra.extend((inputs[name], index, feature, position))
             n_bytes += len(line)
+            if values.get("hypothesis", 0) == values.get("of", 1) - 1:
+                good_bytes = n_bytes
     lines, named = (np.frombuffer(numbers, np.int64) for numbers in (hypotheses, spectra))
     rows = (lines.reshape(-1, 4), named.reshape(-1, 4))
-    return Journal(path, header, end, n_bytes, is_damaged, *rows)
+    return Journal(path, header, end, good_bytes, is_damaged, *rows)
 
 
 def _header(values: dict[str, Any], path: Path) -> Header:

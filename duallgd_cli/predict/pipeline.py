@@ -7,7 +7,7 @@ with one spectrum becomes a result with a status; whatever is not is a bug and i
 import math
 import time
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
@@ -24,7 +24,7 @@ from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import Round, Workers, collect
+from duallgd_cli.predict.candidates import Round, Workers, collect, fitting
 from duallgd_cli.predict.generation import (
     Generator,
     LoadedModel,
@@ -70,7 +70,6 @@ def results(
     *,
     source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
-    held: Container[tuple[int, int]] = (),
 ) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
@@ -83,7 +82,6 @@ def results(
         workers: Where drawing and assembly run.
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
-        held: Features and hypotheses, by number, of which the result is known already.
 
     Yields:
         One result a hypothesis; a feature without any has one failure.
@@ -101,8 +99,6 @@ def results(
         tried = _hypotheses(spectra, usable, source)
         known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
         for position, hypothesis in enumerate(tried):
-            if (number, position) in held:
-                continue
             about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
             result, annotated = _described(hypothesis, settings, about)
             steps: _Steps = iter([result])
@@ -311,7 +307,7 @@ def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int
     wanted, total = len(rounds[0][1]), settings.sampling.samples
     most = (settings.max_draws or _MOST_DRAWS * total) * wanted / total
     drawn = sum(len(samples) for _, samples in rounds)
-    valid = sum(bool(one.fitting) for _, samples in rounds for one in samples)
+    valid = sum(bool(fitting(one)) for _, samples in rounds for one in samples)
     expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
     more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
     return drawn, valid, more if valid < wanted else 0

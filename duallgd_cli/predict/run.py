@@ -167,12 +167,13 @@ def predict(
             open_journal = Journal.resume if request.resume else Journal.create
             workers = Workers(request.workers, draws_aside=model.draws_aside)
             with open_journal(path, run_header(request, model, inputs)) as journal, workers:
-                held, summary.n_resumed = journal.held, len(journal.finished)
+                kept = journal.finished
+                summary.n_resumed = len(kept)
                 if journal.end is None:
                     tell("predicting", 0, None)
-                    features = _features(request, inputs, journal.finished, tell)
+                    features = _features(request, inputs, kept, tell)
                     given = (features, model, settings, workers)
-                    for one in results(*given, source=source, knowledge=knowledge, held=held):
+                    for one in results(*given, source=source, knowledge=knowledge):
                         with stage("write"):
                             journal.append(one)
                         tell("predicting", 0 if one.position else len(one.spectra), one)

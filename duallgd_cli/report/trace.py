@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from duallgd_cli.chem.elements import SYMBOLS
+from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import unfold_bits
 from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import UsageError
@@ -211,11 +212,11 @@ def _words(followed: Trace) -> list[str]:
     """What became of each sample, in words."""
     found = []
     for result in followed.becomes:
-        if not result.molecules:
+        if isinstance(result, Rejection):
             found.append(f"no molecule: {result.reason}")
             continue
-        after = " (after repair)" if result.repaired else ""
-        found.append(f"{result.molecules[0].smiles}{after}")
+        after = " (after repair)" if result[0].is_repaired else ""
+        found.append(f"{result[0].smiles}{after}")
     return found
 
 
@@ -281,7 +282,7 @@ def _spectrum(followed: Trace) -> Iterator[_Shape]:
 def _fingerprint(followed: Trace) -> Iterator[_Shape]:
     """The likeliest bits of the predicted fingerprint, those of the finished molecules apart."""
     order = np.argsort(-followed.fingerprint, kind="stable")[:_BITS]
-    rows = [one.molecules[0].bits for one in followed.becomes if one.molecules]
+    rows = [one[0].bits for one in followed.becomes if not isinstance(one, Rejection)]
     has = unfold_bits(rows, len(followed.fingerprint)).mean(0) if rows else None
     yield _axis()
     for number, bit in enumerate(order):

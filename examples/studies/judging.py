@@ -28,7 +28,7 @@ from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.duallgd import Condition
-from duallgd_cli.predict.candidates import Workers, collect
+from duallgd_cli.predict.candidates import Workers, collect, fitting
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import OK, HypothesisResult
 from duallgd_cli.reference.generator import pairs_of_order
@@ -219,7 +219,7 @@ def finish(
     ranked = sorted(
         found.structures, key=lambda one: (-one.samples, -one.log_likelihood, one.inchikey)
     )
-    bits = {molecule.block: molecule.bits for one in results for molecule in one.molecules}
+    bits = {molecule.block: molecule.bits for one in results for molecule in fitting(one)}
     similarity = [tanimoto(bits[structure.block], known.bits) for structure in ranked]
     right = [structure.block == known.block for structure in ranked]
     values = (

@@ -1,7 +1,6 @@
 """The one loop: what each hypothesis of each feature gives, in order."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import watched
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
 
@@ -29,19 +28,10 @@ def features(tmp_path):
         yield list(enumerate(inputs.features("feature"))), formula_source(SETTINGS, table, 100)
 
 
-def drawn(features, generator=None, held=(), draws_aside=False):
+def drawn(features, draws_aside=False):
     items, source = features
-    model = replace(stub_model(), generator=generator or StubGenerator())
     with Workers(1, draws_aside=draws_aside) as workers:
-        yield from results(items, model, SETTINGS, workers, source=source, held=held)
-
-
-@pytest.mark.parametrize("draws_aside", [False, True])
-def test_every_hypothesis_has_its_result_in_order(features, draws_aside):
-    found = [(one.feature, one.position) for one in drawn(features, draws_aside=draws_aside)]
-
-    assert found == sorted(set(found))
-    assert {number for number, _ in found} == {0, 1, 2}
+        yield from results(items, stub_model(), SETTINGS, workers, source=source)
 
 
 def test_waiting_for_molecules_belongs_to_their_assembly(features, monkeypatch):
@@ -66,17 +56,9 @@ def test_waiting_for_molecules_belongs_to_their_assembly(features, monkeypatch):
     assert seconds["assemble"] == sum(bool(one.structures) for one in found) > 0
 
 
-def test_what_is_held_already_is_not_drawn_again(features):
-    class Never:
-        def generate(self, *_):
-            pytest.fail("drawn again")
-
-    every = {(feature, position) for feature in range(3) for position in range(9)}
-    assert list(drawn(features, Never(), held=every)) == []
-
-
-def test_results_of_a_feature_come_together(features):
-    whole = list(by_feature(drawn(features)))
+@pytest.mark.parametrize("draws_aside", [False, True])
+def test_results_of_a_feature_come_together_in_order(features, draws_aside):
+    whole = list(by_feature(drawn(features, draws_aside)))
 
     assert [together[0].feature for together in whole] == [0, 1, 2]
     for together in whole:
