@@ -216,7 +216,6 @@ def predict(
 
     display.configure_logging(quiet)
     place = output or running.default_output(spectra, format)
-    running.refuse_page(report, place, shard, [*spectra, *filter(None, (journal, formulas))])
     running.refuse_to_replace(place, allowed=force or resume or shard is not None)
     watched = display.is_interactive(quiet)
     if watched:
@@ -262,6 +261,7 @@ def predict(
             rows=rows,
             parts=parts,
             summaries=tuple(summary or ()),
+            page=report,
         )
         model = api.load(weights, runtime=runtime)
         total = count_spectra(request.inputs) if watched else None

@@ -4,11 +4,10 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 """
 
 import logging
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -71,35 +70,6 @@ def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> 
         )
 
 
-def refuse_page(
-    page: Path | None, output: str, shard: str | None, others: Iterable[str | Path]
-) -> None:
-    """Refuse a report that could not be written, before hours are spent.
-
-    Args:
-        page: To be written, or None.
-        output: Of the run.
-        shard: Which the run is, or None.
-        others: Files of the run, which a page would take the place of.
-
-    Raises:
-        UsageError: The run keeps no journal of its own to make it from, or is a part; or the page
-            is one of its files.
-    """
-    if page is None:
-        return
-    if output == STANDARD_STREAM or shard is not None:
-        raise UsageError(
-            "--report needs an output file and a whole run; name one with -o, or join the shards "
-            "with duallgd merge and run duallgd report"
-        )
-    if os.path.realpath(page) in map(os.path.realpath, (output, *others)):
-        raise UsageError(f"--report {page} would overwrite a file of the run; name another one")
-    from duallgd_cli.writers.formats import check_writable
-
-    check_writable(str(page))
-
-
 def write_page(summary: "RunSummary", page: Path) -> None:
     """Write the report of a run that has just ended, and say how to look at it."""
     from duallgd_cli.cli.report import say
@@ -137,28 +107,12 @@ def report(summary: "RunSummary", strict: bool) -> None:
         raise typer.Exit(1)
 
 
-# What to do about the statuses that whole files fall to.
-_REMEDIES: Final = {
-    "no_formula": "check precursor and adduct or raise --precursor-ppm, or give a formula with "
-    "--formula-col, --formula or --formulas",
-    "formula_mismatch": "check that formula, adduct and precursor belong together, or raise "
-    "--precursor-ppm",
-    "unsupported_adduct": "write adducts like [M+H]+ or [2M+Na]+, or give one with --adduct",
-    "unsupported_element": "see duallgd info for the elements",
-    "no_precursor": "add the precursor m/z to the file, as PEPMASS in MGF",
-    "no_peaks": "check that the file holds MS2 peaks",
-    "timeout": "raise --timeout-per-spectrum",
-    "no_candidate": "raise --samples or --steps",
-    "too_large": "see duallgd info for the limits",
-}
-
-
 def nothing_found(summary: "RunSummary") -> str:
-    """Why no spectrum has candidates, as far as the commonest status tells, and what to do."""
+    """Why no spectrum has candidates: what the first of the commonest status says."""
     status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
-    remedy = _REMEDIES.get(status, "see the messages of the rows")
     them = "it is" if summary.n_spectra == 1 else f"{count} of {summary.n_spectra} are"
-    return f"no spectrum has candidates; {them} {status}: {remedy}"
+    said = summary.messages.get(status, "see the messages of the rows")
+    return f"no spectrum has candidates; {them} {status}: {said}"
 
 
 def sentence(summary: "RunSummary") -> str:

@@ -76,6 +76,7 @@ class RunSummary:
         output: File written, ``-`` for standard output, "" for a shard, which writes none.
         journal: Kept journal, or None.
         counts: Spectra by status.
+        messages: What the first spectrum of each status says.
         n_candidates: Candidates of all features; what spectra read together share counts once.
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
@@ -87,6 +88,7 @@ class RunSummary:
     output: str
     journal: Path | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    messages: dict[str, str] = field(default_factory=dict)
     n_candidates: int = 0
     notes: Counter[str] = field(default_factory=Counter)
     computing_s: float = 0.0
@@ -99,6 +101,7 @@ class RunSummary:
         self.n_ms1 = run.totals.get("ms1", 0)
         for prediction in predictions(run, parts=parts):
             self.counts[prediction.status] += 1
+            self.messages.setdefault(prediction.status, prediction.message)
             if prediction.source == prediction.group[0]:
                 self.n_candidates += len(prediction.candidates)
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
@@ -109,6 +112,7 @@ class RunSummary:
         """Count what passed another's `watch`, of the same run."""
         self.n_ms1 = other.n_ms1
         self.counts += other.counts
+        self.messages = {**other.messages, **self.messages}
         self.n_candidates += other.n_candidates
         self.computing_s += other.computing_s
         self.notes += other.notes
@@ -240,16 +244,17 @@ def _features(
 
 
 def _refuse_to_overwrite(request: PredictRequest) -> None:
-    if request.output == STANDARD_STREAM:
-        return
     known = () if request.guide is None else chain.from_iterable(asdict(request.guide).values())
     tables = () if request.formulas is None else (request.formulas,)
     # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
-    output = os.path.realpath(request.output)
-    if output in map(os.path.realpath, (*request.inputs, *tables, *known)):
-        raise UsageError(f"output {request.output} would overwrite an input; name another file")
-    if request.journal is not None and output == os.path.realpath(request.journal):
-        raise UsageError(f"journal and output are the same file {request.output}; name another one")
+    taken = dict.fromkeys(map(os.path.realpath, (*request.inputs, *tables, *known)), "an input")
+    if request.journal is not None:
+        taken[os.path.realpath(request.journal)] = "the journal"
+    for path in (request.output, str(request.page or STANDARD_STREAM)):
+        place = os.path.realpath(path)
+        if path != STANDARD_STREAM and place in taken:
+            raise UsageError(f"{path} would overwrite {taken[place]}; name another file")
+        taken[place] = "the output"
 
 
 @contextmanager
@@ -356,6 +361,8 @@ def _check_output(request: PredictRequest) -> None:
         parts_path(request.output)
     if request.summaries:
         summary_paths(request.summaries, request.output)
+    if request.page is not None:
+        check_writable(str(request.page))
 
 
 def write_all(
@@ -414,10 +421,8 @@ def parts_path(output: str) -> Path:
     """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``.
 
     Raises:
-        UsageError: There is no place beside the output, or it cannot be written.
+        UsageError: It cannot be written.
     """
-    if output == STANDARD_STREAM:
-        raise UsageError("--parts needs an output file to lie beside; name one with -o")
     path = Path(output).with_suffix(".parts.csv")
     check_writable(str(path))
     return path

@@ -155,6 +155,7 @@ class PredictRequest:
         rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
+        page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
     """
 
     inputs: tuple[str, ...]
@@ -170,6 +171,7 @@ class PredictRequest:
     rows: Literal["feature", "spectrum"] = "feature"
     parts: bool = False
     summaries: tuple[str, ...] = ()
+    page: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -177,11 +179,12 @@ class PredictRequest:
         twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
         if twice:
             raise UsageError(f"input {twice[0]} is named twice; name each file once")
-        for option, given in (("--parts", self.parts), ("--summary", self.summaries)):
-            if given and self.shard.count > 1:
-                raise UsageError(
-                    f"{option} needs a whole run; give it to duallgd merge, which joins it"
-                )
+        others = (("--parts", self.parts), ("--summary", self.summaries), ("--report", self.page))
+        for option in (option for option, given in others if given):
+            if self.shard.count > 1:
+                raise UsageError(f"{option} needs a whole run; join it with duallgd merge first")
+            if self.output == STANDARD_STREAM:
+                raise UsageError(f"{option} needs an output file to lie beside; name one with -o")
         require_range(self, "workers", least=1)
         require_range(self, "workers", most=_MOST_WORKERS)
 

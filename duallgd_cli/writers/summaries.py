@@ -12,7 +12,7 @@ from typing import Final
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.files import STANDARD_STREAM, write_atomically
+from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.prediction import Prediction
 from duallgd_cli.writers.formats import check_writable, rows, table
 
@@ -107,14 +107,12 @@ def summary_paths(names: Iterable[str], output: str) -> dict[str, Path]:
     """Where summaries lie: ``out.mzmine.csv`` for ``out.csv``.
 
     Raises:
-        UsageError: A name is not one of `SUMMARIES`, or there is no place beside the output.
+        UsageError: A name is not one of `SUMMARIES`, or a table cannot be written.
     """
     paths = {}
     for name in names:
         if name not in SUMMARIES:
             raise UsageError(f"summary {quote(name)} is not known; choose {', '.join(SUMMARIES)}")
-        if output == STANDARD_STREAM:
-            raise UsageError("--summary needs an output file to lie beside; name one with -o")
         paths[name] = Path(output).with_suffix(f".{SUMMARIES[name].ending}")
         check_writable(str(paths[name]))
     return paths

@@ -42,7 +42,7 @@ REFUSED = [
     ("predict SPECTRA --parts -o -", 2, "--parts needs"),
     ("predict SPECTRA --parts --shard 1/2", 2, "--parts needs"),
     ("predict SPECTRA --report b.html -o -", 2, "--report needs an output file"),
-    ("predict SPECTRA --report b.html --shard 1/2", 2, "--report needs an output file"),
+    ("predict SPECTRA --report b.html --shard 1/2", 2, "--report needs a whole run"),
     ("predict SPECTRA -o b.csv --report ./b.csv", 2, "would overwrite"),
     ("predict SPECTRA -o b.csv --report SPECTRA", 2, "would overwrite"),
     ("predict SPECTRA --atom-order truth", 2, "No such option: --atom-order"),

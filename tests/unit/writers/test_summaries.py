@@ -97,10 +97,9 @@ def test_merge_writes_the_same_summaries(run, tmp_path):
 )
 def test_a_summary_that_cannot_be_is_refused_at_once(run, output, names, message):
     output = output if output == "-" else str(run / output)
-    request = PredictRequest((str(run / "in.mgf"),), output, summaries=names)
 
     with pytest.raises(UsageError, match=message):
-        predict(request, stub_model())
+        predict(PredictRequest((str(run / "in.mgf"),), output, summaries=names), stub_model())
 
 
 def test_a_shard_writes_none():
