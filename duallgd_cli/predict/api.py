@@ -337,24 +337,17 @@ def html(predictions: Iterable[Prediction], candidates: int) -> Html:
         predictions: In order.
         candidates: Drawn of each spectrum.
     """
-    shown = list(predictions)
-    pieces = [_section(one, one.candidates[:candidates]) for one in shown[:_MOST]]
+    shown, pieces = list(predictions), []
+    for one in shown[:_MOST]:
+        mz = "" if one.precursor_mz is None else f"m/z {one.precursor_mz:.4f}"
+        why = "" if one.candidates else f"{one.status}: {one.message}"
+        words = filter(None, (one.spectrum_id, mz, one.formula, one.adduct, why))
+        pieces.append(f"<p>{' · '.join(map(escape, words))}</p>")
+        if one.candidates:
+            pieces.append(_drawn(one.candidates[:candidates]))
     if len(shown) > _MOST:
         pieces.append(f"<p>and {len(shown) - _MOST} more spectra</p>")
     return Html("\n".join(pieces))
-
-
-def _section(prediction: Prediction, candidates: Sequence[Candidate]) -> str:
-    precursor = prediction.precursor_mz
-    words = [
-        f"<b>{escape(prediction.spectrum_id)}</b>",
-        "" if precursor is None else f"m/z {precursor:.4f}",
-        escape(prediction.formula),
-        escape(prediction.adduct),
-        "" if candidates else escape(f"{prediction.status}: {prediction.message}"),
-    ]
-    title = " · ".join(word for word in words if word)
-    return f"<p>{title}</p>\n{_drawn(candidates) if candidates else ''}"
 
 
 def _drawn(candidates: Sequence[Candidate]) -> str:

@@ -189,7 +189,9 @@ class PredictRequest:
         require_range(self, "workers", most=_MOST_WORKERS)
 
     def journal_path(self) -> Path | None:
-        """Where the journal lies; None for one that lives as long as the run.
+        """Where the journal lies, if nobody says ``out.csv.journal.jsonl`` beside the output.
+
+        None for one that lives as long as the run.
 
         Raises:
             UsageError: A shard or a resumed run writes to standard output without a journal.
@@ -202,7 +204,9 @@ class PredictRequest:
                     "--resume and --shard with standard output need --journal FILE to keep results"
                 )
             return None
-        return journal_beside(Path(self.output), self.shard)
+        part = f".shard-{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
+        output = Path(self.output)
+        return output.with_name(f"{output.name}{part}.journal.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +251,3 @@ class Header:
             "shard": self.shard,
         }
         return flatten(json.loads(json.dumps(plain)))
-
-
-def journal_beside(output: Path, shard: Shard) -> Path:
-    """The journal of an output: ``out.csv.journal.jsonl``, with the shard's number if it is one."""
-    part = f".shard-{shard.number}-of-{shard.count}" if shard.count > 1 else ""
-    return output.with_name(f"{output.name}{part}.journal.jsonl")

@@ -3,11 +3,7 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.settings import (
-    PredictRequest,
-    Shard,
-    journal_beside,
-)
+from duallgd_cli.predict.settings import PredictRequest, Shard
 
 
 def test_shards_are_written_from_one():
@@ -23,7 +19,8 @@ def test_an_impossible_shard_is_a_usage_error(text):
 
 def test_the_journal_lies_beside_the_output_and_names_its_shard():
     assert PredictRequest(("a",), "x/out.csv").journal_path() == Path("x/out.csv.journal.jsonl")
-    assert journal_beside(Path("out.sdf"), Shard(2, 8)).name == "out.sdf.shard-2-of-8.journal.jsonl"
+    second = PredictRequest(("a",), "out.sdf", shard=Shard(2, 8)).journal_path()
+    assert second == Path("out.sdf.shard-2-of-8.journal.jsonl")
 
 
 def test_standard_output_has_no_journal_unless_one_is_named():
