@@ -42,13 +42,6 @@ def untimed(prediction):
     return replace(prediction, seconds=0.0, hypotheses=hypotheses)
 
 
-def test_spectra_in_memory_are_predicted_in_order(spectra):
-    in_memory = predict_spectra(stub_model(), list(read(spectra)), SETTINGS)
-
-    assert [one.source.index for one in in_memory] == [0, 1, 3]
-    assert [one.status for one in in_memory] == ["ok", "ok", "ok"]
-
-
 def test_spectra_that_say_the_same_place_are_told_apart(spectra):
     first = next(iter(read(spectra)))
 

@@ -39,10 +39,6 @@ def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampl
     )
 
 
-def names(case, model=None):
-    return [candidate.smiles for candidate in rank(case, model or RankingModel())[0]]
-
-
 def test_the_more_frequent_molecule_comes_first():
     case = (outcome(structure("A", 3), structure("B", 50)),)
 
@@ -53,24 +49,25 @@ def test_the_more_frequent_molecule_comes_first():
     assert [candidate.samples for candidate in candidates] == [50, 3]
 
 
-def test_ties_are_broken_by_inchikey_whatever_the_order():
-    first, second = structure("A"), structure("B")
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([structure("B"), structure("A")], ["A", "B"]),  # ties by InChIKey, whatever the order
+        ([structure("A"), structure("B")], ["A", "B"]),
+        ([structure("A", 3), structure("B", 3, log_likelihood=-9.0)], ["B", "A"]),  # by likelihood
+        (
+            [
+                structure("A", 1, fingerprint_tanimoto=0.9),
+                structure("B", 3, fingerprint_tanimoto=0.1),
+            ],
+            ["A", "B"],  # which outweighs a few samples
+        ),
+    ],
+)
+def test_what_decides_between_molecules_drawn_as_often_or_nearly(found, expected):
+    candidates, _ = rank((outcome(*found),), RankingModel())
 
-    assert names((outcome(second, first),)) == ["A", "B"]
-    assert names((outcome(first, second),)) == ["A", "B"]
-
-
-def test_ties_are_broken_by_likelihood_before():
-    probable, other = structure("B", 3, log_likelihood=-9.0), structure("A", 3)
-
-    assert names((outcome(other, probable),)) == ["B", "A"]
-
-
-def test_agreement_with_the_fingerprint_outweighs_a_few_samples():
-    likely = structure("A", 1, fingerprint_tanimoto=0.9)
-    frequent = structure("B", 3, fingerprint_tanimoto=0.1)
-
-    assert names((outcome(likely, frequent),)) == ["A", "B"]
+    assert [candidate.smiles for candidate in candidates] == expected
 
 
 def test_the_score_is_the_weighted_sum_of_the_extra_scores():
@@ -240,6 +237,7 @@ def test_weights_without_evidence_rank_as_before():
     assert rank((outcome(*silent),), model) == rank((outcome(*silent),), RankingModel())
 
 
+ANALOGUES = GuideFiles(analogues=("mine.smi",))
 CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
 
 
@@ -247,6 +245,7 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
     ("model", "sampling", "word"),
     [
         (CALIBRATED, {}, ""),
+        (CALIBRATED, {"files": ANALOGUES}, "for a core, parts or analogues that are known"),
         (CALIBRATED, {"steps": 1, "samples": 1}, ""),
         (CALIBRATED, {"samples": 301}, "(but 1 to 300 samples and 1 to 50 steps)"),
         (CALIBRATED, {"steps": 51}, "not calibrated for 100 samples and 51 steps"),
@@ -257,9 +256,11 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
     ],
 )
 def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, word, caplog):
-    settings = PredictSettings(sampling=SamplingSettings(**sampling))
+    files = sampling.get("files")
+    others = {name: value for name, value in sampling.items() if name != "files"}
+    settings = PredictSettings(sampling=SamplingSettings(**others))
 
-    ranking = for_run(model, settings)
+    ranking = for_run(model, settings, files)
 
     assert ranking.steps == settings.sampling.steps
     assert len(caplog.records) == bool(word)
@@ -280,9 +281,3 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     )
 
     assert one.log_share < fifty.log_share - 1
-
-
-def test_confidence_under_files_of_what_is_known_is_said_not_to_be_calibrated(caplog):
-    for_run(CALIBRATED, PredictSettings(), GuideFiles(analogues=("mine.smi",)))
-
-    assert "for a core, parts or analogues that are known" in caplog.text
