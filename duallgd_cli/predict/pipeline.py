@@ -86,7 +86,7 @@ def results(
     Yields:
         One result a hypothesis; a feature without any has one failure.
     """
-    of_all = _known_of_all(settings)
+    of_all = None if (guide := settings.guide) is None else Known(guide)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
     limit_s, drawing = settings.sampling.timeout_s, workers.drawing
     waiting: deque[tuple[_Steps, _Begun]] = deque()
@@ -113,19 +113,6 @@ def results(
                 yield _settled(*waiting.popleft(), workers)
     while waiting:
         yield _settled(*waiting.popleft(), workers)
-
-
-def _known_of_all(settings: PredictSettings) -> Known | None:
-    """What settings alone say of every molecule.
-
-    Raises:
-        UsageError: It is impossible.
-    """
-    guide = settings.guide
-    if guide is None:
-        return None
-    guide.check()
-    return Known(guide)
 
 
 def _settled(steps: _Steps, begun: _Begun, workers: Workers) -> HypothesisResult:

@@ -7,7 +7,7 @@ import platform
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -160,8 +160,11 @@ def predict(
     """
     tell = progress or (lambda *_: None)
     settings, is_shard = request.settings, request.shard.count > 1
-    knowledge = _check(request)
-    for_run(model.ranking, settings, request.guide)  # warns
+    _check_output(request)
+    _refuse_to_overwrite(request)
+    files = request.guide
+    knowledge = None if files is None else Knowledge.read(settings.guide, files)
+    for_run(model.ranking, settings, files)  # warns
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
@@ -175,43 +178,22 @@ def predict(
                 summary.n_resumed = len(kept)
                 if journal.end is None:
                     tell("predicting", 0, None)
-                    features = _features(request, inputs, kept, tell)
-                    given = (features, model, settings, workers)
+                    given = (_features(request, inputs, kept, tell), model, settings, workers)
                     for one in results(*given, source=source, knowledge=knowledge):
                         with stage("write"):
                             journal.append(one)
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
-            finished = FinishedRun([path])
-            _require_spectra(finished)
+            finished = _with_spectra(FinishedRun([path]))
             tell("writing", 0, None)
             with stage("write"):
                 write_all(finished, summary, request)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path)) from None
         summary.seconds = time.perf_counter() - clock
-        times = {
-            "started": began.isoformat(),
-            "seconds": round(summary.seconds, 3),
-            "resumed": summary.n_resumed,
-        }
         shown = str(path).removesuffix(ENDING) if is_shard else request.output
-        _write_record(shown, finished, summary, times)
+        _write_record(shown, finished, summary, began)
     return summary
-
-
-def _check(request: PredictRequest) -> Knowledge | None:
-    """What is known of the molecules, once nothing stands against the request.
-
-    Raises:
-        UsageError: Something does.
-    """
-    files, guide = request.guide, request.settings.guide
-    if guide is not None:
-        guide.check()
-    _check_output(request)
-    _refuse_to_overwrite(request)
-    return None if files is None else Knowledge.read(guide, files)
 
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
@@ -268,10 +250,11 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
         yield Path(folder) / "journal.jsonl"
 
 
-def _require_spectra(run: FinishedRun) -> None:
+def _with_spectra(run: FinishedRun) -> FinishedRun:
     if run.totals["cases"] == 0:
         names = ", ".join(str(entry["name"]) for entry in run.header.inputs)
         raise UnreadableError(f"no MS2 spectrum in {names} ({run.totals['ms1']} of MS1)")
+    return run
 
 
 def _interrupted(request: PredictRequest, path: Path) -> str:
@@ -345,7 +328,7 @@ def merge(
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
     write_all(run, summary, request, workers)
-    _write_record(output, run, summary, {})
+    _write_record(output, run, summary)
     return summary
 
 
@@ -434,15 +417,25 @@ def record_path(output: Path) -> Path:
 
 
 def _write_record(
-    output: str, run: FinishedRun, summary: RunSummary, times: Mapping[str, Any]
+    output: str, run: FinishedRun, summary: RunSummary, began: datetime | None = None
 ) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
+
+    Args:
+        output: Of the run.
+        run: Finished.
+        summary: How it went.
+        began: When it did; None where finished runs were joined.
 
     Raises:
         UsageError: The file cannot be written.
     """
     if output == STANDARD_STREAM:
         return
+    times: dict[str, Any] = {"computing_s": round(summary.computing_s, 3)}
+    if began is not None:
+        seconds = round(summary.seconds, 3)
+        times |= {"started": began.isoformat(), "seconds": seconds, "resumed": summary.n_resumed}
     record = {
         "duallgd": run.header.version,
         "versions": versions(),
@@ -456,7 +449,7 @@ def _write_record(
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
         "notes": dict(sorted(summary.notes.items())),
-        "times": {"computing_s": round(summary.computing_s, 3), **times},
+        "times": times,
     }
     write_atomically(
         record_path(Path(output)), [json.dumps(record, indent=2, ensure_ascii=False) + "\n"]

@@ -80,12 +80,18 @@ class PredictSettings:
 
     @property
     def guide(self) -> "Guide | None":
-        """What is known of the molecules, None if nothing is."""
+        """What is known of the molecules, None if nothing is.
+
+        Raises:
+            UsageError: A text cannot be read; the message names it.
+        """
         if self.sampling.core is None and not self.require and not self.forbid:
             return None
         from duallgd_cli.chem.guide import Guide  # rdkit loads only where molecules are made
 
-        return Guide(self.sampling.core, self.require, self.forbid)
+        guide = Guide(self.sampling.core, self.require, self.forbid)
+        guide.check()
+        return guide
 
 
 def preset_of(name: object) -> dict[str, int]:
