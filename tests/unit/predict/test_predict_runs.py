@@ -112,13 +112,17 @@ def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
     assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
 
 
-def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path):
-    predict(request(spectra, tmp_path / "here.csv"), stub_model())
+@pytest.mark.parametrize("require", [(), ("[OX2H]",)])  # with a guide in several rounds
+def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path, require):
+    settings = replace(SETTINGS, require=require)
     aside = replace(stub_model(), draws_aside=True)
-    predict(request(spectra, tmp_path / "aside.csv"), aside)
-    predict(request(spectra, tmp_path / "both.csv", workers=2), aside)
+
+    predict(request(spectra, tmp_path / "here.csv", settings=settings), stub_model())
+    predict(request(spectra, tmp_path / "aside.csv", settings=settings), aside)
+    predict(request(spectra, tmp_path / "both.csv", settings=settings, workers=2), aside)
 
     expected = (tmp_path / "here.csv").read_bytes()
+    assert (b"samples are as asked for" in expected) == bool(require)
     assert (tmp_path / "aside.csv").read_bytes() == expected
     assert (tmp_path / "both.csv").read_bytes() == expected
 
