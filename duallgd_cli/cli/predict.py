@@ -302,9 +302,7 @@ def merge(
             "--partial", help="Write what is finished of an interrupted run or of some shards."
         ),
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if a spectrum was skipped.")
-    ] = False,
+    strict: options.Strict = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Join the shards of a run, in the order of the input.

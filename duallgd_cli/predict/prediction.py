@@ -345,48 +345,37 @@ def predictions_of(
         confidence_top10: That the first ten hold the right one.
         top_k: How many candidates are kept.
     """
-    return [
-        _prediction(results, spectrum, candidates[:top_k], confidence_top10)
-        for spectrum in results[0].spectra
-    ]
-
-
-def _prediction(
-    results: Results,
-    spectrum: SpectrumReference,
-    candidates: tuple[Candidate, ...],
-    confidence_top10: float,
-) -> Prediction:
-    first, adduct = results[0], parse_adduct(spectrum.adduct_text)
-    written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
-    unused = Prediction(
-        **{one.name: getattr(spectrum, one.name) for one in fields(SpectrumReference)},
-        formula=first.formula or spectrum.formula_text,
-        adduct=first.adduct or written,
-        group=(spectrum.source,),
-        seconds=sum(result.seconds for result in results),
-    )
-    if spectrum.status != OK:
-        return unused
-    failures = (result.status for result in results if result.status != OK)
-    group = tuple(other.source for other in first.spectra if other.status == OK)
-    others = [str(source.index) for source in group if source != spectrum.source]
-    together = f"read together with index {', '.join(others)}" if others else ""
+    first, found = results[0], []
+    together = tuple(one.source for one in first.spectra if one.status == OK)
     said = [first.message]
     if len(results) > 1:
         said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
     # What accompanies candidates is a warning; the message says it too.
-    remarks = (result.message for result in results if result.status == OK)
-    described = replace(unused, hypotheses=tuple(results))
-    return replace(
-        described,
-        status=OK if candidates else next(failures),
-        message=sentences(spectrum.message, *said, together, _in_library(described)),
-        candidates=candidates,
-        confidence_top10=confidence_top10,
-        group=group,
-        warnings=sentences(spectrum.warnings, *remarks),
-    )
+    remarks = [result.message for result in results if result.status == OK]
+    for spectrum in first.spectra:
+        adduct = parse_adduct(spectrum.adduct_text)
+        written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
+        one = Prediction(
+            **{own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)},
+            formula=first.formula or spectrum.formula_text,
+            adduct=first.adduct or written,
+            group=(spectrum.source,),
+            seconds=sum(result.seconds for result in results),
+        )
+        if spectrum.status == OK:
+            one = replace(one, hypotheses=tuple(results), group=together)
+            others = [str(source.index) for source in together if source != spectrum.source]
+            read = f"read together with index {', '.join(others)}" if others else ""
+            one = replace(
+                one,
+                status=OK if candidates else next(r.status for r in results if r.status != OK),
+                message=sentences(spectrum.message, *said, read, _in_library(one)),
+                candidates=candidates[:top_k],
+                confidence_top10=confidence_top10,
+                warnings=sentences(spectrum.warnings, *remarks),
+            )
+        found.append(one)
+    return found
 
 
 def _in_library(prediction: Prediction) -> str:
