@@ -4,7 +4,6 @@
 one record; broken XML ends the file, and that is said.
 """
 
-import io
 import math
 import re
 import warnings
@@ -40,12 +39,9 @@ BROKEN: Final = (
     EOFError,
     OSError,
 )
-# Four million points as 64-bit numbers, which take a third more in base64.
-_MOST_BYTES: Final = 1 << 25
-_LONGEST_TEXT: Final = _MOST_BYTES // 3 * 4 + 4
-_TAG: Final = 1 << 10  # characters of the tag before a text
-_TOO_LONG: Final = f"an array of more than {_MOST_BYTES >> 20} MiB"
-_MOST_ELEMENTS: Final = 100_000  # of one spectrum, or before the first
+_MOST_BYTES: Final = 1 << 25  # of an array: four million points as 64-bit numbers
+_LARGEST: Final = 1 << 26  # bytes of XML of one spectrum, or before the first
+_ELEMENT_COST: Final = 300  # bytes that an element in memory takes the place of
 _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
@@ -55,48 +51,25 @@ _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter str
 
 
 class _Bounded:
-    """The bytes of an XML file, so cut that no element takes more memory than a large spectrum.
-
-    Of a text or an attribute longer than `_LONGEST_TEXT` the rest is left out, which costs a record
-    its array and breaks an attribute.
-    """
+    """The bytes of an XML file, of which no spectrum may take more memory than a large one."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._text = self._elements = 0
+        self._size = 0  # since the last record
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, b"" at the end alone.
+        """The next bytes.
 
         Raises:
-            ValueError: One spectrum has more than `_MOST_ELEMENTS` elements.
+            ValueError: One spectrum is too large.
         """
-        while content := self._stream.read(min(size, io.DEFAULT_BUFFER_SIZE) if size > 0 else size):
-            ends = [content.rfind(end) for end in _RECORD_ENDS]
-            self._elements = 0 if max(ends) >= 0 else self._elements
-            self._elements += content.count(b"<", max(*ends, 0))
-            if self._elements > _MOST_ELEMENTS:
-                raise ValueError(f"a spectrum of more than {_MOST_ELEMENTS:,} elements")
-            first = content.find(b"<")
-            room = max(0, _TAG + _LONGEST_TEXT - self._text)
-            if first < 0:
-                self._text += len(content)
-                content = content[:room]
-            else:
-                content = content[: min(first, room)] + content[first:]
-                self._text = len(content) - content.rfind(b"<")
-            if content:
-                return content
-        return b""
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a byte of the file."""
-        self._text = self._elements = 0
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """Byte of the file."""
-        return self._stream.tell()
+        content = self._stream.read(size)
+        end = max(map(content.rfind, _RECORD_ENDS))
+        own = content[max(end, 0) :]
+        self._size = (0 if end >= 0 else self._size) + len(own) + _ELEMENT_COST * own.count(b"<")
+        if self._size > _LARGEST:
+            raise ValueError(f"a spectrum of more than {_LARGEST >> 20} MiB")
+        return content
 
     def __getattr__(self, name: str) -> object:
         """Anything else that pyteomics asks a file for."""
@@ -107,7 +80,7 @@ def _inflated(packed: bytes) -> bytes:
     inflate = zlib.decompressobj()
     content = inflate.decompress(packed, _MOST_BYTES)
     if inflate.unconsumed_tail:
-        raise ValueError(_TOO_LONG)
+        raise ValueError(f"an array of more than {_MOST_BYTES >> 20} MiB")
     if not inflate.eof:
         raise ValueError("compressed data are cut off")
     return content
@@ -280,8 +253,6 @@ def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN
     first = peaks[0] if isinstance(peaks, list) and peaks else peaks
     if not isinstance(first, Mapping) or not first.get("peaks"):
         return _NOTHING, _NOTHING
-    if len(first["peaks"]) > _LONGEST_TEXT:
-        raise ValueError(_TOO_LONG)
     compression, dtype = reader._determine_compression(first), reader._determine_dtype(first)
     pairs = reader.decode_data_array(first["peaks"], compression, dtype)
     return pairs["m/z array"].astype(np.float64), pairs["intensity array"].astype(np.float64)
@@ -299,8 +270,6 @@ def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
 def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
     if array is None or not array.data:
         return _NOTHING
-    if len(array.data) > _LONGEST_TEXT:
-        raise ValueError(_TOO_LONG)
     return np.asarray(array.decode(), dtype=np.float64)
 
 
