@@ -3,12 +3,11 @@
 Every fragment formula that any candidate could give is looked up once for each peak; which
 candidate holds which fragment is then one comparison of a whole table.
 
-Of atoms with independent isotopes the generating functions multiply, so their logarithms add up:
-the power series of the logarithm is linear in the numbers of atoms, and one recurrence takes its
-exponential for all candidates at once. Exact for whole nominal masses.
+Of atoms with independent isotopes the patterns are convolved, so the logarithms of their Fourier
+transforms add up, as often as there are atoms. Exact for whole nominal masses.
 
 Letters: K candidates, P peaks, F fragment formulas found for peaks, M pairs of a candidate and a
-fragment that it holds, A atom types (`SYMBOLS`, then metals).
+fragment that it holds.
 """
 
 import itertools
@@ -224,7 +223,8 @@ ABSOLUTE_SD: Final = 0.015
 # How often another ion, or a detector at its limit, makes a ratio say nothing.
 DISTURBED: Final = 0.05
 LOWEST: Final = -8.0  # log weight of the worst pattern: the rest of the evidence may outweigh it
-_BLOCK: Final = 1 << 15
+_SPREAD: Final = 256  # nominal masses, more than the isotopes of an ion are apart
+_BLOCK: Final = 1 << 12
 
 
 def isotope_scores(
@@ -251,45 +251,19 @@ def isotope_ratios(formulas: NDArray[np.int16], adduct: Adduct) -> NDArray[np.fl
     symbols = (*SYMBOLS, *adduct.metals)
     ions = formulas.astype(np.int64) * adduct.molecules + np.array(adduct.change)
     atoms = np.concatenate([ions, np.ones((len(ions), len(adduct.metals)), np.int64)], axis=1)
-    # The series counts from the lightest isotopes.
-    monoisotopic = atoms @ np.array([-min(ABUNDANCES.get(s, {0: 1.0})) for s in symbols])
-    ratios = np.zeros((len(ions), len(ISOTOPES)))
-    for rows in (np.flatnonzero(monoisotopic == 0), np.flatnonzero(monoisotopic > 0)):
-        if rows.size:
-            series = _exponential(
-                atoms[rows] @ _logarithms(symbols, int(monoisotopic[rows].max()) + 4)
-            )
-            at = monoisotopic[rows, None] + np.array(ISOTOPES)
-            share = np.take_along_axis(series, np.maximum(at, 0), axis=1) * (at >= 0)
-            ratios[rows] = share / np.take_along_axis(series, monoisotopic[rows, None], axis=1)
+    patterns = np.fft.irfft(np.exp(atoms @ _transforms(symbols)), _SPREAD, axis=1)
+    ratios: NDArray[np.float64] = patterns[:, ISOTOPES] / patterns[:, :1]
     return ratios
 
 
 @cache
-def _logarithms(symbols: tuple[str, ...], order: int) -> NDArray[np.float64]:
-    """Power series of the logarithm of each element's generating function, (A, order + 1)."""
-    found = np.zeros((len(symbols), order + 1))
-    for row, symbol in zip(found, symbols, strict=True):
-        shares = ABUNDANCES.get(symbol, {0: 1.0})
-        lightest = min(shares)
-        weight = np.zeros(order + 1)
-        for offset, share in shares.items():
-            if offset - lightest <= order:
-                weight[offset - lightest] = share / shares[lightest]
-        for k in range(1, order + 1):
-            j = np.arange(1, k)
-            row[k] = weight[k] - (j * row[1:k] * weight[k - 1 : 0 : -1]).sum() / k
-    return found
-
-
-def _exponential(logarithm: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Power series of the exponential of series without a constant, (K, order + 1)."""
-    series = np.zeros(logarithm.shape)
-    series[:, 0] = 1.0
-    for k in range(1, logarithm.shape[1]):
-        j = np.arange(1, k + 1)
-        series[:, k] = (j * logarithm[:, 1 : k + 1] * series[:, k - 1 :: -1]).sum(axis=1) / k
-    return series
+def _transforms(symbols: tuple[str, ...]) -> NDArray[np.complex128]:
+    """Logarithms of the Fourier transforms of the shares of each element's isotopes, by row."""
+    shares = np.zeros((len(symbols), _SPREAD))
+    for row, symbol in zip(shares, symbols, strict=True):
+        for offset, share in ABUNDANCES.get(symbol, {0: 1.0}).items():
+            row[offset] = share  # those lighter than the monoisotopic one stand at the end
+    return np.log(np.fft.rfft(shares, axis=1))
 
 
 def _log_weight(measured: IsotopePattern, expected: NDArray[np.float64]) -> NDArray[np.float64]:

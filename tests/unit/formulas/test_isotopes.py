@@ -68,15 +68,6 @@ def test_patterns_are_those_of_all_isotopologues(formula, adduct):
     np.testing.assert_allclose(found, by_enumeration(formula, adduct), atol=1e-9)
 
 
-def test_patterns_of_many_are_those_of_each_alone():
-    formulas = ["C9H8O4", "C12H10BNO3", "C5H11NO2Se", "C14H11Cl2NO2", "C12H10B2Se2"]
-
-    together = isotope_ratios(counts_of(*formulas), PROTON)
-
-    for row, formula in zip(together, formulas, strict=True):
-        np.testing.assert_allclose(row, isotope_ratios(counts_of(formula), PROTON)[0], rtol=1e-9)
-
-
 def test_abundances_are_those_of_the_tables():
     for symbol in (*SYMBOLS, *METALS):
         table = {a: share for a, (_, share) in mass.nist_mass[symbol].items() if a and share}
