@@ -36,9 +36,8 @@ from duallgd_cli.spectra.annotation import index_ranges
 logger = logging.getLogger(__name__)
 
 _KIND: Final = "analogues-3"
-_TEXTS: Final = ("smiles", "names", "features")
 _MOST_ROWS: Final = 1_000_000
-_AT_ONCE: Final = 20_000  # rows that are read, and molecules that are looked at, together
+_AT_ONCE: Final = 20_000  # molecules that are looked at together
 # Molecules of a hypothesis that are changed, and with which its candidates are compared.
 _CHANGED: Final = 16
 _COMPARED: Final = 200
@@ -217,24 +216,23 @@ class Analogues:
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
-    refused: Counter[str] = Counter()
-    parts: list[Analogues] = []
     if (total := sum(1 for _ in islice(read_rows(path), _MOST_ROWS + 1))) > _MOST_ROWS:
         raise UsageError(
             f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
         )
-    rows = read_rows(path)
-    while some := list(islice(rows, _AT_ONCE)):
-        if total > _AT_ONCE:
-            logger.info("%s: %d of %d molecules read", path, len(parts) * _AT_ONCE, total)
-        parts.append(_made(some, refused))
-    left_out = [f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items()]
-    parts = parts or [_made((), refused)]
-    texts = {name: [text for one in parts for text in getattr(one, name)] for name in _TEXTS}
-    arrays = ("counts", "n_bits", "bits")
+    if total > _AT_ONCE:
+        logger.info("%s: reading %d molecules", path, total)
+    refused: Counter[str] = Counter()
+    made = _made(read_rows(path), refused)
+    left_out = (f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items())
     return {
-        **{name: text_of(lines) for name, lines in (texts | {"left_out": left_out}).items()},
-        **{name: np.concatenate([getattr(one, name) for one in parts]) for name in arrays},
+        "smiles": text_of(made.smiles),
+        "names": text_of(made.names),
+        "features": text_of(made.features),
+        "left_out": text_of(left_out),
+        "counts": made.counts,
+        "n_bits": made.n_bits,
+        "bits": made.bits,
     }
 
 

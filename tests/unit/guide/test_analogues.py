@@ -143,20 +143,6 @@ def test_the_most_alike_are_found_whichever_are_looked_at_first(seed, most, firs
     ]
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_a_file_read_in_parts_is_as_if_read_at_once(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(analogues, "_AT_ONCE", at_once)
-    made = read(tmp_path / "a.smi", "CCO ethanol\nno(\nCCC\nCCCN amine\n")
-
-    assert list(zip(made.smiles, made.names, strict=True)) == [
-        ("CCO", "ethanol"), ("CCC", ""), ("CCCN", "amine"),
-    ]  # fmt: skip
-    assert made.counts.sum(1).tolist() == [9, 11, 13]
-    assert made.bits.tolist() == [
-        bit for one in made.smiles for bit in fingerprint(parse_smiles(one))
-    ]
-
-
 @pytest.mark.parametrize(
     ("before", "after", "change", "name"),
     [
