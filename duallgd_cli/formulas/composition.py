@@ -30,6 +30,7 @@ RARER: Final = slice(INDEX["P"], HYDROGEN)  # P S F Cl Br I B Si Se: neither C, 
 _BITS: Final = (7, 6, 6, 4, 4, 6, 4, 4, 3, 4, 4, 3, 8)
 LARGEST: Final = tuple((1 << bits) - 1 for bits in _BITS)
 _SHIFT: Final = np.cumsum((0, *_BITS[:-1])).astype(np.int64)
+_RARER_BITS: Final = int((1 << _SHIFT[RARER.stop]) - (1 << _SHIFT[RARER.start]))  # of a code
 # Masses up to which a table is built, Da, and its largest numbers of N and O (Kind and Fiehn,
 # table 1: maxima over natural products and synthetic compounds of that mass).
 _TABLES: Final = ((500.0, 20, 20), (1000.0, 20, 27), (2000.0, 32, 63))
@@ -261,12 +262,9 @@ class KnownFormulas(NamedTuple):
 
     def log_share(self, formulas: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
         """Log of the share of known formulas with the same rarer elements, shape (K,)."""
-        radix = np.int64(64) ** np.arange(self.rarer.shape[1])
-        known = self.rarer.astype(np.int64) @ radix
+        known = codes(np.pad(self.rarer, ((0, 0), (RARER.start, N_ELEMENTS - RARER.stop))))
         order = np.argsort(known)
-        wanted = np.zeros(len(formulas), np.int64)
-        for column, factor in zip(formulas[:, RARER].T, radix, strict=True):
-            wanted += column.astype(np.int64) * factor
+        wanted = codes(formulas) & _RARER_BITS
         row = order[np.minimum(np.searchsorted(known[order], wanted), order.size - 1)]
         found = known[row] == wanted
         return np.where(found, self.rarer_weight[row], self.rarer_weight.min() - 1.0)
