@@ -321,16 +321,11 @@ class Inputs:
                 yield unreadable(Source(name, 0), str(error))
 
     def _identity(self, name: str) -> Mapping[str, Any]:
-        if Path(name).is_dir():
-            raise UnreadableError(f"{name} is a folder; name the files in it")
         copied = self._piped.get(name)
-        try:
-            with Path(name).open("rb") if copied is None else nullcontext(copied) as file:
-                file.seek(0)
-                digest, size = sha256(file), file.tell()
-                file.seek(0)
-        except OSError as error:
-            raise UnreadableError(f"{name} cannot be read: {error.strerror}") from None
+        with open_bytes(name) if copied is None else nullcontext(copied) as file:
+            file.seek(0)
+            digest, size = sha256(file), file.tell()
+            file.seek(0)
         return {"name": name, "bytes": size, "sha256": digest}
 
 

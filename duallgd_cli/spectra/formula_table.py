@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -38,7 +37,6 @@ _RANKS: Final = ("formularank", "rank")
 _FDR: Final = "estimatedfdr"
 _SIRIUS_ID: Final = re.compile(r"\d+_.+_.+")  # <number>_<file>_<feature>, "_" in each
 _MOST_PARTS: Final = 8
-_LONGEST_LINE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +112,11 @@ def _records(path: str) -> Iterator[list[str]]:
     require_input(path)
     try:
         with open_text(Path(path), errors="replace") as stream:
-            lines = iter(partial(stream.readline, _LONGEST_LINE), "")
-            header = next((line for line in lines if line.strip()), "")
+            header = next((line for line in stream if line.strip()), "")
             if "\0" in header:
                 raise UnreadableError(f"{path} is a binary file; expected a CSV or TSV table")
             delimiter = max("\t;,", key=header.count)
-            reader = csv.reader(chain([header], lines), delimiter=delimiter)
+            reader = csv.reader(chain([header], stream), delimiter=delimiter)
             yield from (row for row in reader if any(cell.strip() for cell in row))
     except csv.Error as error:
         raise UnreadableError(f"{path} is no table: {error}") from None

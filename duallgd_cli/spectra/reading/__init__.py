@@ -9,10 +9,8 @@ import contextlib
 import glob
 import io
 import logging
-import os
 import re
 import shutil
-import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -63,7 +61,6 @@ _CONVERTERS: Final = {
     ".wiff2": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
 }
 _SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
-_MOST_WAITING = 1000
 _TEXT = {
     "mgf": mgf_records,
     "msp": msp_records,
@@ -83,7 +80,7 @@ codecs.register_error("duallgd.latin1", _as_latin1)
 
 @dataclass(slots=True)
 class Opened:
-    """An input ready to be read once, from its first byte; `close` it afterwards.
+    """An input ready to be read once, from its first byte; close its stream afterwards.
 
     Attributes:
         file: As the user named it, ``-`` for standard input.
@@ -127,10 +124,6 @@ class Opened:
             if not self.stream.closed:
                 text.detach()
 
-    def close(self) -> None:
-        """Release the file."""
-        self.stream.close()
-
 
 def read(
     path: str, *, keep_structures: bool = False, raw: BinaryIO | None = None
@@ -167,7 +160,7 @@ def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum]:
             yield build(record, Source(opened.file, index), keep_structures)
             index += 1
     finally:
-        opened.close()
+        opened.stream.close()
     if opened.damage:
         source = Source(opened.file, index)
         read_so_far = counted(index, "spectrum", "spectra")
@@ -207,30 +200,24 @@ def _records_of(path: Path) -> Iterator[Record]:
             raise UnreadableError(f"{path.name} is itself a list of identifiers")
         yield from _records(opened)
     finally:
-        opened.close()
+        opened.stream.close()
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     """The items of one file, each MS1 scan before the MS2 scans that name it as theirs.
 
     In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
-    order.
+    order. Where the MS1 scans were filtered out of the file, all wait for its end.
     """
     waiting: list[Spectrum] = []
-    latest, is_patient = "", True
+    latest = ""
     for item in items:
-        parent = item.metadata.get("precursor_scan", latest)
         if item.ms_level == 1:
             latest = item.scans
-            yield item
-            yield from waiting
+            yield from (item, *waiting)
             waiting = []
-        elif waiting or (is_patient and parent != latest):
+        elif waiting or item.metadata.get("precursor_scan", latest) != latest:
             waiting.append(item)
-            if len(waiting) == _MOST_WAITING:  # the MS1 scans were filtered out of the file
-                is_patient = False
-                yield from waiting
-                waiting = []
         else:
             yield item
     yield from waiting
@@ -249,7 +236,7 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
         stream = _decompress(raw, name)
         head, damage = _head(stream)
         encoding = _encoding(head, name)
-        file_format = _format(head.decode(encoding, errors="replace"), path, damage)
+        file_format = _format(head.decode(encoding, errors="replace"), name, damage)
     except UnreadableError:
         raw.close()
         raise
@@ -271,7 +258,7 @@ def open_bytes(path: str) -> BinaryIO:
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
     try:
-        stream = Path(path).open("rb")  # noqa: SIM115  closed by `Opened.close`
+        stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
         if stream.seekable():
             return stream
         with stream:
@@ -282,11 +269,6 @@ def open_bytes(path: str) -> BinaryIO:
 
 def _copied(pipe: BinaryIO) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
-    with contextlib.suppress(OSError, AttributeError):  # a stream of bytes in memory has no file
-        if stat.S_ISBLK(mode := os.fstat(pipe.fileno()).st_mode) or (
-            stat.S_ISCHR(mode) and not pipe.isatty()
-        ):
-            raise UnreadableError("standard input is a device; pipe spectra into it")
     copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
     shutil.copyfileobj(pipe, copy)
     copy.seek(0)
@@ -329,13 +311,12 @@ def _encoding(head: bytes, name: str) -> str:
     return "utf-8-sig"
 
 
-def _format(text: str, path: str, damage: str) -> str:
-    name = "standard input" if path == "-" else path
+def _format(text: str, name: str, damage: str) -> str:
     text = text.replace("\r", "\n")
     for file_format, sign in _SIGNS:
         if sign.search(text):
             return file_format
-    file_format = _SUFFIXES.get(_ending(PurePath(path)), "")
+    file_format = _SUFFIXES.get(_ending(PurePath(name)), "")
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
     if file_format in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
         return file_format

@@ -329,8 +329,6 @@ def _floats(text: str) -> NDArray[np.float64] | None:
 
 _USI: Final = re.compile(r"mzspec:([^:]+):(.+?):(scan|index|nativeId|accession):([^:]+)(?::.*)?")
 _RUN_ENDINGS: Final = (".mzml", ".mzxml", ".mgf", ".msp")
-_MOST_USIS: Final = 100_000  # identifiers of one list
-_LONGEST_USI: Final = 1000  # characters of one
 _Key = tuple[str, str]  # what is counted, and its number or name
 
 
@@ -346,20 +344,15 @@ def usi_records(
         lines: Of the list.
         folder: Where the files lie.
         held: Records of a file.
-
-    Raises:
-        UnreadableError: The list is too long.
     """
     wanted = [line.strip() for line in lines if line.strip().lower() not in {"", "usi"}]
-    if len(wanted) > _MOST_USIS:
-        raise UnreadableError(f"a list of more than {_MOST_USIS:,} USIs; cut it into several")
-    matches = [_USI.fullmatch(usi[:_LONGEST_USI]) for usi in wanted]
+    matches = [_USI.fullmatch(usi) for usi in wanted]
     asked: dict[tuple[str, str], set[_Key]] = {}
     for match in filter(None, matches):
         asked.setdefault((match[1], match[2]), set()).add((match[3], match[4]))
     found = {run: _found_in(_file_of_run(folder, *run), keys, held) for run, keys in asked.items()}
     for usi, each in zip(wanted, matches, strict=True):
-        name = {"spectrum_id": usi[:_LONGEST_USI]}
+        name = {"spectrum_id": usi}
         if each is None:
             yield Record(name, trouble=f"{quote(usi)} is no USI such as mzspec:SET:RUN:scan:7")
             continue

@@ -133,18 +133,3 @@ def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
     found = [one.source.index for one in parents_first(nested)]
 
     assert found == [2, 0, 1, 4, 3, 5, 6]
-
-
-def test_where_ms1_scans_were_left_out_no_more_than_a_thousand_wait():
-    read = []
-
-    def items():
-        for number in range(2500):
-            read.append(number)
-            yield scan(number, number + 2, 2, "1")
-
-    found = parents_first(items())
-
-    assert next(found).source.index == 0
-    assert len(read) == 1000
-    assert [one.source.index for one in found] == list(range(1, 2500))
