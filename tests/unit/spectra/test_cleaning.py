@@ -6,40 +6,42 @@ import pytest
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from tests.made_spectra import made_spectrum
 
-DEFAULT = CleaningSettings()
+DOUBLY_CHARGED = {"precursor_mz": 100.0, "adduct_text": "[M+2H]2+"}
+# Peaks as read, more of the spectrum, and the peaks that stay.
+KEPT = {
+    "bad peaks go and the base peak becomes one": (
+        [(40, 8), (50, np.nan), (60, -1), (70, 0), (80, 4), (np.nan, 5), (-1, 5), (np.inf, 5)],
+        {},
+        [(40, 1), (80, 0.5)],
+    ),
+    "equal masses add up and the rest is sorted": (
+        [(90, 1), (50, 4), (90, 3), (60, 2)],
+        {},
+        [(50, 1), (60, 0.5), (90, 1)],
+    ),
+    "peaks above the precursor and its isotopes go": (
+        [(99, 1), (100, 2), (102.9, 1), (103.1, 9), (500, 9)],
+        {"precursor_mz": 100.0},
+        [(99, 0.5), (100, 1), (102.9, 0.5)],
+    ),
+    "those above a doubly charged precursor stay": (
+        [(99, 1), (199, 2), (204, 9)],
+        DOUBLY_CHARGED,
+        [(99, 0.5), (199, 1)],
+    ),
+    "impossible masses go even where no precursor bounds them": (
+        [(100, 1), (1e308, 9)],
+        {},
+        [(100, 1)],
+    ),
+}
 
 
-def test_bad_peaks_go_and_the_base_peak_becomes_one():
-    raw = made_spectrum(
-        [40, 50, 60, 70, 80, np.nan, -1, 0, np.inf], [8, np.nan, -1, 0, 4, 5, 5, 5, 5]
-    )
+@pytest.mark.parametrize(("peaks", "more", "kept"), KEPT.values(), ids=list(KEPT))
+def test_what_stays_of_a_spectrum(peaks, more, kept):
+    cleaned = clean(made_spectrum(*zip(*peaks, strict=True), **more), CleaningSettings())
 
-    cleaned = clean(raw, DEFAULT)
-
-    np.testing.assert_array_equal(cleaned.mz, [40, 80])
-    np.testing.assert_array_equal(cleaned.intensity, [1, 0.5])
-
-
-def test_equal_masses_add_up_and_the_rest_is_sorted():
-    cleaned = clean(made_spectrum([90, 50, 90, 60], [1, 4, 3, 2]), DEFAULT)
-
-    np.testing.assert_array_equal(cleaned.mz, [50, 60, 90])
-    np.testing.assert_array_equal(cleaned.intensity, [1, 0.5, 1])
-
-
-def test_peaks_above_the_precursor_and_its_isotopes_go():
-    cleaned = clean(
-        made_spectrum([99, 100, 102.9, 103.1, 500], [1, 2, 1, 9, 9], precursor_mz=100.0), DEFAULT
-    )
-
-    np.testing.assert_array_equal(cleaned.mz, [99, 100, 102.9])
-    assert cleaned.intensity.max() == 1
-
-
-def test_peaks_above_a_doubly_charged_precursor_stay():
-    raw = made_spectrum([99, 199, 204], [1, 2, 9], precursor_mz=100.0, adduct_text="[M+2H]2+")
-
-    np.testing.assert_array_equal(clean(raw, DEFAULT).mz, [99, 199])
+    assert list(zip(cleaned.mz, cleaned.intensity, strict=True)) == kept
 
 
 def test_the_most_intense_peaks_are_kept_in_order_of_mass():
@@ -57,15 +59,8 @@ def test_the_most_intense_peaks_are_kept_in_order_of_mass():
     ],
 )
 def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, message):
-    cleaned = clean(made_spectrum(mz, intensity, precursor_mz=100.0), DEFAULT)
+    cleaned = clean(made_spectrum(mz, intensity, precursor_mz=100.0), CleaningSettings())
 
     assert cleaned.failure.status == "no_peaks"
     assert message in cleaned.failure.message
     assert cleaned.mz.size == cleaned.intensity.size == 0
-
-
-def test_an_impossible_mass_goes_even_where_no_precursor_bounds_it():
-    cleaned = clean(made_spectrum([100.0, 1e308], [1.0, 9.0]), CleaningSettings())
-
-    assert cleaned.mz.tolist() == [100.0]
-    assert cleaned.intensity.tolist() == [1.0]
