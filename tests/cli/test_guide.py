@@ -96,15 +96,6 @@ def test_what_contradicts_the_guide_is_not_offered(guided, library, tmp_path):
     assert not [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
 
 
-def test_a_library_without_structures_is_one_sentence(duallgd, spectra):
-    pytest.importorskip("matchms")
-
-    done = duallgd("predict", spectra, "--library", spectra, "-o", "out.csv")
-
-    assert done.code == 2
-    assert "holds no spectrum with a structure" in done.err.splitlines()[-1]
-
-
 def test_sampling_goes_on_until_enough_samples_have_the_part(guided, tmp_path):
     part = ("--require", "[#6]=[#6]")
 

@@ -1,5 +1,7 @@
 """MSP, SIRIUS .ms and MassSpecGym tables. Peaks are made up from aspirin's fragments."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -58,16 +60,6 @@ def test_mona_and_riken_msp(tmp_path):
     assert mona.warnings == riken.warnings == ()
 
 
-def test_fields_in_comments_of_riken_end_with_a_semicolon(tmp_path):
-    comment = "Comment: DB#=RIKEN-1; origin=RIKEN"
-    text = f"NAME: unknown\nSCANNUMBER: -1\n{comment}\nNum Peaks: 1\n50 1\n"
-
-    (found,) = parsed(tmp_path, text, "a.msp")
-
-    assert found.spectrum_id == "RIKEN-1"
-    assert found.scans == ""
-
-
 def test_structures_in_msp_comments_are_kept_on_request(tmp_path):
     (mona,) = parsed(tmp_path, MONA, "a.msp", keep_structures=True)
 
@@ -89,19 +81,6 @@ def test_peak_layouts_of_msp(tmp_path, peaks):
 
     np.testing.assert_array_equal(found.mz, [50, 60, 70])
     np.testing.assert_array_equal(found.intensity, [1, 2, 3])
-
-
-def test_msp_records_without_blank_lines_peaks_or_the_right_count(tmp_path):
-    text = (
-        "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1"
-    )
-
-    a, b, c, d = parsed(tmp_path, text, "a.msp")
-
-    assert a.warnings == ("Num Peaks says 3, and there are 1",)
-    assert (b.mz.size, b.warnings) == (0, ())
-    assert c.warnings == ("the record has no Num Peaks",)
-    assert (d.spectrum_id, d.mz.size) == ("d", 1)
 
 
 def test_sirius_ms_compounds_become_grouped_spectra(tmp_path):
@@ -144,36 +123,6 @@ def test_sirius_ms_compounds_become_grouped_spectra(tmp_path):
     assert second.collision_energy_ev == 10
     assert "smiles" not in first.metadata
     assert (other.feature_id, other.collision_energy_text) == ("77", "")
-
-
-def test_a_sirius_compound_without_a_block_still_gives_a_spectrum(tmp_path):
-    empty, full = parsed(tmp_path, ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n", "a.ms")
-
-    assert (empty.spectrum_id, empty.mz.size) == ("a", 0)
-    assert (full.spectrum_id, full.mz.size) == ("b", 1)
-
-
-HEADER = "identifier\tmzs\tintensities\tsmiles\tformula\tprecursor_mz\tadduct\tinstrument_type\t"
-
-
-def test_massspecgym_tables_have_energies_in_ev(tmp_path):
-    rows = "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n"
-
-    (found,) = parsed(tmp_path, HEADER + "collision_energy\tfold\n" + rows, "a.tsv")
-
-    assert (found.spectrum_id, found.adduct_text) == ("M1", "[M+H]+")
-    assert (found.collision_energy_ev, found.instrument) == (30, "orbitrap")
-    np.testing.assert_array_equal(found.mz, [50.5, 60])
-    assert "smiles" not in found.metadata
-
-
-def test_the_energy_as_recorded_goes_before_the_converted_one(tmp_path):
-    header = HEADER + "collision_energy\tcollision_energy_text\n"
-    rows = "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n"
-
-    (found,) = parsed(tmp_path, header + rows, "a.tsv")
-
-    assert found.collision_energy_ev == 15
 
 
 def test_broken_table_rows_are_unreadable_with_the_numbers(tmp_path):
@@ -221,35 +170,83 @@ def test_msp_fields_may_stand_in_any_order(tmp_path, first, gap):
     assert all(s.warnings == () for s in found)
 
 
-def test_an_msp_record_without_num_peaks_leaves_the_next_records_fields_alone(tmp_path):
-    text = "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n"
-
-    a, b = parsed(tmp_path, text, "a.msp")
-
-    assert (a.formula_text, a.warnings) == ("CH4", ("the record has no Num Peaks",))
-    assert (b.spectrum_id, b.formula_text, b.mz.size) == ("b", "C9H8O4", 1)
-
-
-def test_a_blank_line_may_stand_between_num_peaks_and_the_peaks(tmp_path):
-    (found,) = parsed(tmp_path, "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", "a.msp")
-
-    assert found.mz.size == 2
-
-
-def test_ms_finder_blocks_of_one_compound_are_spectra_of_their_levels(tmp_path):
-    text = (
+HEADER = "identifier\tmzs\tintensities\tsmiles\tformula\tprecursor_mz\tadduct\tinstrument_type\t"
+NO_COUNT = ("the record has no Num Peaks",)
+# Ending, text, and for each spectrum what is read of it; warnings are none if none are named.
+RECORDS = {
+    "fields in comments of RIKEN end with a semicolon": (
+        "msp",
+        "NAME: unknown\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=RIKEN\nNum Peaks: 1\n50 1\n",
+        [{"spectrum_id": "RIKEN-1", "scans": "", "n_peaks": 1}],
+    ),
+    "records without blank lines, peaks or the right count": (
+        "msp",
+        "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1",
+        [
+            {"spectrum_id": "a", "warnings": ("Num Peaks says 3, and there are 1",)},
+            {"spectrum_id": "b", "n_peaks": 0},
+            {"spectrum_id": "c", "warnings": NO_COUNT},
+            {"spectrum_id": "d", "n_peaks": 1},
+        ],
+    ),
+    "a record without Num Peaks leaves the next record's fields alone": (
+        "msp",
+        "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n",
+        [
+            {"spectrum_id": "a", "formula_text": "CH4", "warnings": NO_COUNT},
+            {"spectrum_id": "b", "formula_text": "C9H8O4", "n_peaks": 1},
+        ],
+    ),
+    "a blank line between Num Peaks and the peaks": (
+        "msp",
+        "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n",
+        [{"n_peaks": 2}],
+    ),
+    "a count of peaks that is no number": (
+        "msp",
+        "NAME: a\nNum Peaks: \u00b2\n50 1\n",
+        [{"n_peaks": 1}],
+    ),
+    "blocks of one compound by MS-FINDER": (
+        "mat",
         "NAME: a\nPRECURSORMZ: 181.0495\nPRECURSORTYPE: [M+H]+\nMSTYPE: MS1\nNum Peaks: 1\n"
-        "181.0495 5\nMSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n"
-    )
+        "181.0495 5\nMSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n",
+        [
+            {"ms_level": 1, "n_peaks": 1},
+            {"ms_level": 2, "spectrum_id": "a", "adduct_text": "[M+H]+", "n_peaks": 2},
+            {"ms_level": 2, "spectrum_id": "b"},
+        ],
+    ),
+    "a SIRIUS compound without a block": (
+        "ms",
+        ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n",
+        [{"spectrum_id": "a", "n_peaks": 0}, {"spectrum_id": "b", "n_peaks": 1}],
+    ),
+    "MassSpecGym's energies are in eV": (
+        "tsv",
+        HEADER + "collision_energy\tfold\n"
+        "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n",
+        [
+            {"spectrum_id": "M1", "adduct_text": "[M+H]+", "collision_energy_ev": 30}
+            | {"instrument": "orbitrap", "n_peaks": 2}
+        ],
+    ),
+    "the energy as recorded goes before the converted one": (
+        "tsv",
+        HEADER + "collision_energy\tcollision_energy_text\n"
+        "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n",
+        [{"collision_energy_ev": 15}],
+    ),
+}
 
-    ms1, ms2, b = parsed(tmp_path, text, "a.mat")
 
-    assert [s.ms_level for s in (ms1, ms2, b)] == [1, 2, 2]
-    assert (ms2.spectrum_id, ms2.adduct_text, ms2.mz.size) == ("a", "[M+H]+", 2)
-    assert ms1.warnings == ms2.warnings == b.warnings == ()
+@pytest.mark.parametrize(("ending", "text", "expected"), RECORDS.values(), ids=list(RECORDS))
+def test_records_of_other_layouts(tmp_path, ending, text, expected):
+    spectra = parsed(tmp_path, text, f"a.{ending}")
 
-
-def test_a_count_of_peaks_that_is_no_number_is_no_traceback(tmp_path):
-    (found,) = parsed(tmp_path, "NAME: a\nNum Peaks: \u00b2\n50 1\n", "a.msp")
-
-    assert found.mz.size == 1
+    read = [asdict(one) | {"n_peaks": one.mz.size} for one in spectra]
+    wanted = [{"warnings": ()} | one for one in expected]
+    assert [
+        {name: one[name] for name in names} for one, names in zip(read, wanted, strict=True)
+    ] == wanted
+    assert not any("smiles" in one.metadata for one in spectra)
