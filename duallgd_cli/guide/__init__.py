@@ -170,8 +170,11 @@ class Known:
             for analogues, allowed in self.analogues
             if smiles
         ]
-        told = {block: _nearest(near, text) for block, text in smiles.items()}
-        analogues = {key: one for key, one in told.items() if one is not None}
+        analogues = {}
+        for block, text in smiles.items():
+            each = [found for one in near if (found := one.nearest(text)) is not None]
+            if each:
+                analogues[block] = max(each, key=lambda one: float(one["tanimoto"]))
         match = self._match(formula)
         return {
             **({"analogues": analogues} if analogues else {}),
@@ -180,22 +183,16 @@ class Known:
 
     def _match(self, formula: str) -> dict[str, Any] | None:
         """The best match, of those of the formula if there are any."""
+        from duallgd_cli.chem.identity import parse_smiles
+
         described = [(one, one.values()) for one in self.matches]
         described.sort(key=lambda both: both[1]["formula"] != formula)
         for one, values in described:
-            fits = one.is_found and values["formula"] == formula
-            return {**values, "offered": fits and not self._breaks(values["smiles"])}
+            offered = one.is_found and values["formula"] == formula
+            if offered and self.guide is not None:
+                offered = not self.guide.fault(parse_smiles(values["smiles"]))
+            return {**values, "offered": offered}
         return None
-
-    def _breaks(self, smiles: str) -> str:
-        from duallgd_cli.chem.identity import parse_smiles
-
-        return "" if self.guide is None else self.guide.fault(parse_smiles(smiles))
-
-
-def _nearest(analogues: "Iterable[Analogues]", smiles: str) -> Mapping[str, Any] | None:
-    each = filter(None, (one.nearest(smiles) for one in analogues))
-    return max(each, key=lambda one: float(one["tanimoto"]), default=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -80,37 +80,31 @@ def hypothesis_of(
         adduct_text: As written, "" where missing.
         limits: Tolerance and size.
     """
-    try:
-        return _check(feature, formula_text, adduct_text, limits)
-    except RefusedError as refused:
-        return refused.failure
-
-
-def _refused(status: str, message: str) -> RefusedError:
-    return RefusedError(Failure(status, message, "formula"))
-
-
-def _check(
-    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
-) -> Hypothesis:
     spectrum, ppm = feature.first, limits.precursor_ppm
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
-        raise RefusedError(adduct)
-    formula = _parse(formula_text, adduct)
+        return adduct
     notes = []
-    if adduct is None:
-        adduct = _infer(formula, spectrum, ppm)
-        notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
-    molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+    try:
+        formula = _parse(formula_text, adduct)
+        if adduct is None:
+            adduct = _infer(formula, spectrum, ppm)
+            notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+        molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+        _check_size(molecule, limits.max_heavy_atoms)
+    except RefusedError as refused:
+        return refused.failure
     if is_ion:
         notes.append(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
-    _check_size(molecule, limits.max_heavy_atoms)
     notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
     return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
+
+
+def _refused(status: str, message: str) -> RefusedError:
+    return RefusedError(Failure(status, message, "formula"))
 
 
 def nameless_charge(charge: int) -> Failure:
