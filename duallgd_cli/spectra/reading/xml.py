@@ -4,6 +4,7 @@
 one record; broken XML ends the file, and that is said.
 """
 
+import io
 import math
 import re
 import warnings
@@ -63,7 +64,8 @@ class _Bounded:
         Raises:
             ValueError: One spectrum is too large.
         """
-        content = self._stream.read(size)
+        # Small steps: a torn archive gives nothing of the one that it breaks off in.
+        content = self._stream.read(min(size, io.DEFAULT_BUFFER_SIZE) if size > 0 else size)
         end = max(map(content.rfind, _RECORD_ENDS))
         own = content[max(end, 0) :]
         self._size = (0 if end >= 0 else self._size) + len(own) + _ELEMENT_COST * own.count(b"<")

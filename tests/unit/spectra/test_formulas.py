@@ -186,53 +186,45 @@ def table(tmp_path, text, name="t.tsv", limits=LIMITS):
     return table_source(str(path), limits)
 
 
-def test_a_sirius_export_gives_several_hypotheses_with_normalised_priors(tmp_path):
-    source = table(
-        tmp_path,
+# Table, and the formulas, adducts and probabilities of feature 7, whose own adduct is not known.
+PRIORS = {
+    "the score of SIRIUS is a logarithm": (
         "formulaRank\tmolecularFormula\tadduct\tprecursorFormula\tSiriusScore\tmappingFeatureId\n"
         "1\tC9H8O4\t[M + H]+\tC9H8O4\t12.0\t7\n"
         "2\tC7H12O2S\t[M + Na]+\tC7H12O2S\t11.0\t7\n"
         "3\tC20H42\t[M + H]+\tC20H42\t3.0\t7\n"
         "1\tC2H6O\t[M + H]+\tC2H6O\t12.0\t8\n",
-        limits=FormulaLimits(precursor_ppm=20_000),
-    )
-
-    first, second = source(feature_of(adduct="", feature_id="7"))
-
-    assert [str(h.formula) for h in (first, second)] == ["C9H8O4", "C7H12O2S"]
-    assert [h.adduct.name for h in (first, second)] == ["[M+H]+", "[M+Na]+"]
-    assert first.log_prior - second.log_prior == pytest.approx(1.0)
-    assert math.exp(first.log_prior) + math.exp(second.log_prior) == pytest.approx(1)
-    assert "1 other formulas of the table were refused" in first.notes
-
-
-def test_zodiac_probabilities_go_before_the_sirius_score(tmp_path):
-    source = table(
-        tmp_path,
+        [("C9H8O4", "[M+H]+", 0.7311), ("C7H12O2S", "[M+Na]+", 0.2689)],
+    ),
+    "ZODIAC's probabilities go before it": (
         "id\tmolecularFormula\tadduct\tZodiacScore\tSiriusScore\n"
-        "3_run_7\tC9H8O4\t[M+H]+\t0.75\t2\n3_run_7\tC9H8O4\t[M+Na]+\t0.25\t9\n",
-        limits=FormulaLimits(precursor_ppm=200_000),
-    )
-
-    first, second = source(feature_of(adduct="", feature_id="7"))
-
-    assert math.exp(first.log_prior) == pytest.approx(0.75)
-    assert second.adduct.name == "[M+Na]+"
-
-
-def test_an_msbuddy_summary_has_its_ranks_in_columns(tmp_path):
-    source = table(
-        tmp_path,
+        "3_run_7\tC9H8O4\t[M+H]+\t0.75\t2\n3_run_7\tC9H10O4\t[M+H]+\t0.25\t9\n",
+        [("C9H8O4", "[M+H]+", 0.75), ("C9H10O4", "[M+H]+", 0.25)],
+    ),
+    "msbuddy has its ranks in columns": (
         "identifier\tmz\trt\tadduct\tformula_rank_1\testimated_fdr\tformula_rank_2\t"
         "formula_rank_3\n7\t181.05\t\t[M+H]+\tC9H8O4\t0.2\tC9H10O4\t\n8\t1\t\t\t\t\t\t\n",
-        limits=FormulaLimits(precursor_ppm=20_000),
-    )
+        [("C9H8O4", "[M+H]+", 0.8), ("C9H10O4", "[M+H]+", 0.2)],
+    ),
+    "ranks stand in for missing scores": (
+        "name,rank,formula,adduct,score\n"
+        "7,2,C9H8O4,[M+H]+,\n7,1,C9H10O4,[M+H]+,\n7,1,C9H10O4,[M+H]+,\n",
+        [("C9H10O4", "[M+H]+", 2 / 3), ("C9H8O4", "[M+H]+", 1 / 3)],
+    ),
+}
 
-    first, second = source(feature_of(feature_id="7"))
 
-    assert math.exp(first.log_prior) == pytest.approx(0.8)
-    assert str(second.formula) == "C9H10O4"
-    assert source(feature_of(feature_id="8")).status == "no_formula"
+@pytest.mark.parametrize(("text", "expected"), PRIORS.values(), ids=list(PRIORS))
+def test_several_formulas_of_a_feature_have_normalised_priors(tmp_path, text, expected):
+    source = table(tmp_path, text, limits=FormulaLimits(precursor_ppm=20_000))
+
+    found = source(feature_of(adduct="", feature_id="7"))
+
+    assert [(str(one.formula), one.adduct.name) for one in found] == [one[:2] for one in expected]
+    priors = [math.exp(one.log_prior) for one in found]
+    assert priors == pytest.approx([prior for *_, prior in expected], abs=1e-4)
+    refused = "1 other formulas of the table were refused"
+    assert (refused in found[0].notes) == ("C20H42" in text)
 
 
 SIRIUS_HEAD = "rank\tmolecularFormula\tadduct\tionMass\t"
@@ -301,19 +293,6 @@ def test_a_feature_that_the_table_does_not_know_keeps_its_own_formula(tmp_path):
     assert found.notes == ("formula from the file, since the table has none",)
     assert source(feature_of(feature_id="2", scans="1")).status == "no_formula"
     assert len(source(feature_of(scans="1"))) == 1
-
-
-def test_ranks_stand_in_for_missing_scores(tmp_path):
-    source = table(
-        tmp_path,
-        "name,rank,formula,score\nmade:0,2,C9H8O4,\nmade:0,1,C9H10O4,\nmade:0,1,C9H10O4,\n",
-        limits=FormulaLimits(precursor_ppm=20_000),
-    )
-
-    first, second = source(feature_of())
-
-    assert math.exp(first.log_prior) == pytest.approx(2 / 3)
-    assert str(second.formula) == "C9H8O4"
 
 
 def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path):
