@@ -14,12 +14,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, counted
+from duallgd_cli.errors import MissingInputError, UnreadableError, counted, quote
 from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, describe_damage, require_input, unpacked
 from duallgd_cli.spectra.reading import libraries
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
@@ -28,7 +28,6 @@ from duallgd_cli.spectra.reading.text import (
     msp_records,
     sirius_records,
     table_records,
-    usi_records,
 )
 from duallgd_cli.spectra.types import Source, Spectrum
 
@@ -155,12 +154,10 @@ def read(
 
 def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum]:
     index = 0
-    try:
+    with opened.stream:
         for record in _records(opened):
             yield build(record, Source(opened.file, index), keep_structures)
             index += 1
-    finally:
-        opened.stream.close()
     if opened.damage:
         source = Source(opened.file, index)
         read_so_far = counted(index, "spectrum", "spectra")
@@ -179,7 +176,7 @@ def _records(opened: Opened) -> Iterator[Record]:
         yield from libraries.json_records(opened.blocks())
         return
     if opened.format == "usi":
-        yield from usi_records(opened.lines(), Path(opened.file).parent, _records_of)
+        yield from _usi_records(opened.lines(), Path(opened.file).parent)
         return
     from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 
@@ -192,15 +189,76 @@ def _records(opened: Opened) -> Iterator[Record]:
         opened.damage = f"its XML is broken ({' '.join(str(error).split())})"
 
 
-def _records_of(path: Path) -> Iterator[Record]:
-    """Records of a file that a list of identifiers names."""
-    opened = open_input(str(path))
+_USI: Final = re.compile(r"mzspec:([^:]+):(.+?):(scan|index|nativeId|accession):([^:]+)(?::.*)?")
+_RUN_ENDINGS: Final = (".mzml", ".mzxml", ".mgf", ".msp")
+_Key = tuple[str, str]  # what is counted, and its number or name
+
+
+def _usi_records(lines: Iterable[str], folder: Path) -> Iterator[Record]:
+    """The spectrum of each line of a list of universal spectrum identifiers (USI), in its order.
+
+    ``mzspec:MSV000084494:run_7:scan:1943`` is scan 1943 of ``run_7.mzML`` (or another format), in
+    the folder of the list or in its folder ``MSV000084494``. Nothing is fetched.
+    """
+    wanted = [line.strip() for line in lines if line.strip().lower() not in {"", "usi"}]
+    matches = [_USI.fullmatch(usi) for usi in wanted]
+    asked: dict[tuple[str, str], set[_Key]] = {}
+    for match in filter(None, matches):
+        asked.setdefault((match[1], match[2]), set()).add((match[3], match[4]))
+    found = {run: _found_in(_file_of_run(folder, *run), keys) for run, keys in asked.items()}
+    for usi, each in zip(wanted, matches, strict=True):
+        name = {"spectrum_id": usi}
+        if each is None:
+            yield Record(name, trouble=f"{quote(usi)} is no USI such as mzspec:SET:RUN:scan:7")
+            continue
+        spectra, reason = found[each[1], each[2]]
+        record = spectra.get((each[3], each[4]))
+        if record is None:
+            reason = reason or f"{quote(each[2])} holds no {each[3]} {quote(each[4])}"
+            yield Record(name, trouble=reason)
+        else:
+            # Numbers of features are those of another file; the list's own come before them.
+            own = {"feature_id": usi, **name}
+            yield replace(record, metadata={**own, **record.metadata, **own})
+
+
+def _file_of_run(folder: Path, collection: str, run: str) -> Path | None:
+    """The file of a run, by its name, in the folder of its collection or in the list's own."""
+    if {"/", "\\", "\0"} & {*collection, *run} or collection.startswith("."):
+        return None
+    for parent in (folder / collection, folder):
+        for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+            name = path.name.lower()
+            name = name.removesuffix(next(filter(name.endswith, PACKED_ENDINGS), ""))
+            stem, dot, ending = name.rpartition(".")
+            if dot + ending in _RUN_ENDINGS and run.lower() in {stem, name, path.name.lower()}:
+                return path
+    return None
+
+
+def _found_in(path: Path | None, keys: set[_Key]) -> tuple[dict[_Key, Record], str]:
+    """Those of the wanted spectra that a file holds, or why it gives none."""
+    if path is None:
+        return {}, "its run is no mzML, mzXML, MGF or MSP file beside the list; put it there"
+    found: dict[_Key, Record] = {}
     try:
-        if opened.format == "usi":
-            raise UnreadableError(f"{path.name} is itself a list of identifiers")
-        yield from _records(opened)
-    finally:
-        opened.stream.close()
+        opened = open_input(str(path))
+        with opened.stream:
+            if opened.format == "usi":
+                return {}, f"{path.name} is itself a list of identifiers"
+            for index, record in enumerate(_records(opened)):
+                fields = record.metadata
+                own = {
+                    ("index", str(index)),
+                    ("scan", fields.get("scans", fields.get("scan", ""))),
+                    ("nativeId", fields.get("native_id", "")),
+                    ("accession", fields.get("spectrum_id", fields.get("spectrumid", ""))),
+                }
+                for key in own & keys:
+                    found.setdefault(key, record)
+    except UnreadableError as error:
+        return {}, str(error)
+    return found, ""
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
