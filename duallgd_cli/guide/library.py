@@ -6,6 +6,7 @@ it: by the cosine score where the precursors agree, by the modified cosine score
 L spectra of a library, K peaks of all of them.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_input
 from duallgd_cli.guide import kept, text_of
+from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 _KIND: Final = "library-1"
 _MOST_SPECTRA: Final = 500_000
-_MOST_PEAKS: Final = 100  # of a spectrum of the library; the most intense
+# Of a spectrum of the library the most intense peaks, wherever they lie.
+_KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)
 _LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
 _COMPARED: Final = 200  # spectra that matchms compares, of each kind
 _TOLERANCE_DA: Final = 0.02
@@ -246,8 +249,8 @@ def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) ->
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
     rows: list[tuple[str, Spectrum, str]] = []
-    for item in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
-        smiles = _structure(item)
+    for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
+        item, smiles = clean(spectrum, _KEPT), _structure(spectrum)
         why = _fault(item, smiles)
         if why:
             refused[why] += 1
@@ -257,7 +260,6 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
-    peaks = [_strongest(one) for _, one, _ in rows]
     left_out = (
         f"{counted(n, 'spectrum', 'spectra')} left out ({why})" for why, n in refused.items()
     )
@@ -267,11 +269,11 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         "left_out": text_of(left_out),
         "precursor_mz": np.array([one.precursor_mz for _, one, _ in rows], np.float64),
         "polarity": np.array([one.polarity for _, one, _ in rows], np.int8),
-        "n_peaks": np.array([len(mz) for mz, _ in peaks], np.int64),
-        "mz": np.concatenate([mz for mz, _ in peaks]) if peaks else np.zeros(0),
-        "intensity": np.concatenate([i for _, i in peaks]).astype(np.float32)
-        if peaks
-        else np.zeros(0, np.float32),
+        "n_peaks": np.array([one.mz.size for _, one, _ in rows], np.int64),
+        "mz": np.concatenate([np.zeros(0), *(one.mz for _, one, _ in rows)]),
+        "intensity": np.concatenate(
+            [np.zeros(0, np.float32), *(one.intensity for _, one, _ in rows)], dtype=np.float32
+        ),
     }
 
 
@@ -285,23 +287,16 @@ def _structure(spectrum: Spectrum) -> str:
 
 def _fault(item: Spectrum, smiles: str) -> str:
     """Why a spectrum of a library is of no use, "" if it is."""
-    if item.failure is not None:
+    if item.failure is not None and item.failure.status == "unreadable":
         return "not readable"
     if not smiles:
         return "without a structure"
     if item.precursor_mz is None:
         return "without a precursor"
-    if not (np.isfinite(item.intensity) & (item.intensity > 0) & (item.mz > 0)).any():
+    if item.failure is not None:
         return "without peaks"
     try:
         identity.parse_smiles(smiles)
     except MoleculeError:
         return "its structure is not a molecule"
     return ""
-
-
-def _strongest(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    able = np.isfinite(spectrum.intensity) & (spectrum.intensity > 0) & (spectrum.mz > 0)
-    mz, intensity = spectrum.mz[able], spectrum.intensity[able]
-    chosen = np.sort(np.argsort(-intensity, kind="stable")[:_MOST_PEAKS])
-    return mz[chosen], intensity[chosen] / intensity.max()
