@@ -5,7 +5,7 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -48,12 +48,13 @@ class GuideFiles:
         Raises:
             MissingInputError: One does not exist.
         """
-        return {kind: list(map(_identity, names)) for kind, names in asdict(self).items() if names}
-
-
-def _identity(name: str) -> dict[str, str]:
-    require_input(name)
-    return {"name": name, "sha256": sha256(Path(name))}
+        for name in (*self.analogues, *self.libraries, *self.tables):
+            require_input(name)
+        return {
+            kind: [{"name": name, "sha256": sha256(Path(name))} for name in names]
+            for kind, names in asdict(self).items()
+            if names
+        }
 
 
 logger = logging.getLogger(__name__)
@@ -243,7 +244,8 @@ class Knowledge:
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
-        names, guide = names_of(feature), self.guide
+        guide, first = self.guide, feature.first
+        names = [name for name in (first.feature_id, first.spectrum_id) if name]
         for name in dict.fromkeys(names):
             if own := self.guides.get(name):
                 guide = own if guide is None else guide.and_also(own)
@@ -260,9 +262,3 @@ class Knowledge:
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
         return Known(guide, tuple(analogues), same)
-
-
-def names_of(feature: Feature) -> Sequence[str]:
-    """What a table may call a feature: its id, or that of its first spectrum."""
-    first = feature.first
-    return [name for name in (first.feature_id, first.spectrum_id) if name]
