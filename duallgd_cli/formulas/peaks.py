@@ -223,7 +223,7 @@ ABSOLUTE_SD: Final = 0.015
 # How often another ion, or a detector at its limit, makes a ratio say nothing.
 DISTURBED: Final = 0.05
 LOWEST: Final = -8.0  # log weight of the worst pattern: the rest of the evidence may outweigh it
-_SPREAD: Final = 256  # nominal masses, more than the isotopes of an ion are apart
+_SPREAD: Final = 128  # nominal masses, more than likely isotopes of an ion are apart
 _BLOCK: Final = 1 << 12
 
 
