@@ -266,7 +266,8 @@ def _described(
     """Columns of `Fragments.cuts` up to the cost, and the atom types; cut bonds are 1 in (C, b)."""
     within, bonded = inside.astype(np.float32), graph.adjacency
     to_inside = within @ bonded
-    groups, types = atom_groups(graph), atom_types(graph, in_ring)
+    groups = atom_groups(graph)
+    types = np.stack([*atom_types(graph, in_ring).values()], 1).astype(np.float32)
     atoms = np.concatenate([groups, types, bonded @ types], 1)
     # An atom counts once for each of its bonds that is cut.
     inner = within * (bonded.sum(0) - to_inside) @ atoms

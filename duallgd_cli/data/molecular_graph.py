@@ -23,28 +23,7 @@ _CARBON, _NITROGEN, _OXYGEN, _SULPHUR = (INDEX[symbol] for symbol in "CNOS")
 # Carbon, nitrogen, oxygen, phosphorus and sulphur, halogens, boron and silicon and selenium.
 _GROUP: Final = np.array([0, 1, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5])
 N_GROUP_FEATURES: Final = 10
-# Atom types, in the order of `atom_types`; C=S and S=O count as C=O does.
-ATOM_TYPES: Final = (
-    "aromatic carbon",
-    "carbon of an acid, ester or amide",
-    "carbon of a ketone or aldehyde",
-    "carbon of a double bond",
-    "carbon of a triple bond",
-    "methyl",
-    "methylene of a chain",
-    "saturated carbon of a ring",
-    "branching carbon of a chain",
-    "aromatic nitrogen",
-    "nitrogen of an amide",
-    "nitrogen of an aniline",
-    "nitrogen of an amine",
-    "nitrogen of a multiple bond",
-    "oxygen of an alcohol",
-    "oxygen of a phenol or acid",
-    "oxygen of an ether or ester",
-    "sulphur of a thiol or sulphide",
-)
-N_ATOM_TYPES: Final = len(ATOM_TYPES)
+N_ATOM_TYPES: Final = 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,15 +110,18 @@ def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:
     return groups
 
 
-def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Which of `ATOM_TYPES` each atom is, one or none, 0 or 1, (N, N_ATOM_TYPES).
+def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """Which atoms are of each of `N_ATOM_TYPES` types, (N,); an atom is of one or none.
 
     An amine holds a charge that an amide does not, a benzylic bond breaks where a phenylic one does
-    not: types are told apart by what they are part of.
+    not: types are told apart by what they are part of. C=S and S=O count as C=O does.
 
     Args:
         graph: The molecule.
         in_ring: Which bonds are part of a ring, (b,).
+
+    Returns:
+        By the name of the type.
     """
     element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)
@@ -158,27 +140,26 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> NDArray[np.
     chain = np.bincount(pair[in_ring].ravel(), minlength=n) == 0
     plain = carbon & ~aromatic & ~carbonyl
     amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
-    types = [
-        carbon & aromatic,
-        carbonyl & acid,
-        carbonyl & ~acid,
-        plain & (ends[_DOUBLE] > 0),
-        plain & (ends[_TRIPLE] > 0),
-        plain & saturated & (degree == 1),
-        plain & saturated & (degree == 2) & chain,
-        plain & saturated & (degree >= 2) & ~chain,
-        plain & saturated & (degree >= 3) & chain,
-        nitrogen & aromatic,
-        amine & on_acyl,
-        amine & ~on_acyl & on_arene,
-        amine & ~on_acyl & ~on_arene,
-        nitrogen & ~aromatic & ~saturated,
-        alcohol & ~on_acyl & ~on_arene,
-        alcohol & (on_acyl | on_arene),
-        oxygen & saturated & (degree == 2),
-        sulphur & saturated,
-    ]
-    return np.stack(types, 1).astype(np.float32)
+    return {
+        "aromatic carbon": carbon & aromatic,
+        "carbon of an acid, ester or amide": carbonyl & acid,
+        "carbon of a ketone or aldehyde": carbonyl & ~acid,
+        "carbon of a double bond": plain & (ends[_DOUBLE] > 0),
+        "carbon of a triple bond": plain & (ends[_TRIPLE] > 0),
+        "methyl": plain & saturated & (degree == 1),
+        "methylene of a chain": plain & saturated & (degree == 2) & chain,
+        "saturated carbon of a ring": plain & saturated & (degree >= 2) & ~chain,
+        "branching carbon of a chain": plain & saturated & (degree >= 3) & chain,
+        "aromatic nitrogen": nitrogen & aromatic,
+        "nitrogen of an amide": amine & on_acyl,
+        "nitrogen of an aniline": amine & ~on_acyl & on_arene,
+        "nitrogen of an amine": amine & ~on_acyl & ~on_arene,
+        "nitrogen of a multiple bond": nitrogen & ~aromatic & ~saturated,
+        "oxygen of an alcohol": alcohol & ~on_acyl & ~on_arene,
+        "oxygen of a phenol or acid": alcohol & (on_acyl | on_arene),
+        "oxygen of an ether or ester": oxygen & saturated & (degree == 2),
+        "sulphur of a thiol or sulphide": sulphur & saturated,
+    }
 
 
 def _any(bonded: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.bool_]:

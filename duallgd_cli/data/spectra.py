@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, parse_adduct, precursor_mz
+from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
@@ -30,7 +30,7 @@ from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
-from duallgd_cli.spectra.types import INSTRUMENTS, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,8 +230,8 @@ _CLEANING: Final = CleaningSettings()
 _ANNOTATION: Final = AnnotationSettings()
 
 
-# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained``, the peaks looked
-# at, those with a sub-formula and their share of the intensity.
+# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained_intensity``, the
+# share that peaks with a sub-formula have of the intensity.
 Prepared = tuple[PreparedMolecule, dict[str, Any]]
 
 
@@ -298,9 +298,9 @@ def prepare_spectra(
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),
         "holdout_removed": reasons.get(ON_HOLDOUT, 0),
-        "without_explained_peak": sum(row["explained"][1] == 0 for row in rows),
+        "without_explained_peak": sum(row["explained_intensity"] == 0 for row in rows),
         "molecules_in_several_folds": sum(len(several) > 1 for several in folds.values()),
-        "explained": _explained(rows),
+        "mean_intensity_explained": float(np.mean([row["explained_intensity"] for row in rows])),
     }
     manifest = write(out, arrays, record)
     write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
@@ -339,8 +339,8 @@ def prepare_record(
     except UnusableRecordError as refusal:
         return RejectedSpectrum(record.number, spectrum_id, *refusal.args)
     found = annotate(hypothesis, _ANNOTATION)
-    explained = found.n_peaks, found.n_explained, found.explained_intensity
-    return molecule, spectrum_row(found, spectrum_id, record.fold) | {"explained": explained}
+    row = spectrum_row(found, spectrum_id, record.fold)
+    return molecule, row | {"explained_intensity": found.explained_intensity}
 
 
 def source_sha256(source: Path) -> str:
@@ -365,21 +365,3 @@ def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypo
         messages = {s.failure.message for s in spectra if s.failure}
         raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
     return Hypothesis(Feature(usable), formula, adduct)
-
-
-def _explained(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
-    """What sub-formulas explain, by adduct and instrument."""
-    groups: defaultdict[tuple[int, int], list[tuple[int, int, float]]] = defaultdict(list)
-    for row in rows:
-        groups[row["adduct"], row["instrument"]].append(row["explained"])
-    return [
-        {
-            "adduct": ADDUCTS[adduct].name,
-            "instrument": INSTRUMENTS[instrument] or "unknown",
-            "spectra": len(group),
-            "peaks": sum(n for n, _, _ in group),
-            "peaks_explained": sum(n for _, n, _ in group),
-            "mean_intensity_explained": float(np.mean([share for _, _, share in group])),
-        }
-        for (adduct, instrument), group in sorted(groups.items())
-    ]

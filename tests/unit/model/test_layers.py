@@ -1,4 +1,4 @@
-"""What the layers do for speed; what else they do is counted in `test_without_cuda`."""
+"""What the layers do for speed."""
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
