@@ -44,8 +44,8 @@ check: lint quick  ## what to run before a commit
 slow: env  ## the property tests with 1,000 examples each
 	HYPOTHESIS_PROFILE=thorough DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/property
 
-fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 20 kills, counts printed
-	$(BIN)/python -m tests.fuzz
+fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 25 kills, counts printed
+	DUALLGD_FUZZ=25 DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/fuzz --log-cli-level=INFO
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu

@@ -1,11 +1,137 @@
-"""One loop for all kinds of broken input: what came of each, and how much memory it took."""
+"""Ways to break files, and one loop for all kinds of broken input: what came of each."""
 
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
 import random
+import sys
+import zipfile
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from duallgd_cli import __main__
 from duallgd_cli.errors import DuallgdError
+
+_NUMBERS = (b"nan", b"-1", b"0", b"inf", b"1e308", b"-1e-300", b"1e6", b"2147483648", b"", b"1,5")
+_WORDS = (
+    b"END IONS", b"BEGIN IONS", b"PEPMASS=", b"PEPMASS=abc", b"CHARGE=2+", b"ADDUCT=[2M+H]+",
+    b"ADDUCT=[M+H]+", b"FORMULA=", b"FORMULA=C999H999", b"FORMULA=PtCl2", b"FORMULA=((C6H6)",
+    b"MSLEVEL=x", b"Num Peaks: 99999999", b"</spectrum>", b"<binary>", b"=", b"\t\t", b"\x00\x00",
+    "TITLE=Пример µ 例 \u202e".encode(), b"\xff\xfe\xfa", b"\xef\xbb\xbf", b'"', b">compound",
+    b"100.0", b"COLLISION_ENERGY=NaN eV", b"SMILES=CCO",
+)  # fmt: skip
+
+
+_PACKERS = {
+    "gz": partial(gzip.compress, compresslevel=1, mtime=0),
+    "xz": partial(lzma.compress, preset=0),
+    "bz2": partial(bz2.compress, compresslevel=1),
+}
+_BOMB_BYTES = 1 << 25
+
+
+def packed_as(ending, content, rng):
+    """An archive of the content, whole or broken in ways that archives get broken.
+
+    Once in a while it is one that unfolds to hundreds of megabytes.
+    """
+    if ending == "zip":
+        return _flip(_zipped(content), rng)
+    pack = _PACKERS[ending]
+    chance = rng.random()
+    if chance < 0.01:
+        return pack(content) + pack(bytes([rng.choice(b"0 \n\t1a")]) * _BOMB_BYTES) * 20
+    if chance < 0.3:
+        half = rng.randrange(len(content) + 1)
+        between = rng.choice((b"", b"\0" * 99, b"\n", rng.randbytes(9)))
+        return pack(content[:half]) + between + pack(content[half:])
+    packed = pack(content)
+    return rng.choice((_flip, _cut, _cut, _drop, _insert, _repeat, _double))(packed, rng)
+
+
+def _zipped(content):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("spectra", content)
+    return stream.getvalue()
+
+
+def _double(content, rng):
+    """Packed again, by mistake, as the same or otherwise."""
+    return _PACKERS[rng.choice(sorted(_PACKERS))](content)
+
+
+def mutate(content, rng):
+    """Break a file's bytes in one to four ways; packed files also before packing."""
+    packed = content[:2] == b"\x1f\x8b"
+    if packed and rng.random() < 0.7:
+        return gzip.compress(mutate(gzip.decompress(content), rng), mtime=0)
+    for _ in range(rng.randint(1, 4)):
+        content = rng.choice(_WAYS)(content, rng)
+    return content
+
+
+def _flip(content, rng):
+    broken = bytearray(content)
+    for _ in range(rng.randint(1, 8)):
+        if broken:
+            broken[rng.randrange(len(broken))] = rng.randrange(256)
+    return bytes(broken)
+
+
+def _cut(content, rng):
+    return content[: rng.randrange(len(content) + 1)]
+
+
+def _drop(content, rng):
+    start = rng.randrange(len(content) + 1)
+    return content[:start] + content[start + rng.randint(1, 400) :]
+
+
+def _insert(content, rng):
+    at = rng.randrange(len(content) + 1)
+    return content[:at] + rng.randbytes(rng.randint(1, 40)) + content[at:]
+
+
+def _repeat(content, rng):
+    start = rng.randrange(len(content) + 1)
+    return content[: start + rng.randint(1, 600)] + content[start:]
+
+
+def _line(content, rng):
+    """Put a line that means something where it does not belong, or replace one by it."""
+    lines = content.split(b"\n")
+    at = rng.randrange(len(lines))
+    lines[at : at + rng.randint(0, 1)] = [rng.choice(_WORDS)]
+    return b"\n".join(lines)
+
+
+def _swap(content, rng):
+    lines = content.split(b"\n")
+    a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
+    lines[a], lines[b] = lines[b], lines[a]
+    return b"\n".join(lines)
+
+
+def _number(content, rng):
+    """Replace one run of digits by a number that nobody expects."""
+    digits = [at for at, byte in enumerate(content) if 48 <= byte <= 57]
+    if not digits:
+        return content
+    start = end = rng.choice(digits)
+    while start and chr(content[start - 1]) in "0123456789.":
+        start -= 1
+    while end < len(content) and chr(content[end]) in "0123456789.":
+        end += 1
+    return content[:start] + rng.choice(_NUMBERS) + content[end:]
+
+
+_WAYS = (_flip, _cut, _drop, _insert, _repeat, _line, _line, _swap, _number, _number, _number)
+
 
 MOST_MIB = 512  # above what the process held before
 _PROCESS = Path("/proc/self")
@@ -66,3 +192,17 @@ def bounded_memory():
 def _mib(name):
     status = (_PROCESS / "status").read_text()
     return int(status.split(f"{name}:")[1].split()[0]) // 1024
+
+
+def run(*arguments):
+    """`duallgd` in this process: exit code and what went to standard error."""
+    err = io.StringIO()
+    argv, sys.argv = sys.argv, ["duallgd", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stderr(err):
+            __main__.main()
+    except SystemExit as stopped:
+        return stopped.code or 0, err.getvalue()
+    finally:
+        sys.argv = argv
+    raise AssertionError("the command did not exit")

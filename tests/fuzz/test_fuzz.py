@@ -1,19 +1,256 @@
-"""A small share of ``make fuzz`` in every test run."""
+"""Broken inputs of every kind and killed runs; ``make fuzz`` tries more and tells the counts."""
+
+import itertools
+import logging
+import os
+import random
+from collections import Counter
 
 import pytest
 
+from duallgd_cli.cli import options
+from duallgd_cli.config import SamplingSettings, assigned, commented_yaml, dump, merge, parse
+from duallgd_cli.errors import ConfigError, Failure, UsageError
+from duallgd_cli.predict import api
+from duallgd_cli.predict.candidates import Workers
+from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import table_source
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.train.settings import run_settings
 from examples.make_examples import SPECTRA
-from tests.fuzz.commands import fuzz_command
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.kills import kill_and_resume
-from tests.fuzz.loop import bounded_memory
-from tests.fuzz.reading import fuzz_archives, fuzz_reading
-from tests.fuzz.settings import fuzz_settings
-from tests.fuzz.tables import fuzz_tables, sound_tables
+from tests.fuzz.loop import assert_sentence, bounded_memory, fuzz, mutate, packed_as, run
 from tests.fuzz.weights import fuzz_weights
+from tests.stub_model import stub_model
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
+
+
+def broken_file(rng, folder):
+    """Write a broken file."""
+    files = sound_files()
+    name = rng.choice(sorted(files))
+    path = folder / name
+    path.write_bytes(mutate(files[name], rng))
+    return path
+
+
+def broken_archive(rng, folder):
+    """Write a broken archive of a sound file, or a sound one of a broken file."""
+    files = {name: text for name, text in sound_files().items() if not name.endswith(".gz")}
+    name, ending = rng.choice(sorted(files)), rng.choice(("gz", "xz", "bz2", "bz2", "zip"))
+    content = mutate(files[name], rng) if rng.random() < 0.3 else files[name]
+    path = folder / f"{name}.{ending}"
+    path.write_bytes(packed_as(ending, content * rng.choice((1, 1, 30)), rng))
+    return path
+
+
+def fuzz_reading(count, seed, folder):
+    """Predict `count` broken files with the stand-in; how often each status or error came."""
+    with Workers(1) as workers:
+        return fuzz(count, seed, lambda rng: _statuses(broken_file(rng, folder), workers))
+
+
+def fuzz_archives(count, seed, folder):
+    """The same with archives; spectra are read and not predicted."""
+    return fuzz(count, seed, lambda rng: _read(broken_archive(rng, folder)))
+
+
+def _read(path):
+    for index, item in enumerate(read(str(path))):
+        assert item.source.index == index
+        if item.failure is not None:
+            assert_sentence(item.failure.message)
+        yield "spectra" if item.failure is None else "unreadable"
+
+
+def _statuses(path, workers):
+    seen = Counter()
+    with Inputs((str(path),)) as inputs:
+        features = list(enumerate(inputs.features(SETTINGS.group_by)))
+        found = list(results(features, stub_model(), SETTINGS, workers))
+    assert {one.feature for one in found} == {number for number, _ in features}, "one vanished"
+    for result in found:
+        seen[result.status] += 1
+        if result.status != "ok":
+            assert_sentence(result.message)
+    return seen
+
+
+EXIT_CODES = {0, 2, 65}
+_ENDINGS = ("csv", "tsv", "jsonl", "sdf")
+
+
+def fuzz_command(count, seed, folder):
+    """Run `duallgd predict` on `count` broken files; how often it exited with each code."""
+    codes = Counter()
+    original, api.load = api.load, lambda *_, **__: stub_model()
+    try:
+        for number in range(count):
+            rng = random.Random(f"command {seed}:{number}")
+            path, ending = broken_file(rng, folder), rng.choice(_ENDINGS)
+            output = folder / f"out.{ending}"
+            code, err = run("predict", path, "-o", output, "--samples", "2", "--force")
+            assert code in EXIT_CODES, f"exit code {code} for file {number} of seed {seed}: {err}"
+            if code:
+                assert_sentence(err.splitlines()[-1])
+            codes[f"exit code {code}"] += 1
+    finally:
+        api.load = original
+    return codes
+
+
+_FEW = SPECTRA[:4]
+
+
+def sound_tables():
+    """Content by program; features are called feature_0 to feature_3, as in the sound ``.ms``."""
+    sirius = "{rank}\t{formula}\t{spaced}\t{formula}\t-1.2\t12.5\t9\t0.87\t"
+    head = "rank\tmolecularFormula\tadduct\tprecursorFormula\tZodiacScore\tSiriusScore\t"
+    head += "numExplainedPeaks\texplainedIntensity\t"
+    return {
+        "SIRIUS 4": _table(head + "name\tid", sirius + "null\t{n}_run_feature_{n}"),
+        "SIRIUS 5": _table(head + "id\tfeatureId", sirius + "{n}_run_feature_{n}\tN/A"),
+        "SIRIUS 6": _table(
+            head + "formulaId\talignedFeatureId\tmappingFeatureId",
+            sirius + "88\t61{n}\tfeature_{n}",
+        ),
+        "msbuddy": _table(
+            "identifier\tmz\trt\tadduct\tformula_rank_1\testimated_fdr\tformula_rank_2",
+            "feature_{n}\t195.0\t60\t{adduct}\t{formula}\t0.05\tC4H5N",
+        ),
+        "FIDDLE": _table(
+            "ID\tPrecursor Type\tPred Formula\tRefined Formula (0)\tRefined Mass (0)",
+            "feature_{n}\t{adduct}\tC8H8O5\t{formula}\t180.04",
+        ),
+        "MS-FINDER": _table(
+            "File name\tTitle\tPRECURSORTYPE\tFormula\tFormula score",
+            "x.mat\tfeature_{n}\t{adduct}\t{formula}\t4.1",
+        ),
+        "spreadsheet": _table("\ufeffid;formula;score", "feature_{n};{formula};0,9", "\r\n"),
+        "plain": _table("feature_id,formula,rank", '"feature_{n}",{formula},{rank}'),
+    }
+
+
+def _table(header, row, end="\n"):
+    rows = [
+        row.format(
+            n=n, formula=made.formula, adduct=made.adduct, spaced=" ".join(made.adduct), rank=rank
+        )
+        for n, made in enumerate(_FEW)
+        for rank in (1, 2)
+    ]
+    return end.join([header, *rows, ""]).encode()
+
+
+def fuzz_tables(count, seed, folder):
+    """Look formulas up in `count` broken tables: hypotheses or one sentence a feature."""
+    path = folder / "formulas"
+    spectra = folder / "plain.ms"
+    spectra.write_bytes(sound_files()["plain.ms"])
+    with Inputs((str(spectra),)) as inputs:
+        features = list(inputs.features("feature"))
+    tables = sound_tables()
+
+    def try_one(rng):
+        content = mutate(tables[rng.choice(sorted(tables))], rng)
+        path.write_bytes(
+            packed_as(rng.choice(("gz", "xz", "bz2")), content, rng)
+            if rng.random() < 0.1
+            else content
+        )
+        source = table_source(str(path))
+        for feature in features:
+            found = source(feature)
+            if isinstance(found, Failure):
+                assert_sentence(found.message)
+                yield found.status
+            else:
+                yield "hypotheses"
+                for hypothesis in itertools.islice(found, 9):
+                    assert hypothesis.log_prior <= 1e-9, "a prior above 1"
+
+    return fuzz(count, seed, try_one)
+
+
+_VALUES = (
+    "null", "true", "-1", "0", "1e309", ".nan", "-.inf", "99999999999999999999", "1_000", "0x1F",
+    "[1, 2]", "{a: 1}", "''", "'x'", "2026-01-01", "!!python/object:os.system", "&a [*a]", "*b",
+    "<<: 1", "- 1", "? x", "|", ">-", "9" * 5000, "1:30", "\"\\x1b[31m\"", "[" * 3000,
+    "{a: " * 3000, "&a [&b [*a], *b, *a]", "é\u2028", "~",
+)  # fmt: skip
+
+
+def fuzz_settings(count, seed, folder):
+    """Read `count` broken settings of `predict` and `train`."""
+    path = folder / "settings.yaml"
+    sound = {
+        "predict": commented_yaml(PredictSettings()),
+        "train": commented_yaml(run_settings(None, [])),
+    }
+
+    def try_one(rng):
+        command = rng.choice(sorted(sound))
+        text = sound[command].encode()
+        for _ in range(rng.randint(1, 2)):
+            text = rng.choice((mutate, _value, _value, _indent))(text, rng)
+        path.write_bytes(text)
+        try:
+            if command == "predict":
+                found = options.settings_of(PredictSettings, path, {}, [])
+            else:
+                found = run_settings(str(path), [])
+            assert parse(type(found), dump(found)) == found, "settings that are not read back"
+            yield f"{command} settings"
+            yield from _assigned(found, rng)
+        except UsageError as error:  # ConfigError is one: exit code 2
+            assert_sentence(str(error))
+            yield f"{command} refused"
+
+    return fuzz(count, seed, try_one)
+
+
+def _assigned(settings, rng):
+    """``--set`` with another value for one setting, or for something that is none."""
+    name = rng.choice((*_names(dump(settings)), "a..b", "", ".", "é", "x" * 999))
+    try:
+        changes = assigned([f"{name}={rng.choice(_VALUES)}"])
+        parse(type(settings), merge(dump(settings), changes))
+    except ConfigError as error:
+        assert_sentence(str(error))
+        yield "assignment refused"
+    else:
+        yield "assignment"
+
+
+def _names(values, path=""):
+    for name, value in values.items():
+        yield from _names(value, f"{path}{name}.") if isinstance(value, dict) else [path + name]
+
+
+def _value(text, rng):
+    """Another value behind a colon."""
+    lines = text.split(b"\n")
+    places = [at for at, line in enumerate(lines) if b": " in line and line.lstrip()[:1] != b"#"]
+    if places:
+        at = rng.choice(places)
+        lines[at] = lines[at].partition(b": ")[0] + b": " + rng.choice(_VALUES).encode()
+    return b"\n".join(lines)
+
+
+def _indent(text, rng):
+    """A line that stands elsewhere."""
+    lines = text.split(b"\n")
+    at = rng.randrange(len(lines))
+    lines[at] = b" " * rng.choice((1, 2, 4, 999)) + lines[at].lstrip()
+    return b"\n".join(lines)
+
+
+_log = logging.getLogger(__name__)
+TIMES = int(os.environ.get("DUALLGD_FUZZ", "1"))
 
 
 @pytest.mark.parametrize("name", sound_files())
@@ -26,52 +263,34 @@ def test_the_files_to_be_broken_are_sound(name, tmp_path):
     assert all(item.failure is None for item in spectra)
 
 
-@pytest.mark.slow
-def test_broken_files_give_rows_or_one_sentence(tmp_path):
-    seen = fuzz_reading(400, "tests", tmp_path)
-
-    assert seen["ok"] > 100
-    assert seen["unreadable"] > 10
-
-
-@pytest.mark.slow
-def test_broken_files_never_break_the_command(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("fuzz", "count", "least"),
+    [
+        pytest.param(fuzz_reading, 400, {"ok": 100, "unreadable": 10}, marks=pytest.mark.slow),
+        pytest.param(fuzz_command, 40, {"exit code 0": 10}, marks=pytest.mark.slow),
+        pytest.param(fuzz_weights, 40, {"verify 69": 10, "predict 0": 3}, marks=pytest.mark.slow),
+        (fuzz_archives, 100, {"spectra": 1}),
+        (fuzz_tables, 60, {"hypotheses": 1}),
+        (fuzz_settings, 20, {"predict settings": 1}),
+    ],
+)
+def test_broken_input_gives_one_sentence_or_what_sound_input_gives(
+    tmp_path, monkeypatch, fuzz, count, least
+):
     monkeypatch.chdir(tmp_path)
 
-    codes = fuzz_command(40, "tests", tmp_path)
+    with bounded_memory() as grown:
+        seen = fuzz(TIMES * count, "tests", tmp_path)
 
-    assert codes["exit code 0"] > 10
+    _log.info("%s of %d: %s, %s MiB more", fuzz.__name__, TIMES * count, dict(seen), grown)
+    assert all(seen[name] >= n for name, n in least.items())
 
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
-    assert len(kill_and_resume(1, "tests", tmp_path)) == 1
+    kept = kill_and_resume(TIMES, "tests", tmp_path)
 
-
-@pytest.mark.slow
-def test_broken_weights_give_one_sentence_or_candidates(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    codes = fuzz_weights(40, "tests", tmp_path)
-
-    assert codes["verify 69"] > 10
-    assert codes["predict 0"] > 3
-
-
-@pytest.mark.parametrize(
-    ("fuzz", "count", "sound"),
-    [
-        (fuzz_archives, 100, "spectra"),
-        (fuzz_tables, 60, "hypotheses"),
-        (fuzz_settings, 20, "predict settings"),
-    ],
-)
-def test_broken_archives_tables_and_settings_give_one_sentence(tmp_path, fuzz, count, sound):
-    with bounded_memory():
-        seen = fuzz(count, "tests", tmp_path)
-
-    assert seen[sound] > 0
-    assert seen.total() >= count
+    _log.info("%d kills, journal lines kept: %s", TIMES, kept)
 
 
 @pytest.mark.parametrize("program", sound_tables())

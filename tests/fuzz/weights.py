@@ -15,9 +15,7 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.generator.templates import Templates
 from duallgd_cli.train.evidence import Judge
 from examples.make_examples import SPECTRA, mgf
-from tests.fuzz.commands import run
-from tests.fuzz.loop import assert_sentence, fuzz
-from tests.fuzz.mutate import mutate
+from tests.fuzz.loop import assert_sentence, fuzz, mutate, run
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
 
