@@ -104,14 +104,8 @@ class ConditionNoise:
             enough to be kept.
     """
 
-    clean_share: float = 0.15
-    false_bits: float = 450.0
-
-    def quality(self, n_molecules: int, generator: np.random.Generator) -> NDArray[np.float64]:
-        """What is added to the logits of each molecule's true bits."""
-        known = generator.random(n_molecules) < _ANALOGUE_SHARE
-        alike = generator.uniform(2.0, 10.0, n_molecules)
-        return np.where(known, alike, generator.normal(0.6, 1.2, n_molecules))
+    clean_share: float
+    false_bits: float
 
 
 class MoleculeCollator:
@@ -173,7 +167,7 @@ class MoleculeCollator:
         bit = self.molecules.bits[index].astype(np.int64)
         parts = [(owner, bit, np.zeros(len(bit)))]
         if self.noise is not None:
-            parts = self._corrupted(len(rows), owner, bit, generator)
+            parts = self._corrupted(self.noise, len(rows), owner, bit, generator)
         counts = [np.bincount(owner, minlength=len(rows)) for owner, _, _ in parts]
         width = max(1, int(np.sum(counts, axis=0).max(initial=0)))
         bits = np.zeros((len(rows), width), np.int64)
@@ -222,15 +216,17 @@ class MoleculeCollator:
 
     def _corrupted(
         self,
+        noise: ConditionNoise,
         n_molecules: int,
         owner: NDArray[np.int64],
         bit: NDArray[np.int64],
         generator: np.random.Generator,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
         """Molecule, bit and log-probability of true bits and of false ones."""
-        noise = self.noise or ConditionNoise()
         clean = generator.random(n_molecules) < noise.clean_share
-        quality = noise.quality(n_molecules, generator)
+        known = generator.random(n_molecules) < _ANALOGUE_SHARE
+        alike = generator.uniform(2.0, 10.0, n_molecules)
+        quality = np.where(known, alike, generator.normal(0.6, 1.2, n_molecules))
         logit = 0.8 * self.bit_logit[bit] + quality[owner] + generator.normal(0.0, 1.8, len(bit))
         logit[clean[owner]] = np.inf
         n_false = generator.poisson(noise.false_bits * np.exp(-np.maximum(quality, 0.0) / 6))

@@ -1,6 +1,6 @@
 """Annotated peaks, from a prediction, from prepared data or simulated, as one padded batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -79,6 +79,11 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
         int(spectra.adduct[first]),
         int(spectra.instrument[first]),
     )
+
+
+def prepared_batch(spectra: PreparedSpectra, rows: Iterable[int]) -> PeakBatch:
+    """Prepared spectra, each by itself, as one batch."""
+    return peak_batch([from_prepared(spectra, [int(row)]) for row in rows])
 
 
 def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:

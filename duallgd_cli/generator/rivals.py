@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
-from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.generator.planning import Unknown, changed, cheapest, put_together
 from duallgd_cli.generator.templates import BEGUN, Templates, molecule_of
@@ -51,7 +51,7 @@ def rivals_of(
     if mol is None or formula.n_heavy > _LARGEST:
         return ()
     with torch.inference_mode():
-        logits = encoder(peak_batch([from_prepared(spectra, [spectrum])]))[0].numpy()
+        logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
     doubtful = torch.sigmoid(torch.from_numpy(_doubtful(logits, generator)))
     unknown, name = Unknown(formula, doubtful), charge_free_smiles(mol)
     near = templates.near(unknown.probability, formula)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
-from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
@@ -79,6 +79,7 @@ class _BySize:
         noise: How fingerprints are corrupted; None keeps the true ones.
         settings: Settings of the run.
         ranks: This process, from 0, and the number of processes.
+        sampler: Of spectra of the same molecules, which come with the graphs; None for none.
     """
 
     def __init__(
@@ -88,9 +89,10 @@ class _BySize:
         noise: ConditionNoise | None,
         settings: TrainingSettings,
         ranks: tuple[int, int],
+        sampler: SpectrumSampler | None = None,
     ) -> None:
         data = settings.data
-        self.molecules, self.rows = molecules, rows
+        self.molecules, self.rows, self.sampler = molecules, rows, sampler
         self.settings, self.ranks = settings, ranks
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         self.collator = MoleculeCollator(molecules, noise, data.shuffle_share, data.core_share)
@@ -101,13 +103,15 @@ class _BySize:
         for members in self.plan_of.stream(sizes, first_step, *self.ranks):
             yield self.rows[members], int(self.plan_of.padded(sizes[members]).max())
 
-    def generator(self, step: int) -> np.random.Generator:
-        """Of all that is drawn for one step."""
-        return np.random.default_rng((self.settings.seed, step, self.ranks[0]))
-
     def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Graphs, conditions and noise of one step: a function of seed, step and rank."""
-        return graph_batch(self.collator, planned, self.generator(step))
+        generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
+        if self.sampler is None:
+            return graph_batch(self.collator, planned, generator)
+        places = np.searchsorted(self.sampler.molecules, planned[0]).tolist()
+        drawn = [self.sampler.rows(self.settings, generator, place) for place in places]
+        graphs = graph_batch(self.collator, planned, generator)
+        return replace(graphs, spectra=spectrum_batch(drawn))
 
 
 class DecoderStage(_BySize):
@@ -236,35 +240,23 @@ def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor,
 _FINGERPRINT_WEIGHT: Final = 0.02
 
 
-class _LabelledSpectra(_BySize):
-    """Batches of spectra with the graphs of their molecules.
+def _labelled_spectra(
+    spectra: PreparedSpectra, settings: TrainingSettings, ranks: tuple[int, int]
+) -> _BySize:
+    """Batches of spectra of fold train, measured or simulated, with the graphs of their molecules.
 
-    Args:
-        spectra: Measured or simulated; fold train is drawn from.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
+    Raises:
+        UnreadableError: None is of a molecule small enough.
     """
-
-    def __init__(
-        self, spectra: PreparedSpectra, settings: TrainingSettings, ranks: tuple[int, int]
-    ) -> None:
-        self.sampler = SpectrumSampler(spectra)
-        rows = self.sampler.molecules.astype(np.int64)
-        rows = rows[spectra.molecules.n_heavy[rows] <= settings.data.max_atoms]
-        if not len(rows):
-            raise UnreadableError(
-                "the prepared data hold no spectrum of fold train of a molecule of at most "
-                f"{settings.data.max_atoms} heavy atoms"
-            )
-        super().__init__(spectra.molecules, rows, None, settings, ranks)
-
-    def collate(self, planned: Planned, step: int) -> GraphBatch:
-        """Spectra with their graphs: a function of seed, step and rank."""
-        generator = self.generator(step)
-        places = np.searchsorted(self.sampler.molecules, planned[0]).tolist()
-        drawn = [self.sampler.rows(self.settings, generator, place) for place in places]
-        graphs = graph_batch(self.collator, planned, generator)
-        return replace(graphs, spectra=spectrum_batch(drawn))
+    sampler = SpectrumSampler(spectra)
+    rows = sampler.molecules.astype(np.int64)
+    rows = rows[spectra.molecules.n_heavy[rows] <= settings.data.max_atoms]
+    if not len(rows):
+        raise UnreadableError(
+            "the prepared data hold no spectrum of fold train of a molecule of at most "
+            f"{settings.data.max_atoms} heavy atoms"
+        )
+    return _BySize(spectra.molecules, rows, None, settings, ranks, sampler)
 
 
 class JointStage:
@@ -304,10 +296,10 @@ class JointStage:
         self.decoders = [DecoderStage(molecules, settings, ranks) for molecules in structures]
         self.turns: list[_BySize] = []
         if not self.frozen:
-            self.turns.append(_LabelledSpectra(spectra, settings, ranks))
+            self.turns.append(_labelled_spectra(spectra, settings, ranks))
         self.turns += self.decoders
         if simulated is not None:
-            self.turns.append(_LabelledSpectra(simulated, settings, ranks))
+            self.turns.append(_labelled_spectra(simulated, settings, ranks))
         # One spectrum of each molecule of fold val, always the same.
         self.spectra = spectra
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
@@ -349,9 +341,8 @@ class JointStage:
         """Figures of fingerprints and of the denoiser on fold val, and on the first structures."""
 
         def told(indices: NDArray[np.int64], known: Condition) -> Condition:
-            chosen = [from_prepared(self.spectra, [int(s)]) for s in self.chosen[indices]]
-            peaks = peak_batch(chosen).to(known.atom_class.device)
-            return self._predicted(model, peaks, known)[0]
+            peaks = prepared_batch(self.spectra, self.chosen[indices])
+            return self._predicted(model, peaks.to(known.atom_class.device), known)[0]
 
         figures = self.encoder.validate(model)
         molecules = self.spectra.molecules, self.held_out

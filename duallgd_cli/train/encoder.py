@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch
+from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
@@ -143,11 +143,9 @@ class EncoderStage:
         device = next(model.parameters()).device
         probability = []
         for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):
-            peaks = peak_batch([from_prepared(self.spectra, [int(s)]) for s in part])
-            probability.append(torch.sigmoid(model.encoder(peaks.to(device)).float()).cpu())
-        molecules = self.spectra.molecule[self.validation].tolist()
-        truth = dense_bits([self.spectra.molecules.fingerprint_bits(row) for row in molecules])
-        return fingerprint_figures(torch.cat(probability), truth)
+            peaks = prepared_batch(self.spectra, part).to(device)
+            probability.append(torch.sigmoid(model.encoder(peaks).float()).cpu())
+        return fingerprint_figures(torch.cat(probability), true_bits(self.spectra, self.validation))
 
 
 def validation_spectra(spectra: PreparedSpectra) -> NDArray[np.int64]:
@@ -170,6 +168,12 @@ def by_molecule(
     order = members[np.argsort(spectra.molecule[members], kind="stable")]
     molecules, start = np.unique(spectra.molecule[order], return_index=True)
     return molecules, np.split(order, start)[1:]
+
+
+def true_bits(spectra: PreparedSpectra, rows: NDArray[np.int64]) -> Tensor:
+    """On-bits of the molecules of some spectra as float 0/1, (B, 4096)."""
+    molecules = spectra.molecule[rows].tolist()
+    return dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
 
 
 def dense_bits(bits: Sequence[NDArray[np.uint16]]) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.fragment_kernel import (
@@ -18,7 +18,7 @@ from duallgd_cli.model.fragment_kernel import (
     fitted_mixing,
     places,
 )
-from duallgd_cli.train.encoder import dense_bits, validation_spectra
+from duallgd_cli.train.encoder import true_bits, validation_spectra
 
 # Of one molecule, by weight and rarity; more change little and make the file larger.
 _KEPT: Final = 100
@@ -74,8 +74,7 @@ def fit_kernel(
         for _, peaks in _batches(spectra, chosen):
             logits.append(encoder(peaks))
             chance.append(kernel.chance(peaks))
-    molecules = spectra.molecule[chosen].tolist()
-    truth = dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
+    truth = true_bits(spectra, chosen)
     return tensors | {"mixing": fitted_mixing(torch.cat(logits), torch.cat(chance), truth)}
 
 
@@ -95,7 +94,7 @@ def _batches(
     spectra: PreparedSpectra, chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:
     for part in np.array_split(chosen, max(1, len(chosen) // _AT_ONCE)):
-        yield part, peak_batch([from_prepared(spectra, [int(row)]) for row in part])
+        yield part, prepared_batch(spectra, part)
 
 
 def _most_telling(row: Tensor, place: Tensor, weight: Tensor, n_known: int) -> dict[str, Tensor]:

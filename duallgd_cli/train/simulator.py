@@ -154,16 +154,9 @@ def explained_peaks(
     peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
     bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
     subformula, intensity = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
-    return ion_of(spectra, spectrum), subformula.astype(np.int16), intensity.astype(np.float32)
-
-
-def ion_of(spectra: PreparedSpectra, spectrum: int) -> Ion:
-    """What a prepared spectrum was measured with."""
-    return Ion(
-        int(spectra.adduct[spectrum]),
-        int(spectra.instrument[spectrum]),
-        float(spectra.energy_ev[spectrum]),
-    )
+    adduct, instrument = int(spectra.adduct[spectrum]), int(spectra.instrument[spectrum])
+    ion = Ion(adduct, instrument, float(spectra.energy_ev[spectrum]))
+    return ion, subformula.astype(np.int16), intensity.astype(np.float32)
 
 
 def _figures(model: FragmentModel, held_out: Sequence[MeasuredSpectrum]) -> dict[str, float]:

@@ -33,7 +33,7 @@ from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import (
     FOLDS,
     Molecules,
@@ -152,7 +152,7 @@ def _known(collator: MoleculeCollator, row: int, spectra: PreparedSpectra | None
     if spectra is not None:
         own = np.flatnonzero(np.asarray(spectra.molecule) == row).tolist()
         chosen = min(own, key=lambda number: _hash(spectra.spectrum_id[number].tobytes()))
-        peaks = peak_batch([from_prepared(spectra, [chosen])])
+        peaks = prepared_batch(spectra, [chosen])
     return KnownMolecule(
         key=molecules.inchikey[row].decode(),
         atom_class=molecules.atom_class(row),

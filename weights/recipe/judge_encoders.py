@@ -18,25 +18,23 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.data.peaks import from_prepared, peak_batch
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import PreparedSpectra, load_spectra
 from duallgd_cli.errors import DuallgdError, UnreadableError
 from duallgd_cli.generator.network import parts_of
-from duallgd_cli.train.encoder import EncoderStage, dense_bits, fingerprint_figures
-from duallgd_cli.train.settings import TrainingSettings
+from duallgd_cli.train.encoder import fingerprint_figures, true_bits, validation_spectra
 
 _FACTORS: Final = (1.1, 1.05, 1.0, 0.975, 0.95, 0.925, 0.9, 0.875, 0.85, 0.8)
 _AT_ONCE: Final = 100
 
 
 @torch.inference_mode()
-def logits_of(weights: Path, spectra: PreparedSpectra, rows: list[int]) -> Tensor:
+def logits_of(weights: Path, spectra: PreparedSpectra, rows: np.ndarray) -> Tensor:
     """What the encoder of a weights file and its known spectra say of spectra, (S, F)."""
     found = parts_of(load(weights), weights)
     model, kernel = found.network, found.kernel
-    peaks = [from_prepared(spectra, [row]) for row in rows]
-    parts = [peaks[start : start + _AT_ONCE] for start in range(0, len(peaks), _AT_ONCE)]
-    batches = [peak_batch(part) for part in parts]
+    parts = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
+    batches = [prepared_batch(spectra, part) for part in parts]
     logits = [model.encoder(batch) for batch in batches]
     if kernel is not None:
         logits = [kernel.mixed(z, batch) for z, batch in zip(logits, batches, strict=True)]
@@ -70,11 +68,11 @@ def main(
 ) -> None:
     """Print cross entropy, scaled cross entropy and Tanimoto on up to 1,000 spectra of fold val."""
     spectra = load_spectra(data)
-    rows = EncoderStage(spectra, None, TrainingSettings(stage="encoder")).validation.tolist()
-    if not rows:
+    rows = validation_spectra(spectra)
+    if not len(rows):
         raise UnreadableError(f"{data} holds no spectrum of fold val")
     molecule = np.asarray(spectra.molecule[rows])
-    truth = dense_bits([spectra.molecules.fingerprint_bits(int(m)) for m in molecule])
+    truth = true_bits(spectra, rows)
     every = {str(path): logits_of(path, spectra, rows) for path in weights}
     first = next(iter(every.values()))
     said = every | {f"{name} and the first": (z + first) / 2 for name, z in every.items()}
