@@ -2,12 +2,14 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
@@ -123,6 +125,26 @@ def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
 
 def _keys():
     return itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=14)
+
+
+def made_peaks(n_rows, seed=1):
+    """Rows of a made spectrum: fragments of an ion that holds them all."""
+    rng = np.random.default_rng(seed)
+    parent = rng.integers(1, 20, N_ELEMENTS).astype(np.float32)
+    return PeakRows(
+        subformula=np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32),
+        numbers=(rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32),
+        carrier=rng.integers(0, 3, n_rows),
+        parent=parent,
+        adduct=int(rng.integers(5)),
+        instrument=int(rng.integers(3)),
+    )
+
+
+def some_rows(spectrum, index):
+    """Some rows of a spectrum, in this order."""
+    parts = ("subformula", "numbers", "carrier")
+    return replace(spectrum, **{name: getattr(spectrum, name)[index] for name in parts})
 
 
 def transition_matrix(alpha, marginal):

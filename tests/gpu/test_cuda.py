@@ -1,7 +1,10 @@
-"""The network on CUDA against the CPU; needs only torch, numpy and pytest, and made molecules."""
+"""The network and its training on CUDA against the CPU; needs only torch, numpy and pytest."""
 
+import copy
+import math
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,25 +12,28 @@ import torch
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion import SamplingTask, alpha_bar
 from duallgd_cli.generator.network import ModelGenerator, chunk_size
 from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.loop import optimisers
+from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.prefetch import batches
+from duallgd_cli.train.run import compile_layers
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import (
     FORMULAS,
     condition,
     made_molecules,
+    made_peaks,
     noisy_bonds,
     real_pairs,
     small_settings,
     stirred,
 )
+from tests.made_training import decoder_stage, figures, made_settings, run, small_model, state
 
 pytestmark = pytest.mark.gpu
 
@@ -68,20 +74,7 @@ def test_logits_are_those_of_the_cpu(pair_features):
 
 @torch.no_grad()
 def test_fingerprints_are_those_of_the_cpu():
-    rng = np.random.default_rng(1)
-    parent = rng.integers(1, 20, 13).astype(np.float32)
-    spectra = [
-        PeakRows(
-            np.floor(parent * rng.random((n, 13))).astype(np.float32),
-            (rng.random((n, 5)) * [1, 5, 500, 1, 60]).astype(np.float32),
-            np.zeros(n, np.int64),
-            parent,
-            0,
-            1,
-        )
-        for n in (0, 3, 20)
-    ]
-    peaks = peak_batch(spectra)
+    peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
 
     expected, got = (on(device).encoder(peaks.to(device)).cpu() for device in (CPU, CUDA))
 
@@ -94,11 +87,11 @@ def test_logits_in_bfloat16_are_close_to_those_of_the_cpu_in_float32():
     t = torch.tensor([60, 400])
 
     found = []
-    for run in (Runtime(CPU, None, False, 1), Runtime(CUDA, torch.bfloat16, False, 1)):
-        net = for_inference(stirred(small_settings()), run).denoiser
-        with run.autocast():
-            context = net.context(known.to(run.device))
-            found.append(net(bonds.to(run.device), t.to(run.device), context).cpu())
+    for runtime in (Runtime(CPU, None, False, 1), Runtime(CUDA, torch.bfloat16, False, 1)):
+        net = for_inference(stirred(small_settings()), runtime).denoiser
+        with runtime.autocast():
+            context = net.context(known.to(runtime.device))
+            found.append(net(bonds.to(runtime.device), t.to(runtime.device), context).cpu())
 
     torch.testing.assert_close(found[1], found[0], atol=2e-2, rtol=2e-2)
 
@@ -186,7 +179,7 @@ def test_a_training_step_lowers_the_loss(precision):
     settings = TrainingSettings(data=TrainingData(pairs_per_batch=400))
     stage = DecoderStage(made_molecules(40), settings)
     model = on(CUDA).train()
-    (optimiser,) = optimisers(model, OptimiserSettings(learning_rate=3e-3))
+    chosen = optimisers(model, OptimiserSettings(learning_rate=3e-3))
     lower = torch.autocast("cuda", torch.bfloat16) if precision == "bfloat16" else nullcontext()
     batch = next(batches(stage, 0, CUDA))
 
@@ -194,9 +187,10 @@ def test_a_training_step_lowers_the_loss(precision):
     for _ in range(8):
         with lower:
             summed, count = stage.loss(model, batch)
-        optimiser.zero_grad()
+        model.zero_grad()
         (summed / count).backward()
-        optimiser.step()
+        for optimiser in chosen:
+            optimiser.step()
         losses.append(float(summed.detach() / count))
 
     assert all(np.isfinite(losses))
@@ -215,3 +209,61 @@ def test_one_step_in_bfloat16_is_close_to_one_in_float32():
             rough, _ = stage.loss(model, batch)
 
     assert abs(float((rough - exact) / count)) < 0.05
+
+
+def test_a_run_has_the_losses_of_a_run_on_the_cpu(tmp_path):
+    for device in ("cpu", "cuda"):
+        run(tmp_path / device, made_settings(steps=4), model=small_model().to(device))
+
+    expected, got = (figures(tmp_path / device, "loss") for device in ("cpu", "cuda"))
+    assert got == pytest.approx(expected, rel=1e-3)
+
+
+def test_processes_that_make_batches_change_nothing_and_a_run_resumes(tmp_path):
+    settings = made_settings(steps=6)
+    helped = replace(settings, data=replace(settings.data, workers=2))
+    run(tmp_path / "alone", settings, model=small_model().to(CUDA))
+
+    run(tmp_path / "helped", helped, model=small_model().to(CUDA), stop_after=3)
+    run(tmp_path / "helped", helped, model=small_model().to(CUDA))
+
+    assert figures(tmp_path / "helped", "loss") == pytest.approx(
+        figures(tmp_path / "alone", "loss"), rel=1e-4
+    )
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path / "helped").values())
+
+
+def test_a_step_waits_for_nothing():
+    settings = made_settings()
+    stage, model = decoder_stage(settings), small_model().to(CUDA).train()
+    (optimiser,) = optimisers(model, OptimiserSettings(matrices="adamw"))
+    average = copy.deepcopy(model)
+
+    def step(batch):
+        with torch.autocast("cuda", torch.bfloat16):
+            summed, count = stage.loss(model, batch)
+        (summed / count).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        update_average(average, model, 0.9, 5)
+
+    for batch in islice(batches(stage, 0, CUDA), 2):
+        for mode in ("default", "error"):  # tables are filled in the first pass
+            torch.cuda.set_sync_debug_mode(mode)
+            try:
+                step(batch)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_compiled_layers_have_the_losses_of_plain_ones():
+    stage = decoder_stage(made_settings())
+    plain, compiled = small_model().to(CUDA), small_model().to(CUDA)
+    compile_layers(compiled)
+
+    for batch in islice(batches(stage, 0, CUDA), 3):
+        one, two = (float(stage.loss(model, batch)[0].detach()) for model in (plain, compiled))
+        assert math.isclose(one, two, rel_tol=1e-3)

@@ -1,4 +1,4 @@
-"""Judging a denoiser: an oracle is found right in any order of the atoms, a stupid one is not."""
+"""Molecules in other orders and forms, and how a denoiser is judged on them."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -6,15 +6,152 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from atom_orders import OrderSelection, prepare_orders
+from atom_orders import SMILES_PLACE, OrderSelection, load_in_order, prepare_orders
 from judging import NOISE_STEPS, HeldOut, bond_marginal, finish, finish_all, noise_levels
+from kekule_forms import prepare_kekule_forms
+from rdkit import Chem
 from torch.nn.functional import one_hot
 
+from duallgd_cli.chem.elements import BOND_AROMATIC
+from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.prepared import load_array, load_molecules
+from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
-from tests.made_prepared import structures_folder
+from tests.made_prepared import structures_folder, verify
 from tests.made_training import cpu
+
+DRUGS = ("CC(=O)Oc1ccccc1", "NCC(=O)NCC", "OC1CCCCC1CN", "CC(C)CC(N)C(=O)O", "c1ccc2[nH]ccc2c1")
+BOND_OF = {1: 1, 2: 2, 3: 3, 12: 4}
+
+
+@pytest.fixture
+def ordered(tmp_path):
+    source = structures_folder(tmp_path / "structures", *DRUGS, "OB(O)c1ccccc1", "CCO")
+    prepare_orders(source, tmp_path / "ordered", OrderSelection(held_out=2))
+    return tmp_path / "ordered"
+
+
+def bonds_by_smiles():
+    """Bonds of each drug with atoms numbered along its canonical SMILES, read by RDKit."""
+    found = {}
+    for text in DRUGS:
+        mol = Chem.MolFromSmiles(canonical_smiles(parse_smiles(text)))
+        elements = tuple(atom.GetAtomicNum() for atom in mol.GetAtoms())
+        bonds = {
+            (
+                *sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())),
+                BOND_OF[int(bond.GetBondType())],
+            )
+            for bond in mol.GetBonds()
+        }
+        found[elements] = bonds
+    return found
+
+
+def test_the_true_order_is_that_of_the_canonical_smiles(ordered):
+    molecules, expected = load_in_order(ordered, "truth"), bonds_by_smiles()
+    number = {0: 6, 1: 7, 2: 8}
+
+    for row in range(len(molecules)):
+        elements = tuple(number[int(e)] for e in molecules.atom_class(row))
+        start, stop = molecules.bond_offset[row : row + 2]
+        rows = zip(
+            molecules.bond_pair[start:stop].tolist(),
+            molecules.bond_type[start:stop].tolist(),
+            strict=True,
+        )
+        assert {(*pair, kind) for pair, kind in rows} == expected[elements]
+
+
+def test_foreign_elements_and_other_sizes_are_left_out_and_some_are_held_out(ordered):
+    molecules = load_molecules(ordered)
+
+    assert len(molecules) == len(DRUGS)
+    assert molecules.fold.tolist().count(3) == 2
+    assert load_array(ordered, SMILES_PLACE).size == molecules.n_heavy.sum()
+
+
+def test_the_blind_twin_differs_in_the_fingerprints_alone(ordered):
+    blind = load_molecules(ordered.with_name("ordered-blind"))
+    seen = load_molecules(ordered)
+
+    assert all(len(blind.fingerprint_bits(row)) == 0 for row in range(len(blind)))
+    assert np.array_equal(blind.bond_pair, seen.bond_pair)
+
+
+@pytest.mark.parametrize("order", ["truth", "random", "formula"])
+def test_every_order_holds_the_same_molecules(ordered, order):
+    here, there = load_in_order(ordered, order, seed=3), load_molecules(ordered)
+
+    for row in range(len(here)):
+        assert sorted(here.atom_class(row)) == there.atom_class(row).tolist()
+        degrees = [
+            np.bincount(m.bond_pair[slice(*m.bond_offset[row : row + 2])].ravel(), minlength=12)
+            for m in (here, there)
+        ]
+        assert sorted(degrees[0]) == sorted(degrees[1])
+        pairs = here.bond_pair[slice(*here.bond_offset[row : row + 2])]
+        assert (pairs[:, 0] < pairs[:, 1]).all()
+
+
+def test_data_that_do_not_know_the_true_order_say_so(tmp_path):
+    folder = structures_folder(tmp_path / "structures", *DRUGS)
+
+    with pytest.raises(UsageError, match=r"examples/studies/leak\.py"):
+        load_in_order(folder, "truth")
+
+
+FORMS = (
+    "CC(=O)Oc1ccccc1", "c1ccc2[nH]ccc2c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "C[n+]1ccccc1",
+    "c1ccc2c(c1)c1ccccc1o2", "O=[N+]([O-])c1ccsc1", "CCO", "OC1CCCCC1CN",
+)  # fmt: skip
+
+
+@pytest.fixture
+def source(tmp_path):
+    return structures_folder(tmp_path / "structures", *FORMS)
+
+
+def test_no_bond_is_aromatic_and_every_molecule_is_the_same(source, tmp_path):
+    prepare_kekule_forms(source, tmp_path / "out", max_atoms=30)
+    verify(tmp_path / "out")
+    before, molecules = load_molecules(source), load_molecules(tmp_path / "out")
+
+    for name in ("atom_counts", "charge", "bond_pair", "bits", "fold", "inchikey"):
+        assert np.array_equal(getattr(before, name), getattr(molecules, name)), name
+    plain = before.bond_type != BOND_AROMATIC
+    assert np.array_equal(before.bond_type[plain], molecules.bond_type[plain])
+    assert not (molecules.bond_type == BOND_AROMATIC).any()
+    for row in range(len(molecules)):
+        read = assemble(molecules.formula(row), molecules.bond_class(row))
+        assert inchikey_block(read[0]) == molecules.inchikey[row].decode()
+
+
+def test_large_molecules_and_those_of_other_folds_are_left_out(tmp_path):
+    source = structures_folder(tmp_path / "structures", *FORMS, fold=[0, 3, 1, 2, 0, 0, 0, 0])
+
+    record = prepare_kekule_forms(source, tmp_path / "out", max_atoms=10)
+
+    molecules = load_molecules(tmp_path / "out")
+    assert record["molecules"] == len(molecules) == 5
+    assert set(molecules.fold.tolist()) == {0, 3}
+
+
+def test_a_molecule_without_a_form_is_counted(source, tmp_path):
+    """Ethanol whose bonds are called aromatic is in no ring."""
+    kind = np.load(source / "bond_type.npy")
+    offset = np.load(source / "bond_offset.npy")
+    kind[offset[6] : offset[7]] = BOND_AROMATIC
+    np.save(source / "bond_type.npy", kind)
+
+    record = prepare_kekule_forms(source, tmp_path / "out", max_atoms=30)
+
+    assert record["rejected"] == {"no Kekule form": 1}
+    assert len(load_molecules(tmp_path / "out")) == len(FORMS) - 1
+
 
 MADE = ("CC(=O)Oc1ccccc1", "NCC(=O)NCC", "OC1CCCCC1CN", "CC(C)CC(N)C(=O)O", "CCOC(=O)CC#N")
 SAMPLING = SamplingSettings(samples=3, steps=2)

@@ -1,9 +1,12 @@
 """Simulated spectra obey the arithmetic that measured ones do, and follow the fragment model."""
 
+import math
+
 import numpy as np
 import pytest
+import torch
 
-from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
+from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
@@ -16,11 +19,22 @@ from duallgd_cli.data.fragmentation import (
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import MAX_ROWS
-from duallgd_cli.data.simulation import Simulator
+from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
+from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
+from duallgd_cli.data.simulation import (
+    LOG_INTENSITY_SPREAD,
+    FragmentModel,
+    Selection,
+    Simulator,
+    expected_intensity,
+    fragment_loss,
+    prepare_simulated,
+)
+from duallgd_cli.data.structures import prepare_structures
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess
 from duallgd_cli.spectra.types import INSTRUMENTS
-from tests.made_prepared import SMILES, molecules_of
+from tests.made_prepared import SMILES, molecules_of, structures_folder, verify
 from tests.made_simulation import ORBITRAP, QTOF, drawn_by, ion, model_of, simulator
 
 SEEDS = range(12)
@@ -273,3 +287,178 @@ def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules
 
     share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
     assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
+
+
+ALL = Selection(seed=3)
+ASPIRIN_KEY = "BSYNRYMUTXBXSQ"
+
+
+@pytest.fixture(scope="module")
+def structures(tmp_path_factory):
+    return structures_folder(tmp_path_factory.mktemp("made") / "structures")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, structures):
+    out = tmp_path_factory.mktemp("made") / "simulated"
+    prepare_simulated(structures, simulator(), out, {"steps": 5}, ALL)
+    return out
+
+
+def ids(folder):
+    return [name.decode() for name in load_spectra(folder).spectrum_id]
+
+
+def test_every_structure_has_one_spectrum_of_fold_train(folder, structures):
+    verify(folder)
+    spectra, given = load_spectra(folder), load_molecules(structures)
+
+    assert len(spectra) == len(spectra.molecules) == len(SMILES)
+    assert spectra.molecule.tolist() == list(range(len(SMILES)))
+    assert set(spectra.spectrum_fold.tolist()) == {FOLDS.index("train")}
+    np.testing.assert_array_equal(spectra.molecules.inchikey, given.inchikey)
+    np.testing.assert_array_equal(spectra.molecules.charge, given.charge)
+    for row in range(len(SMILES)):
+        for name in ("bond_class", "fingerprint_bits"):
+            expected = getattr(given, name)(row)
+            np.testing.assert_array_equal(getattr(spectra.molecules, name)(row), expected)
+
+
+@pytest.mark.parametrize("row", range(len(SMILES)))
+def test_peaks_read_back_as_they_were_drawn(folder, structures, row):
+    drawn = drawn_by(simulator(), load_molecules(structures), row, np.random.default_rng((3, row)))
+
+    stored = from_prepared(load_spectra(folder), [row])
+
+    np.testing.assert_array_equal(stored.subformula, drawn.subformula)
+    # Kept in half precision, m/z in single.
+    np.testing.assert_allclose(stored.numbers, drawn.numbers, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(stored.parent, drawn.parent)
+    np.testing.assert_array_equal(stored.carrier, drawn.carrier)
+    assert (stored.adduct, stored.instrument) == (drawn.adduct, drawn.instrument)
+    assert 1 <= len(stored.carrier) <= MAX_ROWS
+
+
+def test_precursors_and_energies_are_those_of_the_ions(folder):
+    spectra = load_spectra(folder)
+    molecules = spectra.molecules
+
+    for row in range(len(spectra)):
+        expected = precursor_mz(molecules.formula(row), ADDUCTS[spectra.adduct[row]])
+        assert float(spectra.precursor_mz[row]) == pytest.approx(expected, abs=1e-4)
+        peaks = slice(*spectra.peak_offset[row : row + 2].tolist())
+        energies = set(spectra.peak_energy_ev[peaks].astype(str).tolist())
+        assert energies == {str(spectra.energy_ev[row])}
+
+
+def test_what_was_held_out_of_the_structures_is_kept_on_record(tmp_path):
+    table = tmp_path / "structures.smi"
+    table.write_text("\n".join(SMILES))
+    source = tmp_path / "structures"
+    prepare_structures(table, source, holdout=frozenset({ASPIRIN_KEY, "AAAAAAAAAAAAAA"}))
+
+    manifest = prepare_simulated(source, simulator(), tmp_path / "out", {})
+
+    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 1)
+    assert manifest["source"]["simulated"]["file"] == "structures.smi"
+    assert ASPIRIN_KEY.encode() not in load_spectra(tmp_path / "out").molecules.inchikey
+
+
+def test_structures_of_other_folds_are_left_out(tmp_path):
+    structures = structures_folder(tmp_path / "s", "CCO", "CCN", "CCS", "CCF", fold=[0, 1, 2, 3])
+
+    prepare_simulated(structures, simulator(), tmp_path / "out", {})
+
+    assert ids(tmp_path / "out") == ["simulated-0"]
+
+
+def test_a_limit_takes_some_at_random_and_changes_no_spectrum(tmp_path, structures, folder):
+    prepare_simulated(structures, simulator(), tmp_path / "4", {}, Selection(limit=4, seed=3))
+    prepare_simulated(structures, simulator(), tmp_path / "99", {}, Selection(limit=99, seed=3))
+
+    rows = [int(name.partition("-")[2]) for name in ids(tmp_path / "4")]
+    assert len(rows) == 4
+    assert rows == sorted(set(rows)) != list(range(4))
+    for place, row in enumerate(rows):
+        got = from_prepared(load_spectra(tmp_path / "4"), [place])
+        np.testing.assert_array_equal(
+            got.numbers, from_prepared(load_spectra(folder), [row]).numbers
+        )
+    assert ids(tmp_path / "99") == ids(folder)
+
+
+@pytest.mark.parametrize(("fold", "max_atoms"), [([1, 2], 50), ([0, 0], 2)])
+def test_without_a_structure_to_simulate_it_says_so(tmp_path, fold, max_atoms):
+    structures = structures_folder(tmp_path / "s", "CCO", "CCN", fold=fold)
+
+    with pytest.raises(UnreadableError, match="s holds no structure of fold train"):
+        prepare_simulated(
+            structures, simulator(), tmp_path / "out", {}, Selection(max_atoms=max_atoms)
+        )
+
+    assert not (tmp_path / "out").exists()
+
+
+N_MADE = 7
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(1)
+    made = FragmentModel(N_MADE, len(SHIFTS), width=12).eval()
+    torch.nn.init.normal_(made.presence.weight)
+    return made
+
+
+def features(n, seed=1):
+    return torch.randn(n, N_MADE, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def test_a_fragment_is_judged_apart_from_the_others(model):
+    together = model(features(6))
+
+    for row in range(6):
+        for got, alone in zip(together, model(features(6)[row : row + 1]), strict=True):
+            torch.testing.assert_close(got[row], alone[0], atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_the_loss_is_read_peak_by_peak(model):
+    intensity = torch.zeros(4, len(SHIFTS))
+    intensity[0, 3], intensity[2, 5], intensity[2, 6] = 1.0, 0.2, 1e-6
+    presence, mean = (values.tolist() for values in model(features(4)))
+
+    expected = 0.0
+    for row, values in enumerate(intensity.tolist()):
+        for column, value in enumerate(values):
+            chance = 1 / (1 + math.exp(-presence[row][column]))
+            expected -= math.log(chance if value else 1 - chance)
+            if value:  # fainter than a thousandth counts as a thousandth
+                off = mean[row][column] - math.log(max(value, 1e-3))
+                expected += 0.5 * (off / LOG_INTENSITY_SPREAD) ** 2
+
+    assert float(fragment_loss(model, features(4), intensity)) == pytest.approx(expected / 3)
+
+
+def test_without_a_peak_there_is_still_a_loss_and_a_gradient(model):
+    loss = fragment_loss(model, features(4), torch.zeros(4, len(SHIFTS)))
+    loss.backward()
+
+    assert float(loss.detach()) > 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert model.presence.bias.grad.abs().sum() > 0
+
+
+@torch.no_grad()
+def test_what_is_expected_is_the_chance_times_the_root_of_the_intensity(model):
+    model.presence.weight.zero_()
+    model.intensity.weight.zero_()
+    model.presence.bias.fill_(math.log(3))  # three to one
+    model.intensity.bias.fill_(math.log(0.25))
+    model.intensity.bias[0] = 5  # brighter than the base peak is the base peak
+
+    expected = expected_intensity(model, features(2))
+
+    torch.testing.assert_close(expected[:, 1:], torch.full((2, len(SHIFTS) - 1), 0.75 * 0.5))
+    torch.testing.assert_close(expected[:, 0], torch.full((2,), 0.75))

@@ -7,25 +7,10 @@ import pytest
 import torch
 
 from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.chem.elements import N_ELEMENTS
-from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.spectra.types import INSTRUMENTS
-
-
-def made(n_rows, seed=1):
-    rng = np.random.default_rng(seed)
-    parent = rng.integers(0, 20, N_ELEMENTS).astype(np.float32)
-    numbers = rng.random((n_rows, 5)).astype(np.float32) * [1, 5, 500, 1, 60]
-    return PeakRows(
-        subformula=np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32),
-        numbers=numbers.astype(np.float32),
-        carrier=rng.integers(0, 3, n_rows),
-        parent=parent,
-        adduct=int(rng.integers(len(ADDUCTS))),
-        instrument=int(rng.integers(len(INSTRUMENTS))),
-    )
+from tests.made_graphs import made_peaks, some_rows
 
 
 def encoder(**changes):
@@ -40,7 +25,7 @@ def logits(net, *spectra):
 
 
 def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone():
-    net, spectra = encoder(), [made(n, seed=n) for n in (1, 4, 17, 30)]
+    net, spectra = encoder(), [made_peaks(n, seed=n) for n in (1, 4, 17, 30)]
 
     together = logits(net, *spectra)
 
@@ -50,7 +35,7 @@ def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone():
 
 def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypatch):
     net = encoder(dropout=0.0).train()
-    batch = peak_batch([made(n % 23, seed=n) for n in range(40)])
+    batch = peak_batch([made_peaks(n % 23, seed=n) for n in range(40)])
 
     def gradients():
         net.zero_grad()
@@ -68,34 +53,29 @@ def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypa
 
 
 def test_peaks_are_a_set():
-    net, spectrum = encoder(), made(12)
+    net, spectrum = encoder(), made_peaks(12)
     order = np.random.default_rng(5).permutation(12)
-    shuffled = replace(
-        spectrum,
-        subformula=spectrum.subformula[order],
-        numbers=spectrum.numbers[order],
-        carrier=spectrum.carrier[order],
-    )
+    shuffled = some_rows(spectrum, order)
 
     torch.testing.assert_close(logits(net, shuffled), logits(net, spectrum), atol=1e-5, rtol=1e-5)
 
 
 def test_a_spectrum_without_explained_peaks_still_has_its_formula():
     net = encoder()
-    alone, among = logits(net, made(0)), logits(net, made(0), made(5))
+    alone, among = logits(net, made_peaks(0)), logits(net, made_peaks(0), made_peaks(5))
 
     assert alone.isfinite().all()
     torch.testing.assert_close(among[0], alone[0], atol=1e-5, rtol=1e-5)
-    other = replace(made(0), parent=made(0).parent + 1)
+    other = replace(made_peaks(0), parent=made_peaks(0).parent + 1)
     assert (logits(net, other) - alone).abs().max() > 1e-4
 
 
 def test_a_missing_energy_is_told_from_zero_and_gives_finite_gradients():
-    net, known = encoder(), made(4)
+    net, known = encoder(), made_peaks(4)
     missing, zero = known.numbers.copy(), known.numbers.copy()
     missing[:, 4], zero[:, 4] = np.nan, 0
 
-    without = net(peak_batch([replace(known, numbers=missing), made(0)]))
+    without = net(peak_batch([replace(known, numbers=missing), made_peaks(0)]))
     without.sum().backward()
 
     assert without.isfinite().all()
@@ -107,15 +87,15 @@ def test_a_missing_energy_is_told_from_zero_and_gives_finite_gradients():
 def test_every_adduct_has_an_embedding_of_its_own(adduct):
     net = encoder()
 
-    own = logits(net, replace(made(3), adduct=adduct))
-    other = logits(net, replace(made(3), adduct=(adduct + 1) % len(ADDUCTS)))
+    own = logits(net, replace(made_peaks(3), adduct=adduct))
+    other = logits(net, replace(made_peaks(3), adduct=(adduct + 1) % len(ADDUCTS)))
 
     assert (own - other).abs().max() > 1e-5
 
 
 def test_dropout_works_while_training_alone():
     net = encoder(dropout=0.5)
-    batch = peak_batch([made(5)])
+    batch = peak_batch([made_peaks(5)])
 
     with torch.no_grad():
         assert torch.equal(net(batch), net(batch))
@@ -126,7 +106,7 @@ def test_dropout_works_while_training_alone():
 def test_every_parameter_of_the_encoder_gets_a_gradient():
     net = encoder().train()
     spectra = [
-        replace(made(6, seed=s), adduct=s % len(ADDUCTS), instrument=s % 3) for s in range(12)
+        replace(made_peaks(6, seed=s), adduct=s % len(ADDUCTS), instrument=s % 3) for s in range(12)
     ]
 
     net(peak_batch(spectra)).square().sum().backward()

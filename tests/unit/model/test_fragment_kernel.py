@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
-from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model import fragment_kernel
 from duallgd_cli.model.fragment_kernel import (
@@ -16,24 +16,9 @@ from duallgd_cli.model.fragment_kernel import (
     mixed,
     places,
 )
+from tests.made_graphs import made_peaks, some_rows
 
 BITS = [[1, 5, 9], [1, 6], [2, 5, 4095], [3]]
-
-
-def spectrum(seed, n_rows=6):
-    """Rows of a made spectrum: counts of fragments, and of an ion that holds them all."""
-    rng = np.random.default_rng(seed)
-    fragments = rng.integers(0, 3, (n_rows, N_ELEMENTS)).astype(np.float32)
-    numbers = rng.uniform(0.1, 1, (n_rows, 5)).astype(np.float32)
-    parent = fragments.max(0) + 1
-    return PeakRows(fragments, numbers, np.zeros(n_rows, np.int64), parent, 0, 0)
-
-
-def cut(rows, index):
-    """Some rows of a spectrum, in this order."""
-    return PeakRows(
-        rows.subformula[index], rows.numbers[index], rows.carrier[index], rows.parent, 0, 0
-    )
 
 
 def known(*spectra, **changes):
@@ -52,7 +37,7 @@ def kernel_of(tensors):
     return FragmentKernel.of(tensors, offset, np.concatenate(BITS).astype(np.uint16))
 
 
-KNOWN = [spectrum(seed) for seed in range(4)]
+KNOWN = [made_peaks(6, seed) for seed in range(4)]
 
 
 def literal(query):
@@ -74,7 +59,7 @@ def literal(query):
 
 def test_chances_are_those_of_ridge_regression():
     kernel = kernel_of(known(*KNOWN))
-    query = cut(KNOWN[2], [0, 3, 4])
+    query = some_rows(KNOWN[2], [0, 3, 4])
 
     (found,) = kernel.chance(peak_batch([query])).numpy()
 
@@ -84,8 +69,8 @@ def test_chances_are_those_of_ridge_regression():
 
 def test_rows_come_in_any_order_and_spectra_beside_any_others():
     kernel = kernel_of(known(*KNOWN))
-    query = spectrum(9, 12)
-    turned = cut(query, np.arange(12)[::-1].copy())
+    query = made_peaks(12, 9)
+    turned = some_rows(query, np.arange(12)[::-1].copy())
 
     alone = kernel.chance(peak_batch([query]))
     beside = kernel.chance(peak_batch([KNOWN[0], turned]))
@@ -95,7 +80,7 @@ def test_rows_come_in_any_order_and_spectra_beside_any_others():
 
 def test_what_shares_nothing_with_known_molecules_gets_their_mean():
     kernel = kernel_of(known(*KNOWN))
-    none = cut(spectrum(77), [])
+    none = some_rows(made_peaks(6, 77), [])
 
     (found,) = kernel.chance(peak_batch([none]))
 
@@ -103,7 +88,7 @@ def test_what_shares_nothing_with_known_molecules_gets_their_mean():
 
 
 def test_isomers_of_a_fragment_meet_and_its_loss_is_another_place():
-    place, weight = places(peak_batch([cut(KNOWN[0], [1]), cut(KNOWN[0], [1, 2])]))
+    place, weight = places(peak_batch([some_rows(KNOWN[0], [1]), some_rows(KNOWN[0], [1, 2])]))
 
     assert place[weight > 0].unique().numel() == 4  # two fragments, two losses
     assert ((place >= 0) & (place < N_PLACES)).all()
@@ -133,7 +118,10 @@ def test_a_fit_of_what_is_told_perfectly_stays_finite():
 
 
 def test_the_rounds_are_enough(monkeypatch):
-    kernel, batch = kernel_of(known(*KNOWN)), peak_batch([spectrum(seed, 20) for seed in range(9)])
+    kernel, batch = (
+        kernel_of(known(*KNOWN)),
+        peak_batch([made_peaks(20, seed) for seed in range(9)]),
+    )
 
     usual = kernel.chance(batch)
     monkeypatch.setattr(fragment_kernel, "_ROUNDS", 200)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from duallgd_cli.model.tensors import Linear, linear
+from duallgd_cli.model.tensors import linear
 
 
 def made(*shape, width=24):
@@ -48,15 +48,6 @@ def test_a_slice_of_a_wider_tensor_is_taken_as_it_is():
 
     expected = functional.linear(part.contiguous(), weight[:, :32].contiguous(), bias)
     torch.testing.assert_close(got, expected)
-
-
-def test_gradients_flow():
-    x, _, _ = made(5, 8)
-    layer = Linear(8, 4)
-
-    layer.relu(x).sum().backward()
-
-    assert layer.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])

@@ -8,12 +8,14 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.diffusion import SamplingTask, alpha_bar, sample
 from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.model import layers
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
@@ -22,7 +24,7 @@ from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
-from tests.made_graphs import condition, made_molecules, small_settings, stirred
+from tests.made_graphs import condition, made_molecules, noisy_bonds, small_settings, stirred
 from tests.made_prepared import made_spectra
 from tests.made_training import small_model
 
@@ -141,3 +143,21 @@ def test_an_optimiser_step_waits_for_nothing():
 
     assert norm.device == META
     assert not moved.found
+
+
+@torch.no_grad()
+def test_the_bias_of_the_atoms_attention_is_contiguous(monkeypatch):
+    """Else CUDA's fused kernels do not take it."""
+    seen = []
+
+    def spy(*parts, attn_mask):
+        seen.append(attn_mask)
+        return scaled_dot_product_attention(*parts, attn_mask=attn_mask)
+
+    monkeypatch.setattr(layers, "scaled_dot_product_attention", spy)
+    net, known = stirred(small_settings()).denoiser, condition(["C9H8O4"])
+
+    net(noisy_bonds(13)[None], torch.tensor([100]), net.context(known))
+
+    assert [bias.shape for bias in seen] == [(1, 4, 13, 13)] * 2
+    assert all(bias.is_contiguous() for bias in seen)

@@ -2,30 +2,20 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.elements import N_ELEMENTS
-from duallgd_cli.data.peaks import PeakRows, peak_batch
+from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.train.growth import grow
+from tests.made_graphs import made_peaks
 
 SMALL = EncoderSettings(layers=2, width=16, heads=4, summary=12, dropout=0.0, fingerprint_bits=64)
 
 
-def made_peaks():
-    """Spectra of 0 to 8 peaks."""
-    rng = np.random.default_rng(1)
-    spectra = []
-    for k in range(0, 10, 2):
-        parent = rng.integers(0, 20, N_ELEMENTS).astype(np.float32)
-        counts = np.floor(parent * rng.random((k, N_ELEMENTS))).astype(np.float32)
-        numbers = (rng.random((k, 5)) * [1, 5, 500, 1, 60]).astype(np.float32)
-        spectra.append(PeakRows(counts, numbers, rng.integers(0, 3, k), parent, k, k % 3))
-    return peak_batch(spectra)
+PEAKS = peak_batch([made_peaks(n_rows, seed=n_rows) for n_rows in range(0, 10, 2)])
 
 
 def small_encoder():
@@ -47,9 +37,9 @@ def grown(net, **changes):
     "changes", [{"width": 48}, {"layers": 4}, {"summary": 20}, {"width": 32, "layers": 3}]
 )
 def test_a_grown_encoder_has_the_logits_of_the_smaller_one(changes):
-    net, peaks = small_encoder(), made_peaks()
+    net = small_encoder()
 
-    before, after = net(peaks), grown(net, **changes)(peaks)
+    before, after = net(PEAKS), grown(net, **changes)(PEAKS)
 
     torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
 
@@ -57,7 +47,7 @@ def test_a_grown_encoder_has_the_logits_of_the_smaller_one(changes):
 def test_copies_of_a_channel_part_as_soon_as_they_are_trained():
     net = grown(small_encoder(), width=32, summary=24)
 
-    net(made_peaks()).square().sum().backward()
+    net(PEAKS).square().sum().backward()
 
     written = net.layers[0].out.weight.grad.unflatten(0, (-1, 2))
     assert not torch.allclose(written[:, 0], written[:, 1], rtol=1e-3)

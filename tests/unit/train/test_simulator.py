@@ -8,7 +8,7 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments, measured_intensity
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.train.simulator import fit_simulator, ion_of, list_measured
+from duallgd_cli.train.simulator import fit_simulator, list_measured
 from tests.made_prepared import made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
 
@@ -115,7 +115,7 @@ def test_intensities_are_those_of_the_peaks_of_the_spectrum(spectra):
     )
 
     np.testing.assert_array_equal(one.intensity, expected)
-    assert one.ion == ion_of(spectra, number) == ion()
+    assert one.ion == ion()
 
 
 def test_a_spectrum_of_which_no_peak_is_a_fragment_is_left_out(tmp_path):

@@ -1,7 +1,120 @@
+"""Schedules, counter-based noise and sampling, step by step."""
+
 import pytest
 import torch
 
-from duallgd_cli.diffusion import SamplingTask, alpha_bar, evenly_spaced, sample
+from duallgd_cli.diffusion import (
+    SamplingTask,
+    alpha_bar,
+    evenly_spaced,
+    parse_schedule,
+    quadratic,
+    sample,
+    stream_key,
+    uniform,
+)
+from duallgd_cli.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("plan", "n_steps", "evaluations", "visited"),
+    [
+        (evenly_spaced, 5, 2, (5, 2, 0)),  # rounded half to even
+        (evenly_spaced, 7, 2, (7, 4, 0)),
+        # Short where little noise is left.
+        (quadratic, 500, 10, (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)),
+    ],
+)
+def test_evaluations_stand_where_they_are_said_to(plan, n_steps, evaluations, visited):
+    assert plan(n_steps, evaluations) == visited
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("quadratic", (20, 11, 5, 1, 0)),
+        ("uniform", (20, 15, 10, 5, 0)),
+        (" Uniform ", (20, 15, 10, 5, 0)),
+        ("full", tuple(range(20, -1, -1))),
+        ("stride6", (20, 14, 8, 2, 0)),
+        ("20,7,0", (20, 7, 0)),
+        ("20, 7 , 0", (20, 7, 0)),
+    ],
+)
+def test_a_schedule_is_named_or_written_out(text, steps):
+    assert parse_schedule(text, 20, 4) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "sometimes",
+            "'sometimes' is not quadratic, uniform, full, strideK or steps such as",
+        ),
+        ("", "schedule '' is not quadratic"),
+        ("20,7.5,0", "schedule '20,7.5,0' is not quadratic"),
+        ("stride", "schedule 'stride' is not quadratic"),
+        ("stride²", "schedule 'stride²' is not quadratic"),
+        ("stride0", "stride must be 1 to 20, not 0"),
+        ("stride21", "stride must be 1 to 20, not 21"),
+        ("10,5,0", "a schedule must start at 20, not 10"),
+        ("20,5", r"must decrease strictly from the first step to 0, not \(20, 5\)"),
+        ("20,5,5,0", "must decrease strictly"),
+        ("0,20", "must decrease strictly"),
+        ("0", "must decrease strictly"),
+        ("20,-1,0", "must decrease strictly"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_with_what_is_wrong(text, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_schedule(text, 20, 4)
+
+
+@pytest.mark.parametrize("plan", [evenly_spaced, quadratic])
+@pytest.mark.parametrize("evaluations", [0, 21])
+def test_more_evaluations_than_steps_are_refused(plan, evaluations):
+    with pytest.raises(ConfigError, match=f"steps must be 1 to 20, not {evaluations}"):
+        plan(20, evaluations)
+
+
+CPU = torch.device("cpu")
+WORD = (1 << 64) - 1
+
+
+def written_out(key, index):
+    """SplitMix64 in Python's integers: the number after `index` steps, its upper 24 bits."""
+    word = (key + (index + 1) * 0x9E3779B97F4A7C15) & WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+    return ((word ^ (word >> 31)) >> 40) / (1 << 24)
+
+
+@pytest.mark.parametrize("key", [0, 5, 1 << 63, WORD])
+def test_numbers_are_those_of_splitmix64(key):
+    assert uniform(key, 0, 300, CPU).tolist() == [written_out(key, i) for i in range(300)]
+
+
+def test_the_published_sequence_of_seed_1234567():
+    """The first outputs in the reference implementation, cut to 24 bits."""
+    published = (6457827717110365317, 3203168211198807973, 9817491932198370423)
+
+    assert uniform(1234567, 0, 3, CPU).tolist() == [(word >> 40) / (1 << 24) for word in published]
+
+
+def test_a_part_of_a_stream_is_that_part():
+    whole = uniform(9, 0, 100, CPU)
+
+    assert torch.equal(uniform(9, 40, 70, CPU), whole[40:70])
+    assert uniform(9, 40, 40, CPU).shape == (0,)
+
+
+def test_neighbouring_streams_are_not_correlated():
+    seeds = [torch.stack([uniform(stream_key(s, e), 0, 4000, CPU) for e in (0, 1)]) for s in (0, 1)]
+
+    between = torch.corrcoef(torch.cat(seeds).double()).fill_diagonal_(0)
+    assert between.abs().max() < 5 / 4000**0.5
+
 
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
 GIVEN = torch.tensor([[1, 0], [2, 3], [4, 4]])
