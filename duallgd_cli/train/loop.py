@@ -31,7 +31,7 @@ from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.prefetch import Stage, batches, default_workers, refuse_if_worker_died
+from duallgd_cli.train.prefetch import Stage, batches, default_workers
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 
 _log = logging.getLogger(__name__)
@@ -115,6 +115,10 @@ class DivergenceError(DuallgdError):
     """The loss, or its gradient, is no longer a number."""
 
 
+class WorkerDiedError(DuallgdError):
+    """A process that makes batches was ended from outside."""
+
+
 def train(
     model: DualLGD,
     stage: Stage,
@@ -157,9 +161,13 @@ def train(
                 f"stopped at step {run.progress.step} of {settings.steps}; "
                 f"run the same command to go on, weights so far are {out / 'model.safetensors'}"
             ) from None
-        except RuntimeError as error:  # torch raises it wherever the loop is
-            refuse_if_worker_died(error)
-            raise
+        except RuntimeError as error:
+            if not str(error).startswith("DataLoader worker"):  # torch says so wherever the loop is
+                raise
+            raise WorkerDiedError(
+                "a process that makes batches was killed, perhaps for want of memory; run the same "
+                "command to go on, with fewer --set training.data.workers"
+            ) from None
         finally:
             made.close()
     return run.save()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from duallgd_cli.errors import DuallgdError, UsageError
+from duallgd_cli.errors import UsageError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime, available_cores
@@ -39,10 +39,6 @@ class Stage(Protocol):
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Figures on held-out data."""
-
-
-class WorkerDiedError(DuallgdError):
-    """A process that makes batches was ended from outside."""
 
 
 class _Batches(Dataset[bytes]):
@@ -103,19 +99,6 @@ def batches(
     finally:
         end()
         atexit.unregister(end)
-
-
-def refuse_if_worker_died(error: RuntimeError) -> None:
-    """Say in words what torch says of a process that was killed; any other error passes.
-
-    Raises:
-        WorkerDiedError: The error is of that kind.
-    """
-    if str(error).startswith("DataLoader worker"):
-        raise WorkerDiedError(
-            "a process that makes batches was killed, perhaps for want of memory; run the same "
-            "command to go on, with fewer --set training.data.workers"
-        ) from None
 
 
 def _leave_signals_to_parent(worker: int) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.train import prefetch
-from duallgd_cli.train.prefetch import WorkerDiedError, batches, default_workers
+from duallgd_cli.train.loop import WorkerDiedError
+from duallgd_cli.train.prefetch import batches, default_workers
 from tests.made_training import cpu, decoder_stage, made_settings, run, state
 
 CPU = torch.device("cpu")
