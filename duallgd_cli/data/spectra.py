@@ -125,29 +125,6 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
         )
 
 
-def read_labelled_file(source: Path) -> Iterator[Labelled]:
-    """Read a table in the MassSpecGym layout, or any spectrum file whose records name a SMILES.
-
-    The energy is taken from collision_energy_text where there is such a column, since a prediction
-    starts from text as well. A record without a fold belongs to train.
-
-    Args:
-        source: TSV, MGF or MSP, plain or packed.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: It is no spectrum file.
-    """
-    require_input(str(source))
-    for item in read(str(source), keep_structures=True):
-        number = item.source.index + 1
-        if item.failure is not None:
-            reason = item.failure.message
-            yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
-        else:
-            yield _labelled(item, number)
-
-
 def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
     """Read the NPLIB1 layout: ``labels.tsv``, ``spec_files/NAME.ms`` and a split table.
 
@@ -308,20 +285,36 @@ def prepare_spectra(
 
 
 def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]:
-    """Read a data set whose layout is recognised by its form; see `prepare_spectra`.
+    """Read a data set whose layout is recognised by its form.
+
+    That is an NPLIB1 folder, a table in the MassSpecGym layout, or any spectrum file whose records
+    name a SMILES. The energy is taken from collision_energy_text where there is such a column,
+    since a prediction starts from text as well. A record without a fold belongs to train.
+
+    Args:
+        source: Folder, or TSV, MGF or MSP, plain or packed.
+        split: Fold table of an NPLIB1 folder that holds several.
 
     Raises:
         MissingInputError: No such file or folder.
         UnreadableError: Of no known layout.
     """
     if (source / "labels.tsv").is_file():
-        return read_nplib1(source, split)
+        yield from read_nplib1(source, split)
+        return
     if source.is_dir() or source.suffix == ".zip":
         raise UnreadableError(
             f"{source} is not of the NPLIB1 layout, which has a labels.tsv; make a table of "
             "MassBank's record files with 'duallgd data massbank'"
         )
-    return read_labelled_file(source)
+    require_input(str(source))
+    for item in read(str(source), keep_structures=True):
+        number = item.source.index + 1
+        if item.failure is not None:
+            reason = item.failure.message
+            yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
+        else:
+            yield _labelled(item, number)
 
 
 def prepare_record(

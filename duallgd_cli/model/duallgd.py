@@ -74,7 +74,7 @@ def graph_features(
     degree, valence = adjacency.sum(2), order.sum(2)
     usual = constants(USUAL_VALENCES, order.device)[atom_class]
     free = (usual - valence) * atom_mask
-    closed = [_diagonal(powers[2]), _diagonal(powers[3]), _diagonal(powers[4])]
+    closed = [power.diagonal(dim1=1, dim2=2) for power in powers[2:]]
     closed.append((powers[2] * powers[2]).sum(2))
     atoms = torch.stack(
         [degree, valence, free, aromatic.sum(2), *(torch.log1p(c) for c in closed)], 2
@@ -129,10 +129,6 @@ def _totals(
 
 def _upper(square: Tensor, graph: LineGraph) -> Tensor:
     return square[:, graph.first, graph.second]
-
-
-def _diagonal(square: Tensor) -> Tensor:
-    return square.diagonal(dim1=1, dim2=2)
 
 
 # A pair whose class is known has that class plus this; the pair is part of a core that is given.

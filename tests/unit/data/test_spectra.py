@@ -18,7 +18,6 @@ from duallgd_cli.data.spectra import (
     prepare_record,
     prepare_spectra,
     read_labelled,
-    read_labelled_file,
     read_nplib1,
 )
 from duallgd_cli.errors import UnreadableError, UsageError
@@ -161,18 +160,6 @@ def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_pa
     assert found["intensity"].tolist() == [1.0, 1.0]
 
 
-def test_a_source_without_any_usable_spectrum_is_refused(tmp_path):
-    source = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
-
-    with pytest.raises(UnreadableError, match="no spectrum that can be used"):
-        prepare_spectra(source, tmp_path / "out")
-
-
-def test_a_folder_of_no_known_layout_is_refused(tmp_path):
-    with pytest.raises(UnreadableError, match="not of the NPLIB1 layout"):
-        read_labelled(tmp_path)
-
-
 def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
     source = shared / "data" / "massbank" / "massbank.tsv.xz"
     if not source.is_file():
@@ -189,7 +176,7 @@ def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
 
 @pytest.mark.parametrize("name", ["set.tsv", "set.tsv.gz", "set.tsv.xz"])
 def test_a_table_is_read_plain_or_compressed(tmp_path, name):
-    (record,) = read_labelled_file(table(tmp_path / name, LINE))
+    (record,) = read_labelled(table(tmp_path / name, LINE))
 
     assert isinstance(record, LabelledSpectrum)
     spectrum = record.feature.first
@@ -206,7 +193,7 @@ def test_a_table_without_folds_is_all_training_data(tmp_path):
     path = table(tmp_path / "set.tsv", LINE)
     path.write_text("\n".join(row.rpartition("\t")[0] for row in path.read_text().splitlines()))
 
-    (record,) = read_labelled_file(path)
+    (record,) = read_labelled(path)
 
     assert record.fold == "train"
 
@@ -222,7 +209,7 @@ def test_a_table_without_folds_is_all_training_data(tmp_path):
     ],
 )
 def test_a_bad_row_is_rejected_with_its_reason_and_the_next_is_read(tmp_path, row, reason):
-    bad, good = read_labelled_file(table(tmp_path / "set.tsv", row, LINE))
+    bad, good = read_labelled(table(tmp_path / "set.tsv", row, LINE))
 
     assert isinstance(bad, RejectedSpectrum)
     assert (bad.reason, bad.number) == (reason, 1)
@@ -238,7 +225,7 @@ def test_an_mgf_with_structures_is_a_data_set_too(tmp_path):
         encoding="utf-8",
     )
 
-    record, survey = read_labelled_file(path)
+    record, survey = read_labelled(path)
 
     assert (record.smiles, record.fold) == (ASPIRIN, "test")
     assert survey.reason == "not an MS2 spectrum"
@@ -283,20 +270,24 @@ def test_an_nplib1_folder_gives_all_energies_of_a_compound_as_one_feature(tmp_pa
     assert (unsplit.spectrum_id, unsplit.reason) == ("A3", "in no fold")
 
 
+def test_what_holds_no_labelled_spectra_is_refused(tmp_path):
+    useless = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
+    with pytest.raises(UnreadableError, match="no spectrum that can be used"):
+        prepare_spectra(useless, tmp_path / "out")
+    with pytest.raises(UnreadableError, match="not of the NPLIB1 layout"):
+        list(read_labelled(tmp_path))
+    folder = nplib1(tmp_path / "nplib1")
+    (folder / "labels.tsv").write_text("name\tsmiles\n", encoding="utf-8")
+    with pytest.raises(UnreadableError, match="no column spec"):
+        list(read_nplib1(folder))
+
+
 def test_of_several_split_tables_one_must_be_chosen(tmp_path):
     folder = nplib1(tmp_path / "nplib1", splits=("splits/a.tsv", "splits/b.tsv"))
 
     with pytest.raises(UsageError, match=r"a\.tsv, b\.tsv"):
         list(read_nplib1(folder))
     assert len(list(read_nplib1(folder, folder / "splits" / "b.tsv"))) == 3
-
-
-def test_a_table_without_its_columns_is_refused(tmp_path):
-    folder = nplib1(tmp_path / "nplib1")
-    (folder / "labels.tsv").write_text("name\tsmiles\n", encoding="utf-8")
-
-    with pytest.raises(UnreadableError, match="no column spec"):
-        list(read_nplib1(folder))
 
 
 def test_rows_cut_short_and_long_cells_of_its_tables_are_no_crash(tmp_path):
