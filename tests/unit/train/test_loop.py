@@ -52,14 +52,6 @@ def whole(tmp_path_factory):
     return SimpleNamespace(out=out, told=told, checkpoint=made)
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """A run that was stopped at its fifth step."""
-    out = tmp_path_factory.mktemp("stopped")
-    run(out, stop_after=5)
-    return out
-
-
 def assert_goes_on_as(out, whole):
     """The same command again ends where the uninterrupted run did."""
     run(out)
@@ -205,21 +197,15 @@ def test_a_step_with_nothing_to_guess_is_no_divergence(tmp_path):
     assert figures(tmp_path, "loss") == {1: 0, 2: 0}
 
 
-@pytest.mark.parametrize("changes", [{"seed": 2}, {"steps": 20}, {"log_every": 3}])
-def test_other_settings_are_refused(stopped, changes):
-    with pytest.raises(UsageError, match="a run with other settings; use another output folder"):
-        run(stopped, made_settings(**changes))
-
-
-@pytest.mark.parametrize("sizes", [{"layers": 2}, {"layers": 1, "global_width": 12}])
-def test_another_network_is_refused(stopped, sizes):
-    with pytest.raises(UsageError, match="another network; use another output folder"):
-        run(stopped, model=DualLGD(small_settings(**sizes)))
-
-
-def test_a_broken_state_is_refused_in_a_sentence(tmp_path, stopped):
-    (tmp_path / STATE).write_bytes((stopped / STATE).read_bytes()[:-100])
-
+def test_a_state_of_another_run_and_a_broken_one_are_refused(tmp_path):
+    run(tmp_path, stop_after=1)
+    for changes in ({"seed": 2}, {"steps": 20}, {"log_every": 3}):
+        with pytest.raises(UsageError, match="a run with other settings; use another output fold"):
+            run(tmp_path, made_settings(**changes))
+    for sizes in ({"layers": 2}, {"layers": 1, "global_width": 12}):
+        with pytest.raises(UsageError, match="another network; use another output folder"):
+            run(tmp_path, model=DualLGD(small_settings(**sizes)))
+    (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-100])
     with pytest.raises(UsageError, match=r"state\.pt is broken .*; use another output"):
         run(tmp_path)
 

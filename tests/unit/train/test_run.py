@@ -127,13 +127,6 @@ def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures,
     assert record["samples"] >= 3
 
 
-def test_a_run_with_held_out_spectra_reports_on_them(tmp_path, spectra):
-    trained(tmp_path, spectra, "encoder")
-
-    for name in ("fp_bce", "fp_soft", "fp_tanimoto", "fp_threshold"):
-        assert list(figures(tmp_path, name)) == [3]
-
-
 # Recorded: the same seed draws the same molecules, spectra and noise in every version, so that the
 # shipped weights can be made again.
 LOSSES = {
@@ -151,6 +144,9 @@ def test_every_stage_has_the_losses_of_its_seed_and_resumes_exactly(
     request |= {"simulated": simulated} if stage != "decoder" else {}
     trained(tmp_path / "whole", spectra, stage, **request)
 
+    if stage != "decoder":
+        for name in ("fp_bce", "fp_soft", "fp_tanimoto", "fp_threshold"):
+            assert list(figures(tmp_path / "whole", name)) == [3]
     losses = tuple(figures(tmp_path / "whole", "loss").values())
     assert losses == pytest.approx(LOSSES[stage], rel=1e-4)
     trained(tmp_path / "parts", spectra, stage, stop_after=1, **request)

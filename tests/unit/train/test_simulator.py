@@ -33,11 +33,6 @@ def acids(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def spectra(tmp_path_factory):
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
-
-
-@pytest.fixture(scope="module")
 def of_acids(acids):
     return fit_simulator(acids, steps=80)
 

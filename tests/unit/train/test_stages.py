@@ -26,6 +26,7 @@ from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
 
 SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
+FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 
 @pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
@@ -73,29 +74,17 @@ def test_pairs_of_a_core_are_given_without_noise_and_are_no_part_of_the_loss(mod
     assert float(summed / count) == pytest.approx(np.log(5))
 
 
-def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val():
-    fold = [0, 1, 2, 3] * 10
-    stage = DecoderStage(made_molecules(40, fold=fold), SETTINGS)
-
-    trained = {int(r) for rows, _ in islice(stage.plan(0), 30) for r in rows}
-
-    assert trained == {row for row in range(40) if fold[row] == 0}
-    assert set(stage.validation_rows.tolist()) == {r for r in range(40) if fold[r] in (1, 3)}
-
-
-def test_molecules_that_are_too_large_are_not_trained_on():
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=5))
-    molecules = made_molecules(40)
+@pytest.mark.parametrize("largest", [100, 5])
+def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val(largest):
+    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=largest))
+    molecules = made_molecules(40, fold=[0, 1, 2, 3] * 10)
     stage = DecoderStage(molecules, settings)
 
     trained = {int(r) for rows, _ in islice(stage.plan(0), 60) for r in rows}
 
-    assert trained == set(np.flatnonzero(molecules.n_heavy <= 5).tolist())
-
-
-def test_without_a_molecule_of_fold_train_the_decoder_says_so():
-    with pytest.raises(UnreadableError, match="hold no molecule of fold train"):
-        DecoderStage(made_molecules(3, fold=[1, 2, 3]), SETTINGS)
+    able = [row for row in range(40) if molecules.n_heavy[row] <= largest]
+    assert trained == {row for row in able if molecules.fold[row] == 0}
+    assert set(stage.validation_rows.tolist()) == {r for r in able if molecules.fold[r] in (1, 3)}
 
 
 def test_ranks_draw_noise_of_their_own(model):
@@ -129,16 +118,21 @@ def test_a_short_process_is_looked_at_within_its_steps():
     assert all(np.isfinite(value) for value in figures.values())
 
 
-def test_without_a_spectrum_of_fold_train_a_stage_says_so(spectra, tmp_path):
+def test_a_stage_without_what_it_trains_on_says_so(spectra, tmp_path):
     unlabelled = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] != "train"))
-    for made in (
-        lambda: EncoderStage(unlabelled, None, SETTINGS),
-        lambda: EncoderStage(spectra, unlabelled, SETTINGS),
-        lambda: JointStage(unlabelled, [], None, SETTINGS),
-        lambda: JointStage(spectra, [], unlabelled, SETTINGS),
+    small = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
+    for stage, given, message in (
+        (DecoderStage, (made_molecules(3, fold=[1, 2, 3]), SETTINGS), "no molecule of fold train"),
+        (EncoderStage, (unlabelled, None, SETTINGS), "no spectrum of fold train"),
+        (EncoderStage, (spectra, unlabelled, SETTINGS), "no spectrum of fold train"),
+        (JointStage, (unlabelled, [], None, SETTINGS), "no spectrum of fold train"),
+        (JointStage, (spectra, [], unlabelled, SETTINGS), "no spectrum of fold train"),
+        (JointStage, (spectra, [], None, small), r"of fold train .* at most 3 heavy atoms"),
     ):
-        with pytest.raises(UnreadableError, match="hold no spectrum of fold train"):
-            made()
+        with pytest.raises(UnreadableError, match=message):
+            stage(*given)
+    with pytest.raises(UsageError, match="data simulate"):
+        JointStage(spectra, [], None, FROZEN)
 
 
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
@@ -214,13 +208,6 @@ def test_the_threshold_is_the_one_that_serves_best():
     assert figures["fp_tanimoto"] == pytest.approx(1)
 
 
-def test_without_a_molecule_small_enough_the_joint_stage_says_so(spectra):
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
-
-    with pytest.raises(UnreadableError, match=r"of fold train .* at most 3 heavy atoms"):
-        JointStage(spectra, [], None, settings)
-
-
 @pytest.fixture(scope="module", params=[(0, False), (1, False), (0, True), (1, True), (2, True)])
 def joint(request, spectra, simulated):
     """The joint stage and the sources that take turns."""
@@ -282,11 +269,9 @@ def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
 
 def test_beside_a_frozen_encoder_known_spectra_have_their_say(spectra, simulated):
     model = stirred(small_settings(layers=1)).eval()
-    frozen = replace(SETTINGS, stage="joint", freeze_encoder=True)
-    alone = JointStage(spectra, [], simulated, frozen)
-    beside = JointStage(
-        spectra, [], simulated, frozen, kernel=kernel_beside(model.encoder, spectra)
-    )
+    kernel = kernel_beside(model.encoder, spectra)
+    alone = JointStage(spectra, [], simulated, FROZEN)
+    beside = JointStage(spectra, [], simulated, FROZEN, kernel=kernel)
 
     batch = alone.collate(next(alone.plan(0)), 0)
 
@@ -300,9 +285,6 @@ def test_held_out_spectra_of_large_molecules_are_not_judged(spectra):
     figures = JointStage(spectra, [], None, settings).validate(stirred(small_settings(layers=1)))
 
     assert not [name for name in figures if name.startswith("predicted")]
-
-
-FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 
 def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulated):
@@ -334,8 +316,3 @@ def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(s
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert all(parameter.grad is None for parameter in model.encoder.parameters())
     assert any(parameter.grad is not None for parameter in model.denoiser.parameters())
-
-
-def test_a_frozen_encoder_needs_simulated_spectra(spectra):
-    with pytest.raises(UsageError, match="data simulate"):
-        JointStage(spectra, [], None, FROZEN)
