@@ -6,6 +6,7 @@ import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -34,26 +35,11 @@ MAX_PEAKS: Final = 512
 MIN_HEAVY_ATOMS: Final = 4
 _IONISATION: Final = re.compile(r"ESI|APCI", re.IGNORECASE)
 _ANALYSER: Final = re.compile(r"TOF|FT|ORBITRAP", re.IGNORECASE)
-# Fields of a record, by the tag (and sub-tag).
-_TAGS: Final = {
-    "ACCESSION": "accession",
-    "DEPRECATED": "deprecated",
-    "LICENSE": "license",
-    "CH$SMILES": "smiles",
-    "AC$INSTRUMENT": "instrument",
-    "AC$INSTRUMENT_TYPE": "instrument_type",
-    "AC$MASS_SPECTROMETRY: MS_TYPE": "ms_type",
-    "AC$MASS_SPECTROMETRY: ION_MODE": "ion_mode",
-    "AC$MASS_SPECTROMETRY: COLLISION_ENERGY": "collision_energy_text",
-    "AC$MASS_SPECTROMETRY: RESOLUTION": "resolution",
-    "MS$FOCUSED_ION: PRECURSOR_M/Z": "precursor_mz",
-    "MS$FOCUSED_ION: PRECURSOR_TYPE": "adduct",
-}
 _OPEN_LICENSE: Final = re.compile(r"CC0|CC[- ]?BY(-SA)?( \d\.\d)?|dl-de/by-2-0", re.IGNORECASE)
 
 
-# What a record says, by the names on the right of `_TAGS` ("" where it says nothing), and its peaks
-# as published: m/z and intensity, float64 (P,).
+# What a record says, by tag and subtag, such as ``AC$MASS_SPECTROMETRY: MS_TYPE`` ("" where it says
+# nothing), and its peaks as published: m/z and intensity, float64 (P,).
 Fields = Mapping[str, str]
 Peaks = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -136,7 +122,7 @@ def screen(
             seen.add(identity)
             yield cells
         except UnusableRecordError as refusal:
-            yield RejectedSpectrum(number, fields["accession"], *refusal.args)
+            yield RejectedSpectrum(number, fields["ACCESSION"], *refusal.args)
         advance(1)
 
 
@@ -147,12 +133,12 @@ def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
         UnusableRecordError: With the reason why it is left out.
     """
     _refuse_the_unsuitable(fields)
-    adduct = adduct_of(fields["adduct"])
-    molecule = molecule_of(fields["smiles"])
+    adduct = adduct_of(fields["MS$FOCUSED_ION: PRECURSOR_TYPE"])
+    molecule = molecule_of(fields["CH$SMILES"])
     formula = molecule.formula
     if formula.n_heavy < MIN_HEAVY_ATOMS:
         raise UnusableRecordError("too few or too many atoms", f"{formula.n_heavy} heavy atoms")
-    text = fields["precursor_mz"]
+    text = fields["MS$FOCUSED_ION: PRECURSOR_M/Z"]
     try:
         measured = float(text)
     except ValueError:
@@ -168,14 +154,15 @@ def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
     strongest = np.argsort(-intensity, kind="stable")[:MAX_PEAKS]
     order = strongest[np.argsort(mz[strongest], kind="stable")]
     mz, intensity = mz[order], intensity[order] / intensity.max()
-    classes = map(instrument_class, (fields["instrument_type"], fields["instrument"]))
-    instrument = next(filter(None, classes), "")
-    energy = collision_energy_ev(fields["collision_energy_text"], measured, instrument)
+    instrument = instrument_class(fields["AC$INSTRUMENT_TYPE"])
+    instrument = instrument or instrument_class(fields["AC$INSTRUMENT"])
+    energy_text = fields["AC$MASS_SPECTROMETRY: COLLISION_ENERGY"]
+    energy = collision_energy_ev(energy_text, measured, instrument)
     return {
-        "identifier": fields["accession"],
+        "identifier": fields["ACCESSION"],
         "mzs": ",".join(f"{value:.10g}" for value in mz),
         "intensities": ",".join(f"{value:.4g}" for value in intensity),
-        "smiles": _canonical(fields["smiles"]),
+        "smiles": _canonical(fields["CH$SMILES"]),
         "inchikey": molecule.inchikey,
         "formula": str(formula),
         "precursor_mz": text,
@@ -184,7 +171,10 @@ def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
         "instrument_type": {"orbitrap": "Orbitrap", "qtof": "QTOF"}.get(instrument, ""),
         "collision_energy": "" if energy is None else f"{energy:.2f}",
         "ion_mode": "positive" if adduct.polarity > 0 else "negative",
-        **{name: fields[name] for name in COLUMNS[-4:]},  # as recorded
+        "instrument": fields["AC$INSTRUMENT"],
+        "collision_energy_text": energy_text,
+        "resolution": fields["AC$MASS_SPECTROMETRY: RESOLUTION"],
+        "license": fields["LICENSE"],
     }, mz.tobytes() + intensity.tobytes()
 
 
@@ -195,15 +185,15 @@ def _canonical(smiles: str) -> str:
 
 def _refuse_the_unsuitable(fields: Fields) -> None:
     """Refuse by what the record says of itself."""
-    instrument = fields["instrument_type"]
-    if fields["deprecated"]:
-        raise UnusableRecordError("deprecated record", fields["deprecated"])
-    if fields["ms_type"].upper() != "MS2":
-        raise UnusableRecordError("not an MS2 spectrum", fields["ms_type"])
+    instrument, ms_type = fields["AC$INSTRUMENT_TYPE"], fields["AC$MASS_SPECTROMETRY: MS_TYPE"]
+    if fields["DEPRECATED"]:
+        raise UnusableRecordError("deprecated record", fields["DEPRECATED"])
+    if ms_type.upper() != "MS2":
+        raise UnusableRecordError("not an MS2 spectrum", ms_type)
     if not (_IONISATION.search(instrument) and _ANALYSER.search(instrument)):
         raise UnusableRecordError("not ESI or APCI on a TOF or FT analyser", instrument)
-    if not _OPEN_LICENSE.fullmatch(fields["license"]):
-        raise UnusableRecordError("licence not open", fields["license"])
+    if not _OPEN_LICENSE.fullmatch(fields["LICENSE"]):
+        raise UnusableRecordError("licence not open", fields["LICENSE"])
 
 
 def read_folds(path: Path) -> dict[str, str]:
@@ -243,22 +233,16 @@ def read_release(source: Path) -> Iterator[tuple[Fields, Peaks]]:
 
 def parse_record(text: str) -> tuple[Fields, Peaks]:
     """Read one record file; of repeated tags the first counts."""
+    head, _, rest = text.partition("\nPK$PEAK:")
     fields: dict[str, str] = {}
-    peaks: list[list[str]] = []
-    in_peaks = False
-    for line in text.splitlines():
-        if in_peaks and line.startswith(" "):
-            peaks.append(line.split())
-            continue
+    for line in head.splitlines():
         tag, _, value = line.partition(": ")
-        in_peaks = line.startswith("PK$PEAK:")
-        subtag, _, rest = value.strip().partition(" ")
-        if tag in _TAGS:
-            fields.setdefault(_TAGS[tag], value.strip())
-        elif f"{tag}: {subtag}" in _TAGS:
-            fields.setdefault(_TAGS[f"{tag}: {subtag}"], rest.strip())
+        subtag, _, detail = value.strip().partition(" ")
+        fields.setdefault(tag, value.strip())
+        fields.setdefault(f"{tag}: {subtag}", detail.strip())
     # Columns are m/z, intensity and relative intensity.
-    table = [row[:2] for row in peaks if len(row) >= 2]
+    peaks = takewhile(lambda line: line.startswith(" "), rest.splitlines()[1:])
+    table = [row[:2] for row in map(str.split, peaks) if len(row) >= 2]
     mz, intensity = np.array(table, dtype=np.float64).reshape(-1, 2).T
     return fields, (mz, intensity)
 
@@ -272,4 +256,4 @@ def _records_of(content: bytes) -> Iterator[tuple[Fields, Peaks]]:
         yield parse_record(text)
     except ValueError:
         accession = text.splitlines()[0].partition(":")[2].strip()
-        yield {"accession": accession}, (np.zeros(0), np.zeros(0))
+        yield {"ACCESSION": accession}, (np.zeros(0), np.zeros(0))

@@ -146,9 +146,8 @@ def test_equal_peaks_of_the_same_ion_are_kept_once(tmp_path):
 
 def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     folder = release(tmp_path / "release", record(), record(SMILES="CC(=O)Oc1cccc(C(=O)O)c1"))
-    (tmp_path / "folds.tsv").write_text(
-        "smiles\tinchikey\tfold\nx\tBSYNRYMUTXBXSQ-UHFFFAOYSA-N\ttest\n", encoding="utf-8"
-    )
+    lines = ("smiles\tInChIKey\tfold", "", "x\tBSYNRYMUTXBXSQ-UHFFFAOYSA-N\tTest", "", "")
+    (tmp_path / "folds.tsv").write_text("\n".join(lines), encoding="utf-8")
     folds = read_folds(tmp_path / "folds.tsv")
 
     meta = inchikey_block(parse_smiles("CC(=O)Oc1cccc(C(=O)O)c1"))
@@ -174,13 +173,6 @@ def test_a_molecule_in_two_folds_or_none_is_refused(tmp_path, rows, message):
 
     with pytest.raises(UnreadableError, match=message):
         read_folds(path)
-
-
-def test_blank_lines_of_a_table_of_folds_say_nothing(tmp_path):
-    path = tmp_path / "folds.tsv"
-    path.write_text("InChIKey\tfold\n\nAAA\tTest\n\n", encoding="utf-8")
-
-    assert read_folds(path) == {"AAA": "test"}
 
 
 def test_a_release_without_a_usable_record_is_refused(tmp_path):
