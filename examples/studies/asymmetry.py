@@ -166,30 +166,6 @@ def _hash(name: bytes) -> bytes:
     return hashlib.blake2b(name, digest_size=8).digest()
 
 
-class EndAttention(nn.Module):
-    """Stands in for the attention of pairs to their atoms and keeps its weights; same output."""
-
-    def __init__(self, inner: PairsFromAtoms | StreamAttention) -> None:
-        super().__init__()
-        self.inner = inner
-        self.first: Tensor | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Parts of the attention, for ablations that use them without its two-atom rule."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("inner"), name)
-
-    def forward(self, pairs: Tensor, atoms: Tensor, seen: Any) -> Tensor:  # noqa: ANN401
-        """As the inner one; the lower atom's weights, (D, M, H), lie in `first`."""
-        if isinstance(self.inner, PairsFromAtoms):
-            self.first = self.inner.first_weight(pairs, atoms, seen)
-        elif seen.shape[1] > 1:  # a row for each pair, else none is hidden from any
-            self.first = _first_weight(self.inner, pairs, atoms)
-        return self.inner(pairs, atoms, seen)  # type: ignore[no-any-return]
-
-
 def _first_weight(part: StreamAttention, pairs: Tensor, atoms: Tensor) -> Tensor:
     """What `PairsFromAtoms.first_weight` gives, of the authors' network."""
     line = line_graph(atoms.shape[1], atoms.device)
@@ -201,9 +177,10 @@ def _first_weight(part: StreamAttention, pairs: Tensor, atoms: Tensor) -> Tensor
 
 
 @contextmanager
-def watched(network: nn.Module) -> Iterator[list[EndAttention]]:
-    """Within the context, every attention of pairs to their atoms keeps its weights, by layer.
+def watched(network: nn.Module) -> Iterator[list[Tensor | None]]:
+    """What every attention of pairs to their atoms gave the lower atom last, (D, M, H), by layer.
 
+    None where a layer's attention was not asked, or not for two atoms alone (some ablations).
     The network is the same before and after, so prediction pays nothing for the study.
 
     Raises:
@@ -211,22 +188,26 @@ def watched(network: nn.Module) -> Iterator[list[EndAttention]]:
     """
     theirs = [part for part in network.modules() if isinstance(part, ReferenceDenoiser)]
     told = {child for part in theirs for child in getattr(part, "d_from_p", ())}
-    found = [
-        (parent, name, child)
-        for parent in network.modules()
-        for name, child in parent.named_children()
-        if isinstance(child, PairsFromAtoms) or child in told
-    ]
-    if not found:
+    parts = [p for p in network.modules() if isinstance(p, PairsFromAtoms) or p in told]
+    if not parts:
         raise UsageError("in this network pairs do not attend to their two atoms")
-    watchers = [EndAttention(child) for _, _, child in found]
+    first: list[Tensor | None] = [None] * len(parts)
+
+    def look(layer: int, part: Any, given: tuple[Any, ...]) -> None:  # noqa: ANN401
+        pairs, atoms, seen = given
+        if isinstance(part, PairsFromAtoms):
+            first[layer] = part.first_weight(pairs, atoms, seen)
+        elif seen.shape[1] > 1:  # a row for each pair, else none is hidden from any
+            first[layer] = _first_weight(part, pairs, atoms)
+
+    hooks = [
+        part.register_forward_pre_hook(partial(look, layer)) for layer, part in enumerate(parts)
+    ]
     try:
-        for (parent, name, _), watcher in zip(found, watchers, strict=True):
-            setattr(parent, name, watcher)
-        yield watchers
+        yield first
     finally:
-        for parent, name, child in found:
-            setattr(parent, name, child)
+        for hook in hooks:
+            hook.remove()
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,11 +350,11 @@ def first_weights(
     share = alpha_bar(studied.n_steps)
     denoise = studied.denoiser(molecule, noise.draws)
     seen: list[list[Tensor]] = []
-    with watched(studied.network) as watchers:
+    with watched(studied.network) as first:
         for t, drawn in zip(noise.steps, torch.from_numpy(uniform).to(device), strict=True):
             kept = share[t].to(device).expand(noise.draws)
             denoise(corrupt(clean, kept, marginal, drawn), t)
-            seen.append([_mean_weight(watchers[layer], layer) for layer in layers])
+            seen.append([_mean_weight(first[layer], layer) for layer in layers])
     found = torch.stack([torch.stack(step) for step in seen], 1).cpu()
     return found.clamp(_LEAST_WEIGHT, 1 - _LEAST_WEIGHT).numpy()
 
@@ -392,16 +373,16 @@ def check(studied: Studied, steps: Sequence[int], layers: Sequence[int] | None) 
     wrong = [t for t in steps if not 1 <= t <= studied.n_steps]
     if wrong or not steps:
         raise UsageError(f"noise levels must be 1 to {studied.n_steps}, not {wrong or 'none'}")
-    with watched(studied.network) as watchers:
-        count = len(watchers)
+    with watched(studied.network) as first:
+        count = len(first)
     chosen = list(range(1, count + 1)) if layers is None else sorted(set(layers))
     if not chosen or not 1 <= chosen[0] <= chosen[-1] <= count:
         raise UsageError(f"layers must be 1 to {count}, not {chosen}")
     return [layer - 1 for layer in chosen]
 
 
-def _mean_weight(watcher: EndAttention, layer: int) -> Tensor:
+def _mean_weight(first: Tensor | None, layer: int) -> Tensor:
     """Mean over draws and heads, (D, M, H) to float64 (M,)."""
-    if watcher.first is None:  # an ablation: other readout, or no incidence mask
+    if first is None:  # an ablation: other readout, or no incidence mask
         raise UsageError(f"in layer {layer + 1} of this network no pair attends to its two atoms")
-    return watcher.first.double().mean((0, 2))
+    return first.double().mean((0, 2))

@@ -3,12 +3,10 @@
     python examples/studies/attention.py --data prepared/massbank --fold val -o attention/
 
 Looks at molecules of a prepared folder ('duallgd data') with noise on their bonds, in our network
-or in a converted one of the authors (`--weights`), and writes results.json, kinds.csv, attention.md
-and both figures of that section. examples/benchmarks/attention.md holds what it prints.
+or in a converted one of the authors (`--weights`), and writes results.json, attention.md and both
+figures of that section. examples/benchmarks/attention.md holds what it prints.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -106,7 +104,7 @@ def attention(
 ) -> None:
     """Measure which end of a bond gets the bond's attention (the paper's section 4.5).
 
-    Writes results.json, kinds.csv, attention.md and two figures.
+    Writes results.json, attention.md and two figures.
     """
     if condition not in ("true", "predicted"):
         raise UsageError(f"condition must be true or predicted, not {condition!r}")
@@ -202,7 +200,6 @@ def study(
     text = json.dumps(finite(found), indent=1, ensure_ascii=False) + "\n"
     plain: dict[str, Any] = json.loads(text)
     write_atomically(output / "results.json", [text])
-    write_atomically(output / "kinds.csv", [comma_separated(plain["kinds"])])
     write_atomically(output / "attention.md", markdown(plain))
     if plot:
         write_figures(output, plain)
@@ -322,35 +319,11 @@ def markdown(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"* {sentence}\n" for sentence in found["reading"])
 
 
-def comma_separated(kinds: Sequence[Kind]) -> str:
-    """A CSV table of all kinds of bond, with a column for every number."""
-    rows, buffer = [dict(_flat(kind)) for kind in kinds], io.StringIO()
-    table = csv.DictWriter(buffer, rows[0], lineterminator="\n")
-    table.writeheader()
-    for row in rows:
-        table.writerow({n: f"{v:.6g}" if isinstance(v, float) else v for n, v in row.items()})
-    return buffer.getvalue()
-
-
 def interval(estimate: Mapping[str, float | None] | None) -> str:
     """A mean with its interval."""
     if estimate is None or estimate["mean"] is None:
         return "-"
     return f"{estimate['mean']:.2f} ({estimate['low']:.2f} to {estimate['high']:.2f})"
-
-
-def _flat(kind: Kind) -> Iterator[tuple[str, object]]:
-    for name, value in kind.items():
-        if name == "by_view":
-            for view, estimate in value.items():
-                yield from ((f"{view} {part}", number) for part, number in estimate.items())
-        elif name == "quantiles":
-            places = (5, 25, 50, 75, 95)
-            yield from ((f"quantile {q}", number) for q, number in zip(places, value, strict=True))
-        elif isinstance(value, Mapping):
-            yield from ((f"{name} {part}", number) for part, number in value.items())
-        else:
-            yield name, value
 
 
 def _listed(names: Sequence[str]) -> str:
