@@ -415,15 +415,6 @@ def features(n, seed=1):
 
 
 @torch.no_grad()
-def test_a_fragment_is_judged_apart_from_the_others(model):
-    together = model(features(6))
-
-    for row in range(6):
-        for got, alone in zip(together, model(features(6)[row : row + 1]), strict=True):
-            torch.testing.assert_close(got[row], alone[0], atol=1e-6, rtol=1e-5)
-
-
-@torch.no_grad()
 def test_the_loss_is_read_peak_by_peak(model):
     intensity = torch.zeros(4, len(SHIFTS))
     intensity[0, 3], intensity[2, 5], intensity[2, 6] = 1.0, 0.2, 1e-6
