@@ -74,29 +74,6 @@ def test_foreign_elements_and_other_sizes_are_left_out_and_some_are_held_out(ord
     assert load_array(ordered, SMILES_PLACE).size == molecules.n_heavy.sum()
 
 
-def test_the_blind_twin_differs_in_the_fingerprints_alone(ordered):
-    blind = load_molecules(ordered.with_name("ordered-blind"))
-    seen = load_molecules(ordered)
-
-    assert all(len(blind.fingerprint_bits(row)) == 0 for row in range(len(blind)))
-    assert np.array_equal(blind.bond_pair, seen.bond_pair)
-
-
-@pytest.mark.parametrize("order", ["truth", "random", "formula"])
-def test_every_order_holds_the_same_molecules(ordered, order):
-    here, there = load_in_order(ordered, order, seed=3), load_molecules(ordered)
-
-    for row in range(len(here)):
-        assert sorted(here.atom_class(row)) == there.atom_class(row).tolist()
-        degrees = [
-            np.bincount(m.bond_pair[slice(*m.bond_offset[row : row + 2])].ravel(), minlength=12)
-            for m in (here, there)
-        ]
-        assert sorted(degrees[0]) == sorted(degrees[1])
-        pairs = here.bond_pair[slice(*here.bond_offset[row : row + 2])]
-        assert (pairs[:, 0] < pairs[:, 1]).all()
-
-
 def test_data_that_do_not_know_the_true_order_say_so(tmp_path):
     folder = structures_folder(tmp_path / "structures", *DRUGS)
 

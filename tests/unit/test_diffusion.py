@@ -252,17 +252,6 @@ def test_the_likelihood_of_given_graphs_is_theirs():
     torch.testing.assert_close(drawn.log_likelihood, torch.tensor(expected))
 
 
-def test_the_network_is_shown_given_graphs_noised_to_the_first_step():
-    network, seen = noting()
-
-    for first in (1, 100):
-        sample(network, task((first, 0), start=GIVEN, is_given=True), slice(0, 3))
-
-    (little, _), (much, _) = seen
-    assert torch.equal(little, GIVEN)  # hardly any noise
-    assert not torch.equal(much, GIVEN)
-
-
 @pytest.mark.parametrize(
     "asked",
     [task(evenly_spaced(100, 4), held=HELD), task((60, 0), start=GIVEN, is_given=True)],

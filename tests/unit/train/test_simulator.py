@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.adduct import ADDUCTS
-from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments, measured_intensity
+from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.simulator import fit_simulator, list_measured
@@ -98,19 +98,6 @@ def test_measured_spectra_are_those_of_a_fold(spectra, fold, expected):
         features, intensity = one.tensors
         assert len(features) == len(intensity) == len(one.found.counts)
         assert 0 < intensity.max() <= 1
-
-
-def test_intensities_are_those_of_the_peaks_of_the_spectrum(spectra):
-    one = list_measured(spectra, "val", np.random.default_rng(1))[0]
-    number = 5
-    peaks = slice(*spectra.peak_offset[number : number + 2].tolist())
-
-    expected = measured_intensity(
-        one.found, one.ion, spectra.subformula[peaks], spectra.intensity[peaks]
-    )
-
-    np.testing.assert_array_equal(one.intensity, expected)
-    assert one.ion == ion()
 
 
 def test_a_spectrum_of_which_no_peak_is_a_fragment_is_left_out(tmp_path):
