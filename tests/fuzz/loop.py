@@ -50,7 +50,7 @@ def packed_as(ending, content, rng):
         between = rng.choice((b"", b"\0" * 99, b"\n", rng.randbytes(9)))
         return pack(content[:half]) + between + pack(content[half:])
     packed = pack(content)
-    return rng.choice((_flip, _cut, _cut, _drop, _insert, _repeat, _double))(packed, rng)
+    return rng.choice((_flip, _cut, _cut, _splice, _splice, _splice, _double))(packed, rng)
 
 
 def _zipped(content):
@@ -87,19 +87,12 @@ def _cut(content, rng):
     return content[: rng.randrange(len(content) + 1)]
 
 
-def _drop(content, rng):
+def _splice(content, rng):
+    """Some bytes are gone, or noise or a copy of what stood there comes between."""
     start = rng.randrange(len(content) + 1)
-    return content[:start] + content[start + rng.randint(1, 400) :]
-
-
-def _insert(content, rng):
-    at = rng.randrange(len(content) + 1)
-    return content[:at] + rng.randbytes(rng.randint(1, 40)) + content[at:]
-
-
-def _repeat(content, rng):
-    start = rng.randrange(len(content) + 1)
-    return content[: start + rng.randint(1, 600)] + content[start:]
+    gone, copied = rng.randint(1, 400), content[start : start + rng.randint(1, 600)]
+    other, gone = rng.choice(((b"", gone), (rng.randbytes(rng.randint(1, 40)), 0), (copied, 0)))
+    return content[:start] + other + content[start + gone :]
 
 
 def _line(content, rng):
@@ -130,7 +123,9 @@ def _number(content, rng):
     return content[:start] + rng.choice(_NUMBERS) + content[end:]
 
 
-_WAYS = (_flip, _cut, _drop, _insert, _repeat, _line, _line, _swap, _number, _number, _number)
+_WAYS = (
+    _flip, _cut, _splice, _splice, _splice, _line, _line, _swap, _number, _number, _number,
+)  # fmt: skip
 
 
 MOST_MIB = 512  # above what the process held before
