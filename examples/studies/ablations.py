@@ -18,10 +18,8 @@ import command
 import typer
 from arms import Arm, Budget, Result, Study, at_step, estimates, interval, plain, write_table
 from judging import HeldOut, even_jumps
-from kekule_forms import prepare_kekule_forms
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.display import counting
 from duallgd_cli.config import assigned, dump, merge, parse
 from duallgd_cli.evaluate.intervals import Estimate
 from duallgd_cli.runtime import Runtime
@@ -40,14 +38,11 @@ class Variant:
         title: In tables.
         changes: Dotted assignments, as after ``--set``.
         paper: The paper's row, or None: top-1 and top-10 in per cent, Tanimoto@10.
-        kekule: Whether it is trained and judged without aromatic bonds, on what
-            `kekule_forms.prepare_kekule_forms` makes.
     """
 
     title: str
     changes: tuple[str, ...] = ()
     paper: tuple[float, float, float] | None = None
-    kekule: bool = False
 
 
 def _network(name: str) -> tuple[str, ...]:
@@ -81,7 +76,6 @@ VARIANTS: Final = {
     ),
     "random-labels": Variant("random labels", ("training.data.shuffle_share=1.0",)),
     "mixed-labels": Variant("half of the labels random", ("training.data.shuffle_share=0.5",)),
-    "kekule": Variant("Kekule forms for aromatic bonds", kekule=True),
     "narrow": Variant(
         "two thirds of the width",
         (
@@ -135,23 +129,10 @@ def trained(
     study: Study, data: Path, names: Sequence[str], encoder: Path | None = None
 ) -> dict[str, Result]:
     """Train and judge every variant that is not finished yet; what was found, by name."""
-    folders = dict.fromkeys(names, data)
-    for name in names:
-        if VARIANTS[name].kekule:
-            folders[name] = study.output / "kekule-forms"
-            with counting("molecules brought to a Kekule form") as advance:
-                prepare_kekule_forms(data, folders[name], study.max_atoms, advance)
-    held_out = {
-        name: HeldOut(folder, limit=study.molecules, max_atoms=study.max_atoms)
-        for name, folder in folders.items()
-    }
-    for one in held_out.values():  # nothing is trained that could not be judged
-        one.structures()
+    held_out = HeldOut(data, limit=study.molecules, max_atoms=study.max_atoms)
+    held_out.structures()  # nothing is trained that could not be judged
     init = {} if encoder is None else {"encoder": encoder}
-    return {
-        name: study.run(arm_of(study, folder, name, init), (held_out[name],))
-        for name, folder in folders.items()
-    }
+    return {name: study.run(arm_of(study, data, name, init), (held_out,)) for name in names}
 
 
 def arm_of(study: Study, data: Path, name: str, init: dict[str, Path]) -> Arm:
@@ -164,7 +145,7 @@ def arm_of(study: Study, data: Path, name: str, init: dict[str, Path]) -> Arm:
 def write_ablations(study: Study, results: Mapping[str, Result]) -> None:
     """Write and print our figures beside the paper's."""
     differences = {name: minus_full(results, name) for name in results}
-    found = {name: estimates([_columns(one, blocks_of(one))]) for name, one in results.items()}
+    found = {name: estimates([_finished(one)]) for name, one in results.items()}
     rows = [_cells(name, results[name], found[name], differences[name]) for name in results]
     record = [
         {
@@ -201,29 +182,15 @@ def write_ablations(study: Study, results: Mapping[str, Result]) -> None:
 
 
 def minus_full(results: Mapping[str, Result], name: str) -> dict[str, Estimate]:
-    """Differences to the full network, molecule by molecule; empty without it.
-
-    Over the molecules that both were judged by: all, but for those without a Kekule form.
-    """
-    full, result = results.get(REFERENCE), results[name]
-    if full is None:
-        return {}
-    own = set(blocks_of(result))
-    shared = [block for block in blocks_of(full) if block in own]
-    return estimates([_columns(result, shared), _columns(full, shared)])
+    """Differences to the full network, molecule by molecule; empty without it."""
+    full = results.get(REFERENCE)
+    return {} if full is None else estimates([_finished(results[name]), _finished(full)])
 
 
-def blocks_of(result: Result) -> list[str]:
-    """Molecules that an arm was judged by."""
-    blocks: list[str] = result["orders"]["formula"]["molecules"]
-    return blocks
-
-
-def _columns(result: Result, blocks: Sequence[str]) -> dict[str, list[float]]:
-    """Figures of some molecules, by column."""
-    row_of = {block: row for row, block in enumerate(blocks_of(result))}
-    finished: Mapping[str, Sequence[float]] = result["orders"]["formula"]["finished"]
-    return {name: [values[row_of[b]] for b in blocks] for name, values in finished.items()}
+def _finished(result: Result) -> dict[str, list[float]]:
+    """Figures of finished samples by column, a number a molecule."""
+    finished: dict[str, list[float]] = result["orders"]["formula"]["finished"]
+    return finished
 
 
 def _cells(

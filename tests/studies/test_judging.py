@@ -1,4 +1,4 @@
-"""Molecules in other orders and forms, and how a denoiser is judged on them."""
+"""Molecules in other orders, and how a denoiser is judged on them."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -8,19 +8,16 @@ import pytest
 import torch
 from atom_orders import SMILES_PLACE, OrderSelection, load_in_order, prepare_orders
 from judging import NOISE_STEPS, HeldOut, bond_marginal, finish, finish_all, noise_levels
-from kekule_forms import prepare_kekule_forms
 from rdkit import Chem
 from torch.nn.functional import one_hot
 
-from duallgd_cli.chem.elements import BOND_AROMATIC
-from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import assemble
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepared import load_array, load_molecules
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
-from tests.made_prepared import structures_folder, verify
+from tests.made_prepared import structures_folder
 from tests.made_training import cpu
 
 DRUGS = ("CC(=O)Oc1ccccc1", "NCC(=O)NCC", "OC1CCCCC1CN", "CC(C)CC(N)C(=O)O", "c1ccc2[nH]ccc2c1")
@@ -79,55 +76,6 @@ def test_data_that_do_not_know_the_true_order_say_so(tmp_path):
 
     with pytest.raises(UsageError, match=r"examples/studies/leak\.py"):
         load_in_order(folder, "truth")
-
-
-FORMS = (
-    "CC(=O)Oc1ccccc1", "c1ccc2[nH]ccc2c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "C[n+]1ccccc1",
-    "c1ccc2c(c1)c1ccccc1o2", "O=[N+]([O-])c1ccsc1", "CCO", "OC1CCCCC1CN",
-)  # fmt: skip
-
-
-@pytest.fixture
-def source(tmp_path):
-    return structures_folder(tmp_path / "structures", *FORMS)
-
-
-def test_no_bond_is_aromatic_and_every_molecule_is_the_same(source, tmp_path):
-    prepare_kekule_forms(source, tmp_path / "out", max_atoms=30)
-    verify(tmp_path / "out")
-    before, molecules = load_molecules(source), load_molecules(tmp_path / "out")
-
-    for name in ("atom_counts", "charge", "bond_pair", "bits", "fold", "inchikey"):
-        assert np.array_equal(getattr(before, name), getattr(molecules, name)), name
-    plain = before.bond_type != BOND_AROMATIC
-    assert np.array_equal(before.bond_type[plain], molecules.bond_type[plain])
-    assert not (molecules.bond_type == BOND_AROMATIC).any()
-    for row in range(len(molecules)):
-        read = assemble(molecules.formula(row), molecules.bond_class(row))
-        assert inchikey_block(read[0]) == molecules.inchikey[row].decode()
-
-
-def test_large_molecules_and_those_of_other_folds_are_left_out(tmp_path):
-    source = structures_folder(tmp_path / "structures", *FORMS, fold=[0, 3, 1, 2, 0, 0, 0, 0])
-
-    record = prepare_kekule_forms(source, tmp_path / "out", max_atoms=10)
-
-    molecules = load_molecules(tmp_path / "out")
-    assert record["molecules"] == len(molecules) == 5
-    assert set(molecules.fold.tolist()) == {0, 3}
-
-
-def test_a_molecule_without_a_form_is_counted(source, tmp_path):
-    """Ethanol whose bonds are called aromatic is in no ring."""
-    kind = np.load(source / "bond_type.npy")
-    offset = np.load(source / "bond_offset.npy")
-    kind[offset[6] : offset[7]] = BOND_AROMATIC
-    np.save(source / "bond_type.npy", kind)
-
-    record = prepare_kekule_forms(source, tmp_path / "out", max_atoms=30)
-
-    assert record["rejected"] == {"no Kekule form": 1}
-    assert len(load_molecules(tmp_path / "out")) == len(FORMS) - 1
 
 
 MADE = ("CC(=O)Oc1ccccc1", "NCC(=O)NCC", "OC1CCCCC1CN", "CC(C)CC(N)C(=O)O", "CCOC(=O)CC#N")
