@@ -107,17 +107,6 @@ def test_of_two_peaks_of_one_fragment_the_brighter_counts():
     assert got.max() == got.sum() == 0.75
 
 
-def test_some_spectra_of_a_molecule_are_rich_and_some_poor(molecules, monkeypatch):
-    """Peaks drawn apart would vary by the root of their number: 1 / sqrt(mean) in the logarithm."""
-    monkeypatch.setattr(simulation, "_UNREACHABLE_SHARE", (0.0, 0.0, 0.0))
-    draw = simulator(ion())
-    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
-
-    counts = np.array([len(one.subformula) for one in drawn])
-
-    assert np.log(counts).std() > 2 * np.mean(counts) ** -0.5
-
-
 def test_features_tell_fragment_ion_and_energy_apart():
     found = found_in("CCO")
     known = fragment_features(found, ion())
@@ -322,21 +311,6 @@ def test_every_structure_has_one_spectrum_of_fold_train(folder, structures):
         for name in ("bond_class", "fingerprint_bits"):
             expected = getattr(given, name)(row)
             np.testing.assert_array_equal(getattr(spectra.molecules, name)(row), expected)
-
-
-@pytest.mark.parametrize("row", range(len(SMILES)))
-def test_peaks_read_back_as_they_were_drawn(folder, structures, row):
-    drawn = drawn_by(simulator(), load_molecules(structures), row, np.random.default_rng((3, row)))
-
-    stored = from_prepared(load_spectra(folder), [row])
-
-    np.testing.assert_array_equal(stored.subformula, drawn.subformula)
-    # Kept in half precision, m/z in single.
-    np.testing.assert_allclose(stored.numbers, drawn.numbers, rtol=1e-3, atol=1e-5)
-    np.testing.assert_array_equal(stored.parent, drawn.parent)
-    np.testing.assert_array_equal(stored.carrier, drawn.carrier)
-    assert (stored.adduct, stored.instrument) == (drawn.adduct, drawn.instrument)
-    assert 1 <= len(stored.carrier) <= MAX_ROWS
 
 
 def test_what_was_held_out_of_the_structures_is_kept_on_record(tmp_path):

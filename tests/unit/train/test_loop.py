@@ -342,19 +342,5 @@ def test_every_parameter_but_the_frozen_is_optimised_once(matrices):
     groups = [group for optimiser in chosen for group in optimiser.param_groups]
     own = sorted(id(p) for p in model.denoiser.parameters())
     assert sorted(id(p) for group in groups for p in group["params"]) == own
-
-
-def test_muon_takes_the_wide_matrices_and_steps_them_orthogonally():
-    model = small_model()
-    muon, _ = optimisers(model, OptimiserSettings(matrices="muon", weight_decay=0.0))
-    (group,) = muon.param_groups
-    before = [p.detach().clone() for p in group["params"]]
-    for parameter in group["params"]:
-        parameter.grad = torch.randn_like(parameter)
-
-    muon.step()
-
-    for old, new in zip(before, group["params"], strict=True):
-        assert min(new.shape) >= 16
-        values = torch.linalg.svdvals((new - old).detach())
-        assert float(values.max() / values.min()) < 3  # Newton and Schulz's five steps are rough
+    if matrices == "muon":  # an orthogonal step makes little sense on a handful of numbers
+        assert all(min(p.shape) >= 16 for p in groups[0]["params"])
