@@ -173,7 +173,7 @@ def massbank(
 
 @contextmanager
 def _making(output: Path, what: str) -> Iterator[Callable[[int], None]]:
-    """Count while an output is made; after Ctrl-C say what is there, and how to go on.
+    """Count while an output is made; after Ctrl-C say how to go on.
 
     Raises:
         InterruptedRunError: Somebody pressed Ctrl-C.
@@ -182,10 +182,6 @@ def _making(output: Path, what: str) -> Iterator[Callable[[int], None]]:
         with counting(what) as advance:
             yield advance
     except KeyboardInterrupt:
-        from duallgd_cli.data.prepared import MANIFEST
-
-        whole = (output / MANIFEST if output.is_dir() else output).is_file()
-        kept = "still holds what was there before;" if whole else "is not finished:"
         raise InterruptedRunError(
-            f"stopped; {output} {kept} run the same command to begin again"
+            f"stopped before {output} was whole; run the same command to begin again"
         ) from None

@@ -107,7 +107,7 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-NOT_FINISHED = "stopped; made is not finished: run the same command to begin again"
+NOT_FINISHED = "stopped before made was whole; run the same command to begin again"
 NOTHING_LOST = "stopped before a step was made; nothing is lost: run the same command again"
 
 
@@ -125,16 +125,6 @@ def test_ctrl_c_says_what_there_is_and_how_to_go_on(duallgd, monkeypatch, comman
     done = duallgd(*command, "-o", "made")
 
     assert (done.code, done.err.splitlines()[-1]) == (130, f"error: {said}")
-
-
-def test_ctrl_c_leaves_an_earlier_folder_as_it_was(duallgd, structures, smiles, monkeypatch):
-    monkeypatch.setattr("duallgd_cli.data.structures.prepare_structures", interrupted)
-
-    done = duallgd("data", "structures", smiles, "-o", structures)
-
-    assert done.code == 130
-    assert "still holds what was there before; run the same command to begin again" in done.err
-    verify(structures)
 
 
 def test_quiet_says_nothing(duallgd, structures):
