@@ -158,6 +158,11 @@ class Runtime:
         return runtime
 
     @property
+    def precision(self) -> str:
+        """Precision of the network's matrix products, ``float32`` or ``bfloat16``."""
+        return "float32" if self.autocast_dtype is None else "bfloat16"
+
+    @property
     def chunks_at_once(self) -> int:
         """Chunks of samples drawn side by side: one for each thread of a CPU, one on a GPU."""
         return self.threads if self.device.type == "cpu" else 1
@@ -226,8 +231,7 @@ class Runtime:
 
     def __str__(self) -> str:
         """One line for logs and run records."""
-        dtype = str(self.autocast_dtype or "float32").removeprefix("torch.")
-        words = [f"device {self.device}", f"precision {dtype}", f"threads {self.threads}"]
+        words = [f"device {self.device}", f"precision {self.precision}", f"threads {self.threads}"]
         words.append(f"compile {'on' if self.compile else 'off'}")
         if self.world_size > 1:
             words.append(f"rank {self.rank} of {self.world_size}")

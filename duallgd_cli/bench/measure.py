@@ -11,26 +11,23 @@ steps.
 import ctypes
 import gc
 import importlib
-import math
 import multiprocessing
-import signal
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from duallgd_cli.bench.growth import KERNELS
-from duallgd_cli.bench.work import MIB, Work, count_work, timed, wait_for
+from duallgd_cli.bench.work import MIB, Ceilings, count_work, floor_s, timed, wait_for
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
@@ -46,6 +43,8 @@ from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, leave_to_parent
 
+KERNELS: Final = ("softmax", "favor")
+PARTS: Final = ("attention", "forward", "loop")
 PEAK_RSS: Final = "peak RSS above RSS before, fresh process, peak reset (VmHWM)"
 CHILD_RSS: Final = "peak RSS above peak RSS before, fresh process (ru_maxrss)"
 CUDA_ALLOCATOR: Final = "peak of the CUDA allocator above what was allocated before"
@@ -54,67 +53,12 @@ _CLEAR: Final = Path("/proc/self/clear_refs")
 _FORGET_PEAK: Final = "5"
 # Libraries load their kernels in a first run of so many atoms, lest that count as the work's.
 _WARM_UP_ATOMS: Final = 5
-_LEAST_S: Final = 1e-9
 _MAX_NITROGENS: Final = 5
-R = TypeVar("R")
+# A line of the table: values by the names of its columns.
+Row = dict[str, Any]
 # Does the work of a cell once, whose tensor is what paths are compared by; and the module whose
 # parameters the work reads.
 Job = tuple[Callable[[], Tensor], nn.Module]
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What is measured, where and how.
-
-    Attributes:
-        atoms: Every N.
-        kernels: Of the attention over pairs: ``softmax``, ``favor``.
-        paths: ``fast``, the network as shipped, and what a study compares with it.
-        samples: Candidates of the loop.
-        steps: Of the loop.
-        batch: Graphs of one evaluation in the other parts.
-        sweeps: Whether growth with candidates and steps is measured too.
-        repeats: Timed runs of a cell, after one that warms up.
-        limit_s: Seconds after which a cell is not repeated any more.
-        seed: Seed of inputs and noise.
-        weights: A weights file or name; None takes those that come with duallgd.
-        maker: Module whose ``PlainDenoiser`` other paths than ``fast`` measure.
-        device: As `runtime.Runtime` takes it, like the next two.
-        precision: ``float32`` or ``bfloat16``.
-        threads: CPU threads.
-    """
-
-    atoms: tuple[int, ...] = ()
-    kernels: tuple[str, ...] = KERNELS
-    paths: tuple[str, ...] = ("fast",)
-    samples: int = 1
-    steps: int = 10
-    batch: int = 1
-    sweeps: bool = True
-    repeats: int = 5
-    limit_s: float = 20.0
-    seed: int = 1
-    weights: str | None = None
-    maker: str = ""
-    device: str = "cpu"
-    precision: str = "float32"
-    threads: int = 1
-
-    def on(self, device: str, precision: str, threads: int | None) -> "Study":
-        """The same on a machine as `runtime.Runtime` resolves it.
-
-        Raises:
-            UsageError: The device is not there, or a word is unknown.
-        """
-        runtime = Runtime.resolve(device, precision, threads=threads)
-        lower = "float32" if runtime.autocast_dtype is None else "bfloat16"
-        device, threads = str(runtime.device), runtime.threads
-        return replace(self, device=device, precision=lower, threads=threads)
-
-    @property
-    def runtime(self) -> Runtime:
-        """That machine."""
-        return Runtime.resolve(self.device, self.precision, threads=self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +66,32 @@ class Cell:
     """One thing to measure.
 
     Attributes:
-        study: What it is part of.
-        sweep: What is varied where it stands: ``atoms``, ``candidates`` or ``steps``.
+        runtime: Where it runs.
         part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
             evaluation of the denoiser) or ``loop`` (the whole sampling loop).
         kernel: Of the attention over pairs, ``softmax`` or ``favor``.
-        path: ``fast`` as shipped; a study may have others to compare with it.
         atoms: N.
         samples: Graphs of one evaluation in the first two parts, S in the loop.
         steps: J; 1 in the first two parts.
+        plain: Module whose ``PlainDenoiser`` is measured instead of the network as shipped; for a
+            study that compares the two.
+        repeats: Timed runs, after one that warms up.
+        limit_s: Seconds after which it is not repeated any more.
+        seed: Seed of inputs and noise.
+        weights: A weights file or name; None takes those that come with duallgd.
     """
 
-    study: Study
-    part: str
-    kernel: str
-    path: str
-    atoms: int
+    runtime: Runtime
+    part: str = "loop"
+    kernel: str = "favor"
+    atoms: int = 30
     samples: int = 1
     steps: int = 1
-    sweep: str = "atoms"
+    plain: str = ""
+    repeats: int = 5
+    limit_s: float = 20.0
+    seed: int = 1
+    weights: str | None = None
 
     @property
     def pairs(self) -> int:
@@ -153,157 +104,106 @@ class Cell:
         return SamplingSettings(steps=self.steps, samples=self.samples)
 
     @property
-    def at_once(self) -> int:
-        """Candidates in one evaluation of the network."""
-        if self.part != "loop":
-            return self.samples
-        return chunk_size(self.pairs, self.sampling, torch.device(self.study.device))
-
-    @property
     def generator(self) -> torch.Generator:
         """Where what is made for this cell comes from."""
-        return torch.Generator().manual_seed(self.study.seed)
+        return torch.Generator().manual_seed(self.seed)
 
     @property
-    def evaluation(self) -> "Cell":
-        """One evaluation for one graph, whose operations are counted; a loop is made of such."""
-        part = "attention" if self.part == "attention" else "forward"
-        return Cell(self.study, part, self.kernel, "fast", self.atoms)
+    def identity(self) -> Row:
+        """Columns that say what was measured, on whatever path."""
+        return {
+            "weights": resolve_weights(self.weights).name,
+            "part": self.part,
+            "kernel": self.kernel,
+            "device": str(self.runtime.device),
+            "precision": self.runtime.precision,
+            "threads": self.runtime.threads,
+            **{name: getattr(self, name) for name in ("atoms", "pairs", "samples", "steps")},
+        }
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What was read at one cell.
-
-    Attributes:
-        wall_s: Seconds of each timed run by the clock.
-        cpu_s: CPU seconds of each, over all threads.
-        memory_mib: Peak above what was there before, network and inputs included in that.
-        memory_how: How it was read.
-        about: Name of the ``weights``, ``parameters`` of the network, spectrum encoder included,
-            and ``val_top1``, top-1 accuracy on validation spectra by the weights' record, or None.
-        work: Of one candidate-step on the fast path, or None.
-        result: The numbers by which paths are compared, float32.
-    """
-
-    wall_s: Sequence[float]
-    cpu_s: Sequence[float]
-    memory_mib: float
-    memory_how: str
-    about: dict[str, Any]
-    work: Work | None
-    result: NDArray[np.float32]
-
-
-def read_cells(cells: Sequence[Cell]) -> list[Reading]:
-    """Measure cells of one study one after the other: on a CPU, in a fresh process.
+def read_cells(cells: Sequence[Cell], ceilings: Ceilings) -> list[tuple[Row, NDArray[np.float32]]]:
+    """Measure cells one after the other, on a CPU in a fresh process: each as `measure_cell` does.
 
     Raises:
         DuallgdError: A cell cannot be measured, or the process ended early.
     """
-    return _measured(cells) if cells[0].study.device != "cpu" else _apart(_measured, cells)
-
-
-def count_ahead(cells: Sequence[Cell]) -> list[Work]:
-    """Operations of evaluations for one graph, counted without computing any.
-
-    Raises:
-        DuallgdError: A network asks for values, which are not there.
-    """
-    return _apart(_counted, cells)
-
-
-def _measured(cells: Sequence[Cell]) -> list[Reading]:
-    return [measure_cell(cell) for cell in cells]
-
-
-def _counted(cells: Sequence[Cell]) -> list[Work]:
-    """Tables that functions keep are without values afterwards: for a process that ends then."""
-    runtime = Runtime.resolve("cpu", cells[0].study.precision, threads=1)
-    jobs = [job_of(cell, runtime) for cell in cells]
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        return [count_work(*job) for job in jobs]
-
-
-def _apart(work: Callable[[Sequence[Cell]], list[R]], cells: Sequence[Cell]) -> list[R]:
-    """What a fresh process says of cells.
-
-    Raises:
-        DuallgdError: It failed, or ended early.
-    """
-    context = multiprocessing.get_context("spawn")
-    answers, answering = context.Pipe(duplex=False)
-    child = context.Process(target=_answer, args=(work, cells, answering))
-    child.start()
-    answering.close()
+    work, reason = partial(_measured, cells, ceilings), "its process was killed"
     try:
-        answer = answers.recv()
-    except EOFError:
-        child.join()
-        killed = child.exitcode == -signal.SIGKILL
-        ending = "was killed, perhaps for want of memory" if killed else "ended early"
-        answer = _failure(cells[0], f"its process {ending}")
-    finally:
-        child.kill()  # where it is done already, that changes nothing
-        child.join()
-    if isinstance(answer, DuallgdError):
-        raise answer
-    return answer  # type: ignore[no-any-return]
-
-
-def _answer(
-    work: Callable[[Sequence[Cell]], list[R]], cells: Sequence[Cell], answering: Connection
-) -> None:
-    """Send what the work makes of cells, or the error that explains why there is nothing."""
-    leave_to_parent()
-    try:
-        answering.send(work(cells))
-    except DuallgdError as error:
-        answering.send(error)
+        if cells[0].runtime.device.type != "cpu":
+            return work()
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, leave_to_parent) as process:
+            try:
+                return process.submit(work).result()
+            except KeyboardInterrupt:  # nobody waits for what it measures
+                for child in multiprocessing.active_children():
+                    child.kill()
+                raise
+    except BrokenProcessPool:
+        reason += ", perhaps for want of memory"
     except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
-        answering.send(_failure(cells[0], str(error).partition("\n")[0]))
+        reason = str(error).partition("\n")[0]
+    where = f"{cells[0].kernel}, {cells[0].atoms} atoms"
+    raise DuallgdError(f"measuring {where} failed: {reason}; try fewer atoms or samples")
 
 
-def _failure(cell: Cell, reason: str) -> DuallgdError:
-    where = f"{cell.kernel}, {cell.atoms} atoms"
-    return DuallgdError(f"measuring {where} failed: {reason}; try fewer atoms or samples")
+def _measured(cells: Sequence[Cell], ceilings: Ceilings) -> list[tuple[Row, NDArray[np.float32]]]:
+    device, threads = str(cells[0].runtime.device), cells[0].runtime.threads
+    Runtime.resolve(device, threads=threads)  # a fresh process has threads and memory to set up
+    return [measure_cell(cell, ceilings) for cell in cells]
 
 
-def measure_cell(cell: Cell) -> Reading:
-    """Measure a cell in this process."""
-    study, runtime = cell.study, cell.study.runtime
+def measure_cell(cell: Cell, ceilings: Ceilings) -> tuple[Row, NDArray[np.float32]]:
+    """Measure a cell in this process.
+
+    Args:
+        cell: What to measure.
+        ceilings: What the machine reaches, for the floor.
+
+    Returns:
+        Its line of the table, and the numbers by which paths are compared. Times are medians over
+        ``repeats`` runs with interquartile ranges, in seconds; ``clock`` says which of them counts.
+        ``memory_mib`` is the peak above what was there before, network and inputs included in that.
+        ``gflop`` is of one candidate-step, ``floor_s`` the least time for all of the work, which
+        took ``over_floor`` times as long. ``val_top1`` is top-1 accuracy on validation spectra by
+        the weights' record, or None.
+    """
+    runtime = cell.runtime
     latest: dict[str, Tensor] = {}
+    memory: list[tuple[float, str]] = []
     with torch.inference_mode():
-        job_of(replace(cell, atoms=_WARM_UP_ATOMS, samples=1), runtime)[0]()
-        once, _ = job_of(cell, runtime)
+        job_of(replace(cell, atoms=_WARM_UP_ATOMS, samples=1))[0]()
+        once, _ = job_of(cell)
 
         def run() -> None:
             latest["result"] = once()
 
-        memory: list[tuple[float, str]] = []
-        device = runtime.device
-        wall, cpu = timed(lambda: memory.append(peak_memory(run, device)), 1, 0.0, device)
+        measure = partial(timed, device=runtime.device)
+        wall, cpu = measure(lambda: memory.append(peak_memory(run, runtime.device)), 1, 0.0)
         # Work that fills the limit by itself is not run again for warm memory, which hardly matters
-        # to it; on a GPU the first run also compiles.
-        if device.type != "cpu" or wall[0] < study.limit_s:
-            wall, cpu = timed(run, 1, 0.0, device)
-            if wall[0] * 2 < study.limit_s:
-                # That run was the first to find its memory warm; with time left it only warms up.
-                wall, cpu = timed(run, study.repeats, study.limit_s, device)
-    work = None
-    if cell.path == "fast":
-        work = count_work(*job_of(cell.evaluation, replace(runtime, compile=False)))
-    result = latest["result"].to("cpu", torch.float32).numpy()
-    return Reading(wall, cpu, *memory[0], network_of(study.weights, cell.kernel)[1], work, result)
-
-
-def expected_runs(seconds: float, study: Study) -> float:
-    """How often `measure_cell` does work that takes so long: for memory, to warm up, timed."""
-    if seconds >= study.limit_s:
-        return 1.0
-    if 2 * seconds >= study.limit_s:
-        return 2.0
-    return 2.0 + min(study.repeats, math.ceil(study.limit_s / max(seconds, _LEAST_S)))
+        # to it; on a GPU the first run also compiles. The next run is the first to find its memory
+        # warm, and counts only if there is no time for another.
+        if runtime.device.type != "cpu" or wall[0] < cell.limit_s:
+            wall, cpu = (s[1:] or s for s in measure(run, 1 + cell.repeats, cell.limit_s))
+    part = "attention" if cell.part == "attention" else "forward"
+    plainly = replace(runtime, compile=False)
+    work = count_work(
+        *job_of(replace(cell, runtime=plainly, part=part, plain="", samples=1, steps=1))
+    )
+    at_once = cell.samples
+    if cell.part == "loop":
+        at_once = chunk_size(cell.pairs, cell.sampling, runtime.device)
+    floor = floor_s(work, cell.samples, cell.steps, at_once, ceilings, runtime.precision)
+    clock = "cpu" if runtime.device.type == "cpu" and runtime.threads == 1 else "wall"
+    row = cell.identity | network_of(cell.weights, cell.kernel)[1]
+    row |= {"path": "plain" if cell.plain else "fast", "at_once": at_once, "repeats": len(wall)}
+    for name, seconds in (("wall", wall), ("cpu", cpu)):
+        low, middle, high = np.percentile(seconds, (25, 50, 75)).tolist()
+        row |= {f"{name}_s": middle, f"{name}_iqr_s": high - low}
+    row |= {"clock": clock, "memory_mib": memory[0][0], "memory_how": memory[0][1]}
+    row |= {"gflop": work.flop / 1e9, "floor_s": floor, "over_floor": row[f"{clock}_s"] / floor}
+    return row, latest["result"].to("cpu", torch.float32).numpy()
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:
@@ -341,40 +241,40 @@ def _status_mib(field: str) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
-def job_of(cell: Cell, runtime: Runtime) -> Job:
+def job_of(cell: Cell) -> Job:
     """What is run at a cell."""
-    if cell.path != "fast":
-        runtime = replace(runtime, compile=False)
-    model = for_inference(network_of(cell.study.weights, cell.kernel)[0], runtime)
+    runtime = replace(cell.runtime, compile=False) if cell.plain else cell.runtime
+    model = for_inference(network_of(cell.weights, cell.kernel)[0], runtime)
     denoiser: nn.Module = model.denoiser
-    if cell.path != "fast":
-        denoiser = importlib.import_module(cell.study.maker).PlainDenoiser(denoiser)
+    if cell.plain:
+        denoiser = importlib.import_module(cell.plain).PlainDenoiser(denoiser)
     if cell.part == "loop":
         drawing = nn.Module()  # a network as far as the loop looks at it
         drawing.settings = model.settings  # type: ignore[assignment]
         drawing.denoiser = denoiser
         generator = ModelGenerator(drawing, runtime)  # type: ignore[arg-type]
         known = condition_of(cell, model.settings).to(runtime.device)
-        draw = partial(generator.draw_given, known, cell.sampling, cell.study.seed)
+        draw = partial(generator.draw_given, known, cell.sampling, cell.seed)
         return lambda: draw()[0].bond_class, denoiser
     make = _attention if cell.part == "attention" else _forward
-    run, measured = make(cell, runtime, model.settings, denoiser)
+    run, measured = make(cell, model.settings, denoiser)
     captured = cache(partial(runtime.capture, run))  # at the first run
     return lambda: captured()(), measured
 
 
-def _attention(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module) -> Job:
+def _attention(cell: Cell, settings: ModelSettings, denoiser: nn.Module) -> Job:
     """Self-attention of all layers' bond streams, one after the other."""
+    device = cell.runtime.device
     layers = [part for part in denoiser.modules() if isinstance(part, DualStreamLayer)]
     parts = [layer.pair_attention for layer in layers]
-    atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=runtime.device)
-    masks = Masks.of(atoms, line_graph(cell.atoms, runtime.device))
+    atoms = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=device)
+    masks = Masks.of(atoms, line_graph(cell.atoms, device))
     shape = cell.samples, cell.pairs, settings.denoiser.pair_width
-    start = torch.randn(shape, generator=cell.generator).to(runtime.device)  # (B, M, E)
+    start = torch.randn(shape, generator=cell.generator).to(device)  # (B, M, E)
 
     def run() -> Tensor:
         pairs = start
-        with runtime.autocast():
+        with cell.runtime.autocast():
             for part in parts:
                 pairs = pairs + part(pairs, masks)
         return pairs
@@ -382,9 +282,9 @@ def _attention(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: 
     return run, nn.ModuleList(parts)
 
 
-def _forward(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn.Module) -> Job:
+def _forward(cell: Cell, settings: ModelSettings, denoiser: nn.Module) -> Job:
     """One evaluation of the denoiser, its condition known, halfway from noise to molecule."""
-    device, process = runtime.device, settings.diffusion
+    device, process = cell.runtime.device, settings.diffusion
     halfway = process.n_steps // 2
     low, high = torch.triu_indices(cell.atoms, cell.atoms, 1)
     chain = (high - low == 1).long().expand(cell.samples, -1)  # (B, M)
@@ -392,12 +292,12 @@ def _forward(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn
     uniform = torch.rand(chain.shape, generator=cell.generator)
     bonds = corrupt(chain, share, torch.tensor(process.marginal), uniform).to(device)
     t = torch.full((cell.samples,), halfway, device=device)
-    with torch.no_grad(), runtime.autocast():
+    with torch.no_grad(), cell.runtime.autocast():
         known = condition_of(cell, settings).to(device)
         context = denoiser.context(known).expand(cell.samples)  # type: ignore[operator]
 
     def run() -> Tensor:
-        with runtime.autocast():
+        with cell.runtime.autocast():
             return denoiser(bonds, t, context)  # type: ignore[no-any-return]
 
     return run, denoiser
@@ -405,7 +305,7 @@ def _forward(cell: Cell, runtime: Runtime, settings: ModelSettings, denoiser: nn
 
 @lru_cache(maxsize=4)
 def network_of(weights: str | None, kernel: str) -> tuple[DualLGD, dict[str, Any]]:
-    """The default network with a kernel, encoder included, and what `Reading.about` says of it.
+    """The default network with a kernel, encoder included, and what a row says of it.
 
     Many cells share it.
 

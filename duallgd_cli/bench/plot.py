@@ -68,7 +68,7 @@ def figure_of(found: Mapping[str, Any]) -> "Figure":
     """The four panels, from the contents of results.json."""
     from matplotlib.figure import Figure
 
-    rows = [row for row in found["rows"] if row["sweep"] == "atoms"]
+    rows = found["rows"]
     figure = Figure(figsize=(10.5, 7.2), layout="constrained")
     for number, (part, quantity, title) in enumerate(_PANELS):
         axis = figure.add_subplot(2, 2, number + 1)
@@ -84,19 +84,18 @@ def _panel(axis: "Axes", rows: Sequence[Mapping[str, Any]], quantity: str) -> No
     for kernel, (colour, marker, _) in _KERNELS.items():
         for path, line in _LINES.items():
             chosen = [row for row in rows if (row["kernel"], row["path"]) == (kernel, path)]
+            if not chosen:
+                continue
             x = [row["atoms"] for row in chosen]
             y = [max(_LEAST_MIB, row["memory_mib"]) for row in chosen]
             if quantity == "time":
                 y = [row[f"{row['clock']}_s"] for row in chosen]
-                known = [row for row in chosen if path == "fast" and row["floor_s"] is not None]
-                floor = [row["atoms"] for row in known], [row["floor_s"] for row in known]
-                if known:
-                    label = f"{_NAMES[kernel]}, floor"
-                    axis.plot(*floor, ":", lw=1, marker=marker, ms=2, color=colour, label=label)
-            if chosen:
-                label = f"{_NAMES[kernel]}, {path}"
-                face = colour if path == "fast" else "white"
-                axis.plot(x, y, line, marker=marker, mfc=face, color=colour, label=label)
+                if path == "fast":
+                    floor, label = [row["floor_s"] for row in chosen], f"{_NAMES[kernel]}, floor"
+                    axis.plot(x, floor, ":", lw=1, marker=marker, ms=2, color=colour, label=label)
+            label = f"{_NAMES[kernel]}, {path}"
+            face = colour if path == "fast" else "white"
+            axis.plot(x, y, line, marker=marker, mfc=face, color=colour, label=label)
     for part, kernel, seconds, mib in POINTS:
         if rows and part == rows[0]["part"]:
             # The paper's loop takes 500 steps; its time is scaled to as many as were run here.
@@ -122,7 +121,7 @@ def _heading(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
         "" if loops[0]["steps"] == _PAPER_STEPS else f"; paper's loop x {loops[0]['steps']}/500"
     )
     return (
-        f"{row['preset']} ({row['parameters'] / 1e6:.1f} M parameters), {row['precision']}, "
+        f"{row['weights']} ({row['parameters'] / 1e6:.1f} M parameters), {row['precision']}, "
         f"{where}\n"
         f"loop: {loops[0]['samples']} candidate(s), {loops[0]['steps']} steps{scaled}; "
         f"{row['clock']} time"

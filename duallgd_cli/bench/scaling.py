@@ -1,59 +1,34 @@
 """Growth of time and memory with the number of atoms: every size, kernel and part of the network.
 
 Every row states parameters, operations and accuracy of the weights, since a goal is not met by a
-network that knows less. Where the machine was busy, or times are too far apart to say how they
-grow, no exponent and no crossing is stated. Floors are of what it reached in the same run.
-Letters: N heavy atoms, S candidates, J steps.
+network that knows less. Floors are of what the machine reached in the same run.
 """
 
 import csv
 import json
+import math
 import re
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from duallgd_cli.bench.growth import KERNELS, PARTS, Row, busy, conclusions, time_s
-from duallgd_cli.bench.measure import Cell, Reading, Study, count_ahead, expected_runs, read_cells
-from duallgd_cli.bench.work import MIB, Ceilings, Work, describe, floor_s, load, measure_ceilings
-from duallgd_cli.checkpoint import resolve_weights
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, quote
-from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.predict.journal import decode
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.bench.measure import KERNELS, PARTS, Cell, Row, read_cells
+from duallgd_cli.bench.work import Ceilings, describe, measure_ceilings
+from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.files import replaced_text, write_atomically
 
-TABLE, RESULTS, JOURNAL = "scaling.csv", "results.json", "journal.jsonl"
-# Columns of the table. Times are medians over `repeats` runs with interquartile ranges; `clock`
-# says which of them counts. The last four compare a path with another one, in studies that have
-# two: how many times faster, memory as a share, difference of the numbers and what is allowed.
-COLUMNS: Final = (
-    "sweep", "preset", "weights", "parameters", "val_top1", "part", "kernel", "path", "device",
-    "precision", "threads", "atoms", "pairs", "samples", "steps", "at_once", "repeats", "wall_s",
-    "wall_iqr_s", "cpu_s", "cpu_iqr_s", "clock", "memory_mib", "gflop", "moved_mib", "floor_s",
-    "over_floor", "times_plain", "memory_of_plain", "difference", "allowed",
-)  # fmt: skip
-# Multiples of the candidates and of the steps at which growth with them is looked at.
-_MULTIPLES: Final = (1, 2, 4)
+TABLE, RESULTS = "scaling.csv", "results.json"
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
-_LEAST_LEFT_S: Final = 0.5  # less is not worth a word
-# Cells measured in one go: a list for each path.
-Group = list[list[Cell]]
-Compare = Callable[[Sequence[Row], Sequence[Reading]], None]
+# Measures cells, and gives their rows: one for each, or more in a study that compares paths.
+Measure = Callable[[Sequence[Cell], Ceilings], list[Row]]
 Say = Callable[[int, int, str], None]
-# Of a journal: a group that was measured, beside what its run found out about the machine.
-Line = dict[str, Any]
-# Seconds that one evaluation for one graph takes at least.
-Floors = dict[Cell, float]
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
@@ -94,238 +69,166 @@ def parse_kernels(text: str) -> tuple[str, ...]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     wrong = [word for word in words if word not in KERNELS]
     if wrong or not words:
-        shown = repr(wrong[0]) if wrong else "nothing"
+        shown = quote(wrong[0]) if wrong else "nothing"
         raise UsageError(f"attention must be one or more of {', '.join(KERNELS)}, not {shown}")
     return tuple(dict.fromkeys(words))
 
 
-def groups_of(study: Study) -> list[Group]:
-    """What is measured in one go, small sizes first; the sweeps are of the fast path alone."""
+def groups_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[list[Cell]]:
+    """What is measured in one go, small sizes first: every part of one size and kernel.
 
-    def cell(part: str, kernel: str, path: str, n_atoms: int) -> Cell:
-        size = (study.samples, study.steps) if part == "loop" else (study.batch, 1)
-        return Cell(study, part, kernel, path, n_atoms, *size)
-
-    groups: list[Group] = [
-        [[cell(part, kernel, path, n) for part in PARTS] for path in study.paths]
-        for n in study.atoms
-        for kernel in study.kernels
+    Args:
+        cell: What all have in common, with the candidates and steps of the loop; the other parts
+            evaluate one graph once.
+        atoms: Every N.
+        kernels: Of the attention over pairs.
+    """
+    once = replace(cell, samples=1, steps=1)
+    parts = [replace(cell if part == "loop" else once, part=part) for part in PARTS]
+    return [
+        [replace(part, kernel=kernel, atoms=n) for part in parts]
+        for n in atoms
+        for kernel in kernels
     ]
-    if study.sweeps and "fast" in study.paths:
-        n = statistics.median_low(study.atoms)
-        for kernel in study.kernels:
-            one = cell("loop", kernel, "fast", n)
-            more = [replace(one, samples=k * one.samples) for k in _MULTIPLES]
-            longer = [replace(one, steps=min(500, k * one.steps)) for k in _MULTIPLES]
-            for sweep, cells in (("candidates", more), ("steps", longer)):
-                groups.append([[replace(one, sweep=sweep) for one in cells]])
-    return groups
+
+
+def measured(cells: Sequence[Cell], ceilings: Ceilings) -> list[Row]:
+    """Rows of cells."""
+    return [row for row, _ in read_cells(cells, ceilings)]
 
 
 def run_study(
-    study: Study,
+    groups: Sequence[Sequence[Cell]],
     output: Path,
     say: Say = lambda done, total, text: None,
-    compare: Compare = lambda rows, readings: None,
+    measure: Measure = measured,
     *,
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Measure everything; what is finished is kept in the output folder as it comes.
+    """Measure everything; after each group the output folder holds what there is so far.
 
     Args:
-        study: What to measure.
+        groups: As `groups_of` gives them.
         output: Folder; made if need be.
-        say: Told groups done, all of them, and a text with the time that is left.
-        compare: Fills the last columns of the rows of one cell, by path, from what was measured.
-        resume: Go on with the measurements in the folder; else they are replaced.
+        say: Told groups done, all of them, and which was the last.
+        measure: What measures a group.
+        resume: Go on with the rows in the folder; else they are replaced.
 
     Returns:
         What is also written to results.json.
 
     Raises:
         DuallgdError: A cell cannot be measured.
-        InterruptedRunError: Ctrl-C; the same command with --resume goes on.
         UsageError: The measurements in the folder are of other settings.
     """
-    groups, runtime = groups_of(study), study.runtime
+    runtime = groups[0][0].runtime
     output.mkdir(parents=True, exist_ok=True)
-    journal = output / JOURNAL
-    kept = _kept(journal, study, describe(runtime), resume=resume)
-    n_kept = len(kept)
-    try:
-        if n_kept < len(groups):
-            run, floors = _begin(groups, kept, runtime, say)
-        for number, group in enumerate(groups[n_kept:], n_kept + 1):
-            started = time.perf_counter()
-            readings = [read_cells(cells) for cells in group]
-            line = {"seconds": time.perf_counter() - started, "load": load(), **run}
-            line["memory"] = readings[0][0].memory_how
-            line["rows"] = _rows_of_group(group, readings, Ceilings(**run["ceilings"]), compare)
-            with journal.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(line) + "\n")
-            kept.append(line)
-            _write_table(output / TABLE, _rows(kept))
-            (one, *_), *_ = group
-            title = f"{one.kernel}, {one.atoms} atoms"
-            title += "" if one.sweep == "atoms" else f", growth with {one.sweep}"
-            say(number, len(groups), f"{title} done{_left(groups, floors, kept)}")
-    except KeyboardInterrupt:
-        raise InterruptedRunError(
-            f"stopped; {len(kept)} of {len(groups)} measurements are kept in {output}: the same "
-            "command with --resume goes on"
-        ) from None
-    found = {
+    rows = _kept(output, groups) if resume else []
+    found: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
-        "request": asdict(study),
-        **{name: kept[-1][name] for name in ("machine", "ceilings", "memory")},
-        "rows": _rows(kept),
-        **conclusions(_rows(kept), busy(_loads(kept), study.threads)),
+        "machine": describe(runtime),
     }
-    write_atomically(output / RESULTS, [json.dumps(found, indent=1) + "\n"])
+    ceilings = measure_ceilings(runtime.device, sorted({"float32", runtime.precision}))
+    found["ceilings"] = asdict(ceilings)
+    for number, cells in enumerate(groups, 1):
+        if not all(any(_is_of(row, cell) for row in rows) for cell in cells):
+            rows += measure(cells, ceilings)
+        found |= {"rows": rows, **growth(rows)}
+        write_atomically(output / RESULTS, [json.dumps(found, indent=1) + "\n"])
+        with replaced_text(output / TABLE) as stream:
+            table = csv.DictWriter(stream, list(dict.fromkeys(n for row in rows for n in row)))
+            table.writeheader()
+            table.writerows(rows)
+        say(number, len(groups), f"{cells[0].kernel}, {cells[0].atoms} atoms done")
     return found
 
 
-def _begin(
-    groups: Sequence[Group], kept: Sequence[Line], runtime: Runtime, say: Say
-) -> tuple[Line, Floors]:
-    """Find out what the machine reaches in this run, whether it is idle, how long it will take."""
-    study, n_kept = groups[0][0][0].study, len(kept)
-    if kept:
-        say(n_kept, len(groups), "going on with the measurements that are there")
-    ceilings = measure_ceilings(runtime.device, sorted({"float32", study.precision}))
-    run = {"machine": describe(runtime), "ceilings": asdict(ceilings)}
-    if why := busy(_loads([*kept, {**run, "load": None}]), study.threads):
-        say(n_kept, len(groups), f"warning: {why}; no growth of times will be stated")
-    cells = [*dict.fromkeys(cell.evaluation for paths in groups[n_kept:] for cell in paths[-1])]
-    floors: Floors = {}
-    with suppress(DuallgdError):  # a network that cannot be counted ahead has no time left
-        for cell, work in zip(cells, count_ahead(cells), strict=True):
-            floors[cell] = floor_s(work, 1, 1, 1, ceilings, study.precision)
-    say(n_kept, len(groups), f"operations are counted{_left(groups, floors, kept)}")
-    return run, floors
+def _is_of(row: Row, cell: Cell) -> bool:
+    return cell.identity.items() <= row.items()
 
 
-def seconds_left(groups: Sequence[Group], floors: Floors, rows: Sequence[Row]) -> float:
-    """How long groups take, from their operations and the pace of what was measured so far.
-
-    Args:
-        groups: That are to come.
-        floors: Of what is to come.
-        rows: Measured, in order; the latest of a part, kernel and path sets its pace. Without any,
-            the least that groups can take.
-    """
-
-    def floor(cell: Cell) -> float:
-        return floors.get(cell.evaluation, 0.0) * cell.samples * cell.steps
-
-    paces: dict[tuple[str, str, str], float] = {}
-    for row in rows:
-        if row["floor_s"]:
-            paces[row["part"], row["kernel"], row["path"]] = row["wall_s"] / row["floor_s"]
-    total = 0.0
-    for cell in (cell for paths in groups for cells in paths for cell in cells):
-        usual = max(paces.values(), default=1.0)
-        once = floor(cell) * paces.get((cell.part, cell.kernel, cell.path), usual)
-        total += once * expected_runs(once, cell.study)
-    return total
-
-
-def _left(groups: Sequence[Group], floors: Floors, kept: Sequence[Line]) -> str:
-    """The time that is left in words, "" where nothing is or nobody can say."""
-    coming = groups[len(kept) :]
-    seconds = seconds_left(coming, floors, _rows(kept))
-    if seconds < _LEAST_LEFT_S:
-        return ""
-    # What is not counted: a process starts, reads the weights and warms up.
-    others = [
-        line["seconds"] - sum(row["wall_s"] * (row["repeats"] + 1) for row in line["rows"])
-        for line in kept
-    ]
-    seconds += sum(map(len, coming)) * max(0.0, min(others, default=0.0))
-    words = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-    return f", {'about' if kept else 'at least'} {words} left"
-
-
-def _kept(journal: Path, study: Study, machine: Line, *, resume: bool) -> list[Line]:
-    """Groups that the journal of a run holds; it is begun anew unless the run goes on.
-
-    Its first line is what measurements of one run have in common, by name.
+def _kept(output: Path, groups: Sequence[Sequence[Cell]]) -> list[Row]:
+    """Rows that the folder holds already.
 
     Raises:
-        UsageError: They are of other settings, or of another machine.
+        UsageError: One is of no cell of these groups.
     """
-    common = asdict(study) | {"weights": sha256(resolve_weights(study.weights))}
-    common |= {name: machine[name] for name in ("cpu", "accelerator", "torch", "duallgd")}
-    identity: Line = json.loads(json.dumps(common))
-    lines = journal.read_bytes().splitlines(keepends=True) if resume and journal.is_file() else []
-    # The last line may be cut short.
-    before, *kept = [*filter(None, takewhile(bool, map(decode, lines)))] or [identity]
-    changed = [
-        f"{name} {before.get(name, 'absent')} -> {value}"
-        for name, value in identity.items()
-        if before.get(name, "absent") != value
-    ]
-    if changed:
+    rows: list[Row] = []
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # or results of another kind
+        text = (output / RESULTS).read_text(encoding="utf-8")
+        rows = [dict(row) for row in json.loads(text)["rows"]]
+    wanted = [cell for cells in groups for cell in cells]
+    if not all(any(_is_of(row, cell) for cell in wanted) for row in rows):
         raise UsageError(
-            f"the measurements in {journal.parent} are of a different run: {', '.join(changed)}; "
-            "name another folder with -o, or replace them with --force"
+            f"the measurements in {output} are of other settings; name another folder with -o, or "
+            "replace them with --force"
         )
-    write_atomically(journal, [json.dumps(line) + "\n" for line in [identity, *kept]])
-    return kept
+    return rows
 
 
-def _rows(kept: Sequence[Line]) -> list[Row]:
-    return [row for line in kept for row in line["rows"]]
+def time_s(row: Row) -> float:
+    """Time of a row by its clock."""
+    return float(row[f"{row['clock']}_s"])
 
 
-def _loads(kept: Sequence[Line]) -> list[float | None]:
-    """While this program ran; before each run its own threads were yet to come."""
-    machines = [line["machine"] for line in kept]
-    before = [(machine["load"] or 0.0) + machine["threads"] for machine in machines]
-    return [*before, *(line["load"] for line in kept)]
+def growth(rows: Sequence[Row]) -> dict[str, Any]:
+    """How time and memory grow with N, and where FAVOR+ becomes faster.
+
+    Returns:
+        ``exponents``: for each part, kernel and path those of ``time`` and ``memory`` as from
+        `fit_exponent`. ``favor_faster_from_atoms``: by part the N from which FAVOR+ is faster than
+        exact softmax, None for nowhere.
+    """
+    series: dict[tuple[str, str, str], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["atoms"]):
+        series.setdefault((row["part"], row["kernel"], row["path"]), []).append(row)
+    exponents = []
+    for key, members in series.items():
+        x = [row["atoms"] for row in members]
+        time = fit_exponent(x, [time_s(row) for row in members])
+        memory = fit_exponent(x, [row["memory_mib"] for row in members])
+        names = dict(zip(("part", "kernel", "path"), key, strict=True))
+        exponents.append({**names, "time": time, "memory": memory})
+    crossings = {}
+    for part in PARTS:
+        exact, favor = (series.get((part, kernel, "fast"), []) for kernel in KERNELS)
+        times = {row["atoms"]: time_s(row) for row in favor}
+        both = [(n, time_s(row), times[n]) for row in exact if (n := row["atoms"]) in times]
+        if both:
+            crossings[part] = crossing(*zip(*both, strict=True))
+    return {"exponents": exponents, "favor_faster_from_atoms": crossings}
 
 
-def _rows_of_group(
-    group: Group,
-    readings: Sequence[Sequence[Reading]],
-    ceilings: Ceilings,
-    compare: Compare,
-) -> list[Row]:
-    """Rows of every cell, a path each; the fast one says how much work there is."""
-    found = []
-    for of_cell, read in zip(zip(*group, strict=True), zip(*readings, strict=True), strict=True):
-        work = next((reading.work for reading in read if reading.work is not None), None)
-        rows = [_row(*pair, work, ceilings) for pair in zip(of_cell, read, strict=True)]
-        compare(rows, read)
-        found += rows
-    return found
+def fit_exponent(x: Sequence[float], y: Sequence[float]) -> dict[str, float | int | None] | None:
+    """The b of y = a x^b by least squares on logarithms.
+
+    Returns:
+        ``value``, its ``standard_error`` (None for two points, which a line always fits) and the
+        number of ``points``; None where fewer than two different x have a y above zero.
+    """
+    kept = [(math.log(a), math.log(b)) for a, b in zip(x, y, strict=True) if a > 0 and b > 0]
+    if len({a for a, _ in kept}) < 2:
+        return None
+    log_x, log_y = np.array(kept).T
+    error = None
+    if len(kept) > 2:
+        error = math.sqrt(np.polyfit(log_x, log_y, 1, cov=True)[1][0, 0])
+    value = float(np.polyfit(log_x, log_y, 1)[0])
+    return {"value": value, "standard_error": error, "points": len(kept)}
 
 
-def _row(cell: Cell, reading: Reading, work: Work | None, ceilings: Ceilings) -> Row:
-    study = cell.study
-    # What of a column's name is not computed here is an attribute of one of these.
-    row: Row = dict.fromkeys(COLUMNS)
-    for of in (study, cell, reading):
-        row |= {name: getattr(of, name) for name in COLUMNS if hasattr(of, name)}
-    row |= reading.about
-    row |= {
-        "preset": "duallgd",
-        "repeats": len(reading.wall_s),
-        "clock": "cpu" if study.device == "cpu" and study.threads == 1 else "wall",
-    }
-    for clock, seconds in (("wall", reading.wall_s), ("cpu", reading.cpu_s)):
-        low, middle, high = np.percentile(seconds, (25, 50, 75)).tolist()
-        row |= {f"{clock}_s": middle, f"{clock}_iqr_s": high - low}
-    if work is not None:
-        size = (cell.samples, cell.steps, cell.at_once)
-        row["gflop"], row["moved_mib"] = work.flop / 1e9, work.moved_bytes / MIB
-        row["floor_s"] = floor_s(work, *size, ceilings, study.precision)
-        row["over_floor"] = time_s(row) / row["floor_s"]
-    return row
+def crossing(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The x from which `second` stays below `first`, between two points on logarithms.
 
-
-def _write_table(path: Path, rows: Sequence[Row]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, COLUMNS)
-        table.writeheader()
-        table.writerows(rows)
+    Returns:
+        None where it is not below at the last point; the first x where it is below everywhere.
+    """
+    gap = np.log(first) - np.log(second)
+    above = np.flatnonzero(gap <= 0)
+    if above.size == 0:
+        return float(x[0])
+    last = above[-1]
+    if last + 1 == len(gap):
+        return None
+    between = slice(last, last + 2)
+    return float(np.exp(np.interp(0.0, gap[between], np.log(x)[between])))

@@ -6,9 +6,7 @@ of real spectra.
 Letters: S samples of a spectrum, J steps, N heavy atoms, M pairs.
 """
 
-import csv
 import importlib.util
-import json
 import tempfile
 import time
 from collections import Counter
@@ -36,7 +34,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, So
 if TYPE_CHECKING:
     from duallgd_cli.predict.prediction import HypothesisResult
 
-PROFILE: Final = "profile.txt"
+RESULTS, PROFILE = "results.json", "profile.txt"
 _NEEDED_TO_ASSEMBLE: Final = "rdkit"
 _PROFILED_ROWS: Final = 40
 _ADDUCT: Final = BY_NAME["[M+H]+"]
@@ -84,8 +82,8 @@ def measure_throughput(
     with watched() as stage_seconds:
         memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
     (seconds,), spectra = times[0], sum(sizes.atoms.values())
-    precision = "float32" if runtime.autocast_dtype is None else "bfloat16"
-    ceiling = work.measure_ceilings(runtime.device, (precision,)).flop_s[precision] / 1e9
+    ceilings = work.measure_ceilings(runtime.device, (runtime.precision,))
+    ceiling = ceilings.flop_s[runtime.precision] / 1e9
     sampling = settings.sampling
     gflop = _mean_gflop(model, runtime, sizes.atoms)
     by_stage = _ordered(stage_seconds, seconds)
@@ -134,19 +132,6 @@ def profile(model: LoadedModel, settings: PredictSettings, made: Sequence[Formul
     return str(watched.key_averages().table(sort_by=by, row_limit=_PROFILED_ROWS))
 
 
-def write_throughput(found: Mapping[str, Any], folder: Path) -> None:
-    """Write results.json and the table of stages."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    with (folder / "stages.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["stage", "seconds", "share", "ms_per_spectrum"])
-        for name, seconds in found["stages_s"].items():
-            per_spectrum = 1000 * seconds / max(1, found["spectra"])
-            row = (f"{seconds:.4f}", f"{seconds / found['seconds']:.4f}", f"{per_spectrum:.2f}")
-            table.writerow([name, *row])
-
-
 class _Sizes:
     """Notes the size of every finished spectrum, and when the first and the last were finished."""
 
@@ -155,10 +140,8 @@ class _Sizes:
         self._finished: list[float] = []
 
     def __call__(self, stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-        """Note the spectra of a feature that was drawn."""
-        if (
-            result is not None and result.sampled and n_spectra
-        ):  # none for further hypotheses of a spectrum
+        """Note the spectra of a feature that was drawn; further hypotheses of it have none."""
+        if result is not None and result.sampled and n_spectra:
             self.note(result.n_heavy, n_spectra)
 
     def note(self, n_atoms: int, n_spectra: int = 1) -> None:

@@ -1,8 +1,8 @@
 """How much there is to do, what the machine can do, and so the time that nothing can beat.
 
 Counted is what the fast path calls: multiplications and additions of matrix products, exponentials
-(softmax, GELU and their kind), and bytes. A floor takes the larger of the time for arithmetic at
-the machine's measured rates and of the time to read the parameters once and the result's bytes.
+(softmax, GELU and their kind), and bytes of parameters. A floor takes the larger of the time for
+arithmetic at the machine's measured rates and of the time to read the parameters.
 """
 
 import math
@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from duallgd_cli import __version__
@@ -55,13 +54,11 @@ class Work:
     Attributes:
         flop: Of matrix products, a multiplication and an addition being two.
         exponentials: Elements of softmax, exp, sigmoid, GELU and the like.
-        moved_bytes: What all operations read and write, as if none were fused.
         parameter_bytes: Of the parameters of the part, which an evaluation reads once at least.
     """
 
     flop: float
     exponentials: float
-    moved_bytes: float
     parameter_bytes: float
 
 
@@ -91,14 +88,13 @@ def count_work(run: Callable[[], object], measured: nn.Module) -> Work:
     """
     unknown = {_FUSED_ON_CPU: _attention_flop, _ONEDNN_LINEAR: _linear_flop}
     products = FlopCounterMode(display=False, custom_mapping=unknown)
-    others = _Traffic()
+    others = _Exponentials()
     # Not in inference mode, where composite operations do not come apart.
     with torch.no_grad(), products, others:
         run()
     return Work(
         flop=float(products.get_total_flops()),
-        exponentials=others.exponentials,
-        moved_bytes=others.moved_bytes,
+        exponentials=others.total,
         parameter_bytes=float(sum(p.numel() * p.element_size() for p in measured.parameters())),
     )
 
@@ -148,13 +144,9 @@ def describe(runtime: Runtime) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "duallgd": __version__,
-        "load": load(),
+        # Processes that wanted a processor in the last minute, where somebody counts them.
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
-
-
-def load() -> float | None:
-    """Processes that wanted a processor in the last minute, or None where nobody counts them."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def measure_ceilings(device: torch.device, precisions: Sequence[str]) -> Ceilings:
@@ -215,13 +207,12 @@ def timed(
     return wall, cpu
 
 
-class _Traffic(TorchDispatchMode):
-    """Adds up exponentials and bytes of all operations."""
+class _Exponentials(TorchDispatchMode):
+    """Adds up the exponentials of all operations."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.exponentials = 0.0
-        self.moved_bytes = 0.0
+        self.total = 0.0
 
     def __torch_dispatch__(
         self,
@@ -233,14 +224,11 @@ class _Traffic(TorchDispatchMode):
         """Call the operation and count it."""
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
-        if not func.is_view:
-            tensors = (x for x in tree_leaves((args, out)) if isinstance(x, Tensor))
-            self.moved_bytes += sum(t.numel() * t.element_size() for t in tensors)
         if packet in _EXPONENTIALS:
-            self.exponentials += out.numel()
+            self.total += out.numel()
         elif packet in _FUSED:
             query, key = args[0], args[1]
-            self.exponentials += query.numel() // query.shape[-1] * key.shape[-2]
+            self.total += query.numel() // query.shape[-1] * key.shape[-2]
         return out
 
 

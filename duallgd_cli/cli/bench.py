@@ -1,6 +1,7 @@
 """`duallgd bench`: how time and memory of the network grow, and the throughput of predict."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.running import refuse_to_replace
+from duallgd_cli.cli.running import interruptible, refuse_to_replace
+from duallgd_cli.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +44,8 @@ _what = partial(typer.Option, rich_help_panel=_WHAT)
 _output = partial(typer.Option, rich_help_panel=_OUTPUT)
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 170
-# Columns of the printed table: title, name in `scaling.COLUMNS`, factor, format.
+# Columns of the printed table: title, name in a row, factor, format. Those of a study that compares
+# two paths stand in no other.
 _COLUMNS: Final = (
     ("N", "atoms", 1, "d"), ("cand.", "samples", 1, "d"), ("steps", "steps", 1, "d"),
     ("time / ms", "time", 1000, ".2f"), ("iqr", "iqr", 1000, ".2f"),
@@ -51,6 +54,10 @@ _COLUMNS: Final = (
     ("/plain", "memory_of_plain", 1, ".2f"), ("GFLOP", "gflop", 1, ".3f"),
     ("difference", "difference", 1, ".1e"),
 )  # fmt: skip
+# What Ctrl-C leaves.
+KEPT: Final = "what was measured is kept in {}: the same command with --resume goes on"
+# Load on a core beyond this program's own at which its times say little.
+_BUSY: Final = 0.5
 
 app = typer.Typer(
     invoke_without_command=True, help="Measure speed and memory of the network and of predict."
@@ -68,10 +75,6 @@ def bench(
     weights: options.Weights = None,
     samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
-    batch: Annotated[int, _what(min=1, help="Graphs in one evaluation, outside the loop.")] = 1,
-    sweeps: Annotated[
-        bool, _what(help="Also measure growth with candidates and steps, at the middle size.")
-    ] = True,
     repeats: Annotated[int, _what(min=1, help="Timed runs of each figure.")] = 5,
     limit: Annotated[
         float, _what(min=0, metavar="SECONDS", help="No repeat of what took longer in all.")
@@ -99,26 +102,26 @@ def bench(
         return
     from duallgd_cli.bench import plot as drawing
     from duallgd_cli.bench import scaling
-    from duallgd_cli.bench.measure import Study
+    from duallgd_cli.bench.measure import Cell
     from duallgd_cli.cli.display import measuring
+    from duallgd_cli.runtime import Runtime
 
     if plot:
         drawing.require_matplotlib()
-    refuse_to_replace(str(output / scaling.JOURNAL), allowed=force or resume)
-    study = Study(
-        atoms=scaling.parse_atoms(atoms),
-        kernels=scaling.parse_kernels(attention),
+    refuse_to_replace(str(output / scaling.RESULTS), allowed=force or resume)
+    sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
+    cell = Cell(
+        Runtime.resolve(device, precision, threads=threads),
         samples=samples,
         steps=steps,
-        batch=batch,
-        sweeps=sweeps,
         repeats=repeats,
         limit_s=limit,
         seed=seed,
         weights=weights,
-    ).on(device, precision, threads)
-    with measuring() as say:
-        found = scaling.run_study(study, output, say, resume=resume)
+    )
+    groups = scaling.groups_of(cell, sizes, kernels)
+    with interruptible(KEPT.format(output)), measuring() as say:
+        found = scaling.run_study(groups, output, say, resume=resume)
     show(found)
     if plot:
         drawing.write_plot(output, found)
@@ -130,39 +133,27 @@ def show(found: Mapping[str, Any]) -> None:
     from duallgd_cli.cli.display import results_console
 
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    for sentence in _setting(found):
-        console.print(sentence)
+    row = found["rows"][0]
+    network = {n: row[n] for n in ("weights", "parameters", "val_top1", "precision", "memory_how")}
+    for title in ("machine", "ceilings"):
+        console.print(_sentence(title, found[title]), soft_wrap=True)
+    console.print(_sentence("network", network), soft_wrap=True)
     console.print(_figures(found["rows"]))
-    console.print(_growth(found["exponents"]))
-    for part, atoms in found["favor_faster_from_atoms"].items():
-        where = "not faster than exact softmax at these sizes"
-        if atoms is not None:
-            where = f"faster than exact softmax from N = {atoms:.0f}"
-        console.print(f"{part}: FAVOR+ is {where}")
-    if found["not_stated"]:
-        lines = ["warning: not stated, as the figures are too bad for it:", *found["not_stated"]]
-        typer.echo("\n  ".join(lines), err=True)
-        typer.echo("measure again on an idle machine, or with more --repeats", err=True)
+    for sentence in _growth(found):
+        console.print(sentence)
+    load, cores = found["machine"]["load"], found["machine"]["cores"]
+    if load is not None and load + found["machine"]["threads"] > cores + _BUSY:
+        typer.echo(
+            f"warning: other programs were running (load {load} on {cores} cores), so times and "
+            "their growth say little; measure again on an idle machine",
+            err=True,
+        )
 
 
-def _setting(found: Mapping[str, Any]) -> list[str]:
-    machine, row, ceilings = found["machine"], found["rows"][0], found["ceilings"]
-    known = {r["val_top1"] for r in found["rows"] if r["val_top1"] is not None}
-    accuracy = ", ".join(f"{100 * share:.1f} %" for share in sorted(known))
-    products = ", ".join(f"{rate / 1e9:.0f} {name}" for name, rate in ceilings["flop_s"].items())
-    return [
-        f"{machine['accelerator'] or machine['cpu']}, {machine['threads']} of {machine['cores']} "
-        f"cores, {' '.join(machine['instructions'])}, torch {machine['torch']}, load "
-        f"{machine['load']}",
-        f"Reached here: {products} GFLOP/s in matrix products, "
-        f"{ceilings['exponentials_s'] / 1e9:.2f} G exponentials/s, "
-        f"{ceilings['bytes_s'] / 1e9:.1f} GB/s",
-        f"Preset {row['preset']}, weights {row['weights']}, {row['parameters']:,} parameters, "
-        f"{row['precision']}, top-1 on validation spectra {accuracy or 'not known'}",
-        f"Times: median {row['clock']} time of a run. Memory: {found['memory']}. GFLOP: matrix "
-        "products of a candidate-step. Difference: of both paths' numbers; of loops, share of "
-        "bonds that differ.",
-    ]
+def _sentence(title: str, values: Mapping[str, Any]) -> str:
+    """Values in a line, by the names that they have in results.json."""
+    shown = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in values.items())
+    return f"{title}: {', '.join(shown)}"
 
 
 def _figures(rows: Sequence[Mapping[str, Any]]) -> "Table":
@@ -171,33 +162,34 @@ def _figures(rows: Sequence[Mapping[str, Any]]) -> "Table":
 
     rows = [
         {**row, "time": row[f"{row['clock']}_s"], "iqr": row[f"{row['clock']}_iqr_s"]}
+        for row in sorted(rows, key=lambda row: (row["part"], row["kernel"], row["path"]))
+    ]
+    columns = [column for column in _COLUMNS if any(column[1] in row for row in rows)]
+    lines = [
+        [f"{row['part']} {row['kernel']} {row['path']}"]
+        + [format(k * row[n], form) if n in row else "" for _, n, k, form in columns]
         for row in rows
     ]
-    columns = [column for column in _COLUMNS if any(row[column[1]] is not None for row in rows)]
     heads = ["part, kernel, path", *(title for title, *_ in columns)]
-    shown = table("Time and memory", heads, ())
-    names = ("sweep", "part", "kernel", "path", "atoms", "samples", "steps")
-    previous = None
-    for row in sorted(rows, key=lambda row: [row[name] for name in names]):
-        if previous not in (None, [row[name] for name in names[:3]]):
-            shown.add_section()
-        previous = [row[name] for name in names[:3]]
-        cells = ("" if row[n] is None else format(k * row[n], form) for _, n, k, form in columns)
-        shown.add_row(f"{row['part']} {row['kernel']} {row['path']}", *cells)
-    return shown
+    return table("Time and memory", heads, lines)
 
 
-def _growth(exponents: Sequence[Mapping[str, Any]]) -> "Table":
-    from duallgd_cli.cli.display import table
-
-    names = ("with", "part", "kernel", "path")
-    lines: dict[tuple[str, ...], dict[str, str]] = {}
-    for fitted in exponents:
-        error = fitted["standard_error"]
-        text = f"{fitted['value']:.2f}" + ("" if error is None else f" ± {error:.2f}")
-        lines.setdefault(tuple(fitted[name] for name in names), {})[fitted["of"]] = text
-    rows = ([*key, t.get("time", ""), t.get("memory", "")] for key, t in lines.items())
-    return table("Growth: exponent b of cost = a x^b", [*names, "time", "memory"], rows)
+def _growth(found: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences on how each figure grows, and from where FAVOR+ is faster."""
+    for series in found["exponents"]:
+        words = []
+        for quantity in ("time", "memory"):
+            if fitted := series[quantity]:
+                error = fitted["standard_error"]
+                spread = "" if error is None else f" ± {error:.2f}"
+                words.append(f"{quantity} as N^{fitted['value']:.2f}{spread}")
+        if words:
+            yield f"{series['part']} {series['kernel']} {series['path']} grows: {', '.join(words)}"
+    for part, atoms in found["favor_faster_from_atoms"].items():
+        where = "not faster than exact softmax at these sizes"
+        if atoms is not None:
+            where = f"faster than exact softmax from N = {atoms:.0f}"
+        yield f"{part}: FAVOR+ is {where}"
 
 
 @app.command("predict", epilog=PREDICT_EPILOG)
@@ -219,7 +211,7 @@ def predict(
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     output: Annotated[
-        Path | None, _output("-o", "--output", help="Folder for results.json and tables.")
+        Path | None, _output("-o", "--output", help="Folder for results.json.")
     ] = None,
     profile: Annotated[
         bool,
@@ -249,16 +241,16 @@ def predict(
         weights, runtime, settings, formulas, tuple(spectra or ()), workers
     )
     show_throughput(found)
-    if output is not None:
-        throughput.write_throughput(found, output)
+    written = {throughput.RESULTS: json.dumps(found, indent=1) + "\n"}
     if profile:
-        text = throughput.profile(model, settings, formulas)
-        if output is None:
-            typer.echo(text)
-        else:
-            (output / throughput.PROFILE).write_text(text, encoding="utf-8")
+        written[throughput.PROFILE] = throughput.profile(model, settings, formulas)
     if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, text in written.items():
+            write_atomically(output / name, [text])
         typer.echo(f"-> {output}", err=True)
+    elif profile:
+        typer.echo(written[throughput.PROFILE])
 
 
 def show_throughput(found: Mapping[str, Any]) -> None:
@@ -266,8 +258,9 @@ def show_throughput(found: Mapping[str, Any]) -> None:
     from duallgd_cli.cli.display import results_console, table
 
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    for sentence in _sentences(found):
-        console.print(sentence, soft_wrap=True)
+    run = {name: value for name, value in found.items() if name not in ("machine", "stages_s")}
+    console.print(_sentence("machine", found["machine"]), soft_wrap=True)
+    console.print(_sentence("run", run), soft_wrap=True)
     rows = (
         [
             name,
@@ -281,25 +274,3 @@ def show_throughput(found: Mapping[str, Any]) -> None:
     shown.add_section()
     shown.add_row("whole run", f"{found['seconds']:.3f}")
     console.print(shown)
-
-
-def _sentences(found: Mapping[str, Any]) -> list[str]:
-    machine, top1, gflop = found["machine"], found["val_top1"], found["gflop"]
-    share, steady = found["share_of_ceiling"], found["steady_s"]
-    sizes = ", ".join(f"{count} of {n}" for n, count in found["atoms"].items())
-    return [
-        f"{machine['accelerator'] or machine['cpu']}, load {machine['load']}; {found['runtime']}; "
-        f"engine {found['engine']}, {found['workers']} workers",
-        f"Weights {found['weights']}: {found['parameters']:,} parameters, top-1 on validation "
-        f"spectra {'not known' if top1 is None else f'{100 * top1:.1f} %'}; "
-        + ("" if gflop is None else f"{gflop:.3f} GFLOP per candidate-step"),
-        f"{found['spectra']} spectra (heavy atoms: {sizes}), {found['samples']} samples, "
-        f"{found['steps']} steps"
-        + ("" if found["assembled"] else "; network alone: rdkit is absent"),
-        f"{found['spectra_per_s']:.3g} spectra/s, {found['candidates_per_s']:.4g} candidates/s"
-        + ("" if steady is None else f"; once under way {steady:.3g} s a spectrum"),
-        f"Loading {found['load_s']:.2f} s, warm-up {found['warm_up_s']:.2f} s; "
-        f"peak memory {found['memory_mib']:.0f} MiB ({found['memory_how']})",
-        f"Machine reaches {found['ceiling_gflop_s']:.0f} GFLOP/s"
-        + ("" if share is None else f"; sampling uses {100 * share:.0f} % of it"),
-    ]

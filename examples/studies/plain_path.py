@@ -10,6 +10,7 @@ examples/benchmarks/scaling.md holds such a table.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,12 +20,15 @@ import typer
 from numpy.typing import NDArray
 from plain import PlainDenoiser
 
-from duallgd_cli.bench import growth, measure, plot, scaling
+from duallgd_cli.bench import plot, scaling
+from duallgd_cli.bench.measure import Cell, Row, read_cells
+from duallgd_cli.bench.work import Ceilings
 from duallgd_cli.cli import bench, options
 from duallgd_cli.cli.display import measuring
+from duallgd_cli.cli.running import interruptible
 from duallgd_cli.errors import DuallgdError
+from duallgd_cli.runtime import Runtime
 
-PATHS: Final = ("plain", "fast")
 # Largest difference of the paths' numbers, as a share of the largest of them (but at least of one).
 _TOLERANCE: Final = {"float32": 1e-4, "bfloat16": 4e-2}
 # Bond classes are draws: a number on the edge between two may fall either way and change others.
@@ -45,10 +49,6 @@ def plain_path(
     weights: options.Weights = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Steps of the loop.")] = 10,
-    batch: Annotated[int, typer.Option(min=1, help="Graphs in one evaluation.")] = 1,
-    sweeps: Annotated[
-        bool, typer.Option(help="Also measure growth with candidates and steps.")
-    ] = True,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each figure.")] = 5,
     limit: Annotated[
         float, typer.Option(min=0, help="Seconds after which nothing is repeated.")
@@ -66,22 +66,19 @@ def plain_path(
     """Time and memory of the shipped path beside a plain one that computes the same."""
     if draw:
         plot.require_matplotlib()
-    study = measure.Study(
-        scaling.parse_atoms(atoms),
-        scaling.parse_kernels(attention),
-        PATHS,
-        samples,
-        steps,
-        batch,
-        sweeps,
-        repeats,
-        limit,
-        seed,
-        weights,
-        maker=PlainDenoiser.__module__,
-    ).on(device, precision, threads)
-    with measuring() as say:
-        found = scaling.run_study(study, output, say, compare=compare, resume=resume)
+    runtime = Runtime.resolve(device, precision, threads=threads)
+    cell = Cell(
+        runtime,
+        samples=samples,
+        steps=steps,
+        repeats=repeats,
+        limit_s=limit,
+        seed=seed,
+        weights=weights,
+    )
+    groups = scaling.groups_of(cell, scaling.parse_atoms(atoms), scaling.parse_kernels(attention))
+    with interruptible(bench.KEPT.format(output)), measuring() as say:
+        found = scaling.run_study(groups, output, say, both_paths, resume=resume)
     bench.show(found)
     if draw:
         plot.write_plot(output, found)
@@ -89,21 +86,21 @@ def plain_path(
     check_parity(found["rows"])
 
 
-def compare(rows: Sequence[growth.Row], readings: Sequence[measure.Reading]) -> None:
-    """Fill in what the paths of one cell say of each other, in the row of the fast one."""
-    by_path = {row["path"]: (row, own.result) for row, own in zip(rows, readings, strict=True)}
-    if set(by_path) != set(PATHS):
-        return
-    (plain, before), (fast, after) = (by_path[path] for path in PATHS)
-    fast["times_plain"] = growth.time_s(plain) / growth.time_s(fast)
-    if plain["memory_mib"]:
-        fast["memory_of_plain"] = fast["memory_mib"] / plain["memory_mib"]
-    fast["difference"], fast["allowed"] = apart(fast, before, after)
+def both_paths(cells: Sequence[Cell], ceilings: Ceilings) -> list[Row]:
+    """Measure cells on either path; the row of the fast one says what they say of each other."""
+    rows: list[Row] = []
+    slow = [replace(cell, plain=PlainDenoiser.__module__) for cell in cells]
+    either = read_cells(slow, ceilings), read_cells(cells, ceilings)
+    for (plain, before), (fast, after) in zip(*either, strict=True):
+        fast["times_plain"] = scaling.time_s(plain) / scaling.time_s(fast)
+        if plain["memory_mib"]:
+            fast["memory_of_plain"] = fast["memory_mib"] / plain["memory_mib"]
+        fast["difference"], fast["allowed"] = apart(fast, before, after)
+        rows += [plain, fast]
+    return rows
 
 
-def apart(
-    row: growth.Row, plain: NDArray[np.float32], fast: NDArray[np.float32]
-) -> tuple[float, float]:
+def apart(row: Row, plain: NDArray[np.float32], fast: NDArray[np.float32]) -> tuple[float, float]:
     """Largest difference of states or logits, of a loop the share of other bonds; and its limit."""
     if row["part"] == "loop":
         return float((plain != fast).mean()), _TOLERANCE_OF_DRAWS[row["precision"]]
@@ -112,17 +109,13 @@ def apart(
     return float(np.abs(plain - fast).max()), allowed
 
 
-def check_parity(rows: Sequence[growth.Row]) -> None:
+def check_parity(rows: Sequence[Row]) -> None:
     """Make sure that the paths agree; a result that is no number agrees with nothing.
 
     Raises:
         ParityError: They do not; the message names the first place.
     """
-    wrong = [
-        row
-        for row in rows
-        if row["difference"] is not None and not row["difference"] <= row["allowed"]
-    ]
+    wrong = [row for row in rows if "difference" in row and not row["difference"] <= row["allowed"]]
     if wrong:
         row = wrong[0]
         raise ParityError(

@@ -14,7 +14,7 @@ WITHOUT = command_without(
 
 @pytest.mark.slow
 def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
-    options = "--atoms 6 --attention favor --no-sweeps --repeats 1 --steps 2 --threads 1"
+    options = "--atoms 6 --attention favor --repeats 1 --steps 2 --threads 1"
 
     done = python("-c", WITHOUT, "bench", *options.split(), "--device", "cpu", "-o", tmp_path)
 
@@ -22,7 +22,7 @@ def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
     rows = rows_of(tmp_path / "scaling.csv")
     assert {(row["atoms"], row["path"]) for row in rows} == {("6", "fast")}
     assert "1 of 1: favor, 6 atoms done" in done.stderr
-    assert "exponentials/s" in done.stdout
+    assert "exponentials_s" in done.stdout
     assert "weights duallgd.safetensors" in done.stdout
 
 
@@ -34,20 +34,20 @@ def test_predict_measures_the_network_alone_where_nothing_makes_molecules(tmp_pa
     done = python("-c", WITHOUT, *made, "-o", tmp_path / "out")
 
     assert done.returncode == 0, done.stderr
-    assert "network alone: rdkit is absent" in done.stdout
+    assert "assembled False" in done.stdout
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert (found["assembled"], found["spectra"], found["samples"]) == (False, 2, 2)
 
 
 def test_measurements_are_neither_lost_nor_mixed_without_being_asked(duallgd, tmp_path):
-    kept = tmp_path / "out" / "journal.jsonl"
+    kept = tmp_path / "out" / "results.json"
     kept.parent.mkdir()
-    kept.write_text('{"steps": 3}\n')
+    kept.write_text('{"rows": [{"steps": 3}]}')
 
     asked = ("bench", "--atoms", "4", "--device", "cpu", "-o", "out")
     silent, resumed = duallgd(*asked), duallgd(*asked, "--resume")
 
     assert (silent.code, resumed.code) == (2, 2)
     assert "add --force to replace it, or --resume to continue its run" in silent.err
-    assert "of a different run: atoms absent -> [4]" in resumed.err
-    assert kept.read_text() == '{"steps": 3}\n'
+    assert "the measurements in out are of other settings" in resumed.err
+    assert kept.read_text() == '{"rows": [{"steps": 3}]}'

@@ -12,12 +12,11 @@ from plain import PlainDenoiser
 from plain_path import ParityError
 
 from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.measure import Cell, Study, job_of
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.bench.measure import Cell, job_of
 from tests.made_graphs import small_settings, stirred
+from tests.made_training import cpu
 
-CPU = Runtime(torch.device("cpu"), None, compile=False, threads=1)
-ABOUT = {"weights": "small", "parameters": 1, "val_top1": None}
+ABOUT = {"parameters": 1, "val_top1": None}
 
 
 def small_network(kernel):
@@ -35,11 +34,10 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("kernel", ["softmax", "favor"])
 @pytest.mark.parametrize("part", ["attention", "forward", "loop"])
 def test_both_paths_give_the_same_numbers(part, kernel):
-    study, steps = Study(maker="plain"), 3 if part == "loop" else 1
-    cell = Cell(study, part, kernel, "plain", 9, samples=2, steps=steps)
+    cell = Cell(cpu(), part, kernel, 9, samples=2, steps=3 if part == "loop" else 1)
 
     with torch.inference_mode():
-        slow, fast = (job_of(one, CPU)[0]() for one in (cell, replace(cell, path="fast")))
+        slow, fast = (job_of(one)[0]() for one in (replace(cell, plain="plain"), cell))
 
     torch.testing.assert_close(fast, slow, atol=2e-5, rtol=1e-5)
     assert slow.float().std() > 0
@@ -59,11 +57,9 @@ def test_the_plain_network_shares_all_parameters_and_leaves_the_fast_one_alone()
 @pytest.fixture
 def measured(tmp_path, monkeypatch):
     """Measures both paths in this process."""
-    here = lambda cells: [measure.measure_cell(cell) for cell in cells]  # noqa: E731
-    monkeypatch.setattr(scaling, "read_cells", here)
-    about = {"repeats": 1, "steps": 1, "sweeps": False, "maker": "plain"}
-    study = Study((7,), ("favor",), plain_path.PATHS, **about)
-    return lambda: scaling.run_study(study, tmp_path, compare=plain_path.compare)["rows"]
+    monkeypatch.setattr(plain_path, "read_cells", measure._measured)
+    groups = scaling.groups_of(Cell(cpu(), repeats=1), (7,), ("favor",))
+    return lambda: scaling.run_study(groups, tmp_path, measure=plain_path.both_paths)["rows"]
 
 
 @pytest.mark.slow
@@ -98,7 +94,7 @@ def test_a_result_that_is_no_number_agrees_with_nothing():
 def test_the_command_measures_both_paths_in_processes_of_their_own(study, tmp_path):
     done = study(
         plain_path.plain_path, "--atoms", "4", "--attention", "favor",
-        "--no-sweeps", "--repeats", "1", "--steps", "2", "--threads", "1", "--device", "cpu",
+        "--repeats", "1", "--steps", "2", "--threads", "1", "--device", "cpu",
         "-o", "out",
     )  # fmt: skip
 
@@ -108,5 +104,5 @@ def test_the_command_measures_both_paths_in_processes_of_their_own(study, tmp_pa
     assert [row["path"] for row in rows] == ["plain", "fast"] * 3
     for slow, fast in zip(rows[::2], rows[1::2], strict=True):
         assert fast["times_plain"] == pytest.approx(slow["cpu_s"] / fast["cpu_s"])
-        assert slow["difference"] is None
+        assert "difference" not in slow
         assert slow["gflop"] == fast["gflop"] > 0

@@ -6,9 +6,9 @@ from duallgd_cli.errors import UsageError
 
 def row(part, kernel, path, atoms):
     return {
-        "sweep": "atoms", "part": part, "kernel": kernel, "path": path, "atoms": atoms, "steps": 10,
+        "part": part, "kernel": kernel, "path": path, "atoms": atoms, "steps": 10,
         "samples": 1, "clock": "cpu", "cpu_s": atoms / 1e3, "wall_s": atoms / 1e3,
-        "memory_mib": 0.0, "floor_s": atoms / 1e4, "preset": "duallgd", "parameters": 7_800_000,
+        "memory_mib": 0.0, "floor_s": atoms / 1e4, "weights": "duallgd", "parameters": 7_800_000,
         "precision": "float32",
     }  # fmt: skip
 
