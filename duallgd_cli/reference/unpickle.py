@@ -1,9 +1,8 @@
 """Reading the authors' checkpoints, which are pickles, without running anything that is in them.
 
 A pickle names the functions that rebuild it. PyTorch reads the archive; of what the pickle names,
-tensors and a few plain containers are rebuilt, every other class becomes an `InertRecord` of its
-contents, and a file that names anything able to act on the machine is refused. Nothing is ever
-imported by name.
+tensors and a few plain containers are rebuilt, and every other class or function becomes an
+`InertRecord`, which does nothing when it is called. Nothing is ever imported by name.
 """
 
 import pickle
@@ -18,23 +17,7 @@ import torch
 
 from duallgd_cli.errors import WeightsError, clip
 
-# Modules of which a checkpoint has no use but harm.
-_REFUSED: Final = frozenset(
-    [
-        *("asyncio", "bdb", "code", "codeop", "commands", "ctypes", "ftplib", "http", "importlib"),
-        *("io", "marshal", "multiprocessing", "nt", "os", "pdb", "pickle", "pip", "pkgutil"),
-        *("popen2", "posix", "profile", "pty", "pydoc", "requests", "runpy", "shelve", "shutil"),
-        *("signal", "smtplib", "socket", "subprocess", "sys", "timeit", "urllib", "webbrowser"),
-    ]
-)
 _BUILTINS: Final = ("builtins", "__builtin__")
-# Names that stay inert although they are built in.
-_INERT_BUILTINS: Final = frozenset(
-    [
-        *("object", "getattr", "tuple", "int", "float", "bool", "str", "bytes", "bytearray"),
-        *("complex", "slice", "range", "type", "long", "unicode", "xrange", "Ellipsis"),
-    ]
-)
 
 
 class InertRecord(dict[Any, Any]):
@@ -89,7 +72,7 @@ def read(path: Path) -> dict[str, Any]:
         Its top level.
 
     Raises:
-        WeightsError: No such file, not such a file, damaged, or it names something dangerous.
+        WeightsError: No such file, not such a file, or damaged.
     """
     if not path.is_file():
         raise WeightsError(f"checkpoint {path} does not exist; give a .ckpt or .pt file")
@@ -148,16 +131,9 @@ _BUILDERS: Final[dict[str, object]] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Rebuilds what is allowed, keeps records of the rest, refuses what could do harm."""
+    """Rebuilds what is allowed and keeps records of the rest."""
 
     def find_class(self, module: str, name: str) -> object:
         """What a name in the pickle stands for."""
-        full, root = f"{module}.{name}", module.partition(".")[0]
-        if full in _BUILDERS:
-            return _BUILDERS[full]
-        if root in _REFUSED or (root in _BUILTINS and name not in _INERT_BUILTINS):
-            raise WeightsError(
-                f"names {clip(module)}.{clip(name)}, which no weights need; it was refused and "
-                "nothing in it was run"
-            )
-        return type("InertRecord", (InertRecord,), {"class_name": full})
+        full = f"{module}.{name}"
+        return _BUILDERS.get(full) or type("InertRecord", (InertRecord,), {"class_name": full})

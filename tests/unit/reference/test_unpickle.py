@@ -81,26 +81,16 @@ def test_unknown_containers_keep_what_they_hold(saved):
         (__import__, ("os",)),
         (open, ("{}", "w")),
         (pickle.loads, (b"",)),
+        (Path.touch, (Path("{}"),)),
     ],
 )
-def test_a_pickle_that_would_act_is_refused_and_nothing_runs(saved, tmp_path, function, arguments):
+def test_a_call_that_would_act_is_kept_and_not_made(saved, tmp_path, function, arguments):
     touched = tmp_path / "touched"
-    filled = [a.format(touched) if isinstance(a, str) else a for a in arguments]
-    path = saved({"state_dict": {}, "bad": Acting(function, *filled)})
+    filled = [type(a)(str(a).format(touched)) if a != b"" else a for a in arguments]
 
-    with pytest.raises(WeightsError, match="refused and nothing in it was run"):
-        read(path)
+    got = read(saved({"bad": Acting(function, *filled)}))["bad"]
 
-    assert not touched.exists()
-
-
-def test_a_call_of_an_unknown_function_is_kept_and_not_made(saved, tmp_path):
-    touched = tmp_path / "touched"
-    path = saved({"bad": Acting(Path.touch, touched)})
-
-    got = read(path)["bad"]
-
-    assert isinstance(got, InertRecord)
+    assert type(got).__name__ == "InertRecord"
     assert not touched.exists()
 
 
