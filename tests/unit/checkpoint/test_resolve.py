@@ -26,42 +26,26 @@ def made(folder, name="duallgd.safetensors"):
     return folder / name
 
 
-def test_without_a_word_the_shipped_weights_are_meant(folders):
-    _, package, checkout = folders
-    beside = made(checkout)
-    assert resolve_weights(None) == beside
+@pytest.mark.parametrize(
+    ("given", "files", "found"),
+    [
+        (None, ["checkout/weights/duallgd"], "checkout/weights/duallgd"),
+        (None, ["checkout/weights/duallgd", "package/weights/duallgd"], "package/weights/duallgd"),
+        (None, ["package/weights/duallgd", "work/weights/duallgd"], "work/weights/duallgd"),
+        # A folder that happens to have the default's name is not in the way.
+        (None, ["package/weights/duallgd", "work/duallgd/other"], "package/weights/duallgd"),
+        ("tiny", ["package/weights/tiny"], "package/weights/tiny"),
+        ("runs/mine.safetensors", ["package/weights/mine", "work/runs/mine"], "work/runs/mine"),
+        # Of the folder of a training run the model is meant.
+        ("run", ["work/run/model", "work/run/state"], "work/run/model"),
+    ],
+)
+def test_weights_are_found_in_this_order(folders, given, files, found):
+    top = folders[0].parent
+    for name in files:
+        made((top / name).parent, f"{(top / name).name}.safetensors")
 
-    inside = made(package)
-    assert resolve_weights(None) == inside
-
-
-def test_weights_of_the_working_folder_come_before_the_shipped_ones(folders):
-    work, package, _ = folders
-    made(package)
-    made(work / "weights")
-
-    assert resolve_weights(None).resolve() == work / "weights" / "duallgd.safetensors"
-
-
-def test_a_name_is_found_in_the_known_folders(folders):
-    other = made(folders[1], "tiny.safetensors")
-
-    assert resolve_weights("tiny") == other
-
-
-def test_a_path_is_taken_as_it_is(folders):
-    made(folders[1])
-    own = made(folders[0] / "runs", "mine.safetensors")
-
-    assert resolve_weights(own) == own
-    assert resolve_weights("runs/mine.safetensors").resolve() == own
-
-
-def test_of_a_training_run_the_model_is_meant_and_not_the_state(folders):
-    own = made(folders[0] / "run", "model.safetensors")
-    made(folders[0] / "run", "state.pt")
-
-    assert resolve_weights(own.parent) == own
+    assert resolve_weights(given).resolve() == top / f"{found}.safetensors"
 
 
 @pytest.mark.parametrize("names", [(), ("a.safetensors", "b.safetensors")])
@@ -83,13 +67,6 @@ def test_the_environment_stands_in_for_the_option_alone(folders, monkeypatch):
     assert resolve_weights(None) == named
     assert resolve_weights(given) == given
     monkeypatch.setenv("DUALLGD_WEIGHTS", "")
-    assert resolve_weights(None) == default
-
-
-def test_a_folder_that_happens_to_be_called_duallgd_is_not_in_the_way(folders):
-    default = made(folders[1])
-    (folders[0] / "duallgd" / "examples").mkdir(parents=True)
-
     assert resolve_weights(None) == default
 
 
