@@ -49,9 +49,11 @@ _inside: ContextVar[list[float]] = ContextVar("inside")
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 _OPTIONAL: Final = ("openvino",)
-PRECISIONS: Final = ("auto", "float32", "bfloat16")
-COMPILE_CHOICES: Final = ("auto", "on", "off")
-ENGINES: Final = ("auto", "torch", "openvino")
+_CHOICES: Final = {
+    "engine": ("auto", "torch", "openvino"),
+    "precision": ("auto", "float32", "bfloat16"),
+    "compile": ("auto", "on", "off"),
+}
 
 # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
 # barriers made a 10-atom forward pass 100 times slower.
@@ -133,13 +135,13 @@ class Runtime:
         """
         import torch
 
-        _one_of("engine", engine, ENGINES)
-        _one_of("precision", precision, PRECISIONS)
-        _one_of("compile", compile, COMPILE_CHOICES)
-        if threads is not None and threads < 1:
-            raise UsageError(f"threads must be at least 1, not {threads}")
-        if threads is not None and threads > _MOST_THREADS:
-            raise UsageError(f"threads must be at most {_MOST_THREADS}, not {threads}")
+        given = {"engine": engine, "precision": precision, "compile": compile}
+        for name, value in given.items():
+            if value not in _CHOICES[name]:
+                known = ", ".join(_CHOICES[name])
+                raise UsageError(f"{name} must be one of {known}, not {quote(value)}")
+        if threads is not None and not 1 <= threads <= _MOST_THREADS:
+            raise UsageError(f"threads must be 1 to {_MOST_THREADS}, not {threads}")
         rank, local_rank, world_size = _ranks()
         chosen = _device(device, local_rank)
         on_cuda = chosen.type == "cuda"
@@ -217,10 +219,8 @@ class Runtime:
         """Wait until the device has done all that it was asked to do; a CPU always has."""
         import torch
 
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        elif self.device.type == "mps":
-            torch.mps.synchronize()
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize(self.device)
 
     def autocast(self) -> torch.autocast:
         """Context in which matrix products run in `autocast_dtype`; does nothing in float32."""
@@ -426,11 +426,6 @@ def _wants_bfloat16(precision: str, device: torch.device) -> bool:
     if precision != "auto":
         return precision == "bfloat16"
     return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {quote(value)}")
 
 
 def _core_of(cpu: int) -> str:

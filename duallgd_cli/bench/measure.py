@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from duallgd_cli.bench.work import MIB, Ceilings, count_work, floor_s, timed, wait_for
+from duallgd_cli.bench.work import MIB, Ceilings, count_work, floor_s, timed
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
@@ -179,8 +179,8 @@ def measure_cell(cell: Cell, ceilings: Ceilings) -> tuple[Row, NDArray[np.float3
         def run() -> None:
             latest["result"] = once()
 
-        measure = partial(timed, device=runtime.device)
-        wall, cpu = measure(lambda: memory.append(peak_memory(run, runtime.device)), 1, 0.0)
+        measure = partial(timed, runtime=runtime)
+        wall, cpu = measure(lambda: memory.append(peak_memory(run, runtime)), 1, 0.0)
         # Work that fills the limit by itself is not run again for warm memory, which hardly matters
         # to it; on a GPU the first run also compiles. The next run is the first to find its memory
         # warm, and counts only if there is no time for another.
@@ -206,19 +206,19 @@ def measure_cell(cell: Cell, ceilings: Ceilings) -> tuple[Row, NDArray[np.float3
     return row, latest["result"].to("cpu", torch.float32).numpy()
 
 
-def peak_memory(run: Callable[[], object], device: torch.device) -> tuple[float, str]:
+def peak_memory(run: Callable[[], object], runtime: Runtime) -> tuple[float, str]:
     """Run once; the most memory it took above what was there before, in MiB, and how it was read.
 
     On a CPU the figure is meaningful in a process that has done little before.
     """
     gc.collect()
-    if device.type != "cpu":
-        wait_for(device)
-        torch.accelerator.reset_peak_memory_stats(device)
-        before = torch.accelerator.memory_allocated(device)
+    if runtime.device.type != "cpu":
+        runtime.synchronise()
+        torch.accelerator.reset_peak_memory_stats(runtime.device)
+        before = torch.accelerator.memory_allocated(runtime.device)
         run()
-        wait_for(device)
-        peak = torch.accelerator.max_memory_allocated(device) - before
+        runtime.synchronise()
+        peak = torch.accelerator.max_memory_allocated(runtime.device) - before
         return peak / MIB, CUDA_ALLOCATOR
     with suppress(OSError, AttributeError):  # freed memory goes back, else the work hides in it
         ctypes.CDLL(None).malloc_trim(0)

@@ -128,7 +128,7 @@ def run_study(
         "date": datetime.now(UTC).date().isoformat(),
         "machine": describe(runtime),
     }
-    ceilings = measure_ceilings(runtime.device, sorted({"float32", runtime.precision}))
+    ceilings = measure_ceilings(runtime)
     found["ceilings"] = asdict(ceilings)
     for number, cells in enumerate(groups, 1):
         if not all(any(_is_of(row, cell) for row in rows) for cell in cells):

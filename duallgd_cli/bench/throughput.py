@@ -72,18 +72,17 @@ def measure_throughput(
     model = load_model(weights, runtime)
     load_s = time.perf_counter() - clock
     warm_up = partial(_draw_made, model, settings, made[:1], _Sizes())
-    (warm_up_s,), _ = work.timed(warm_up, 1, 0.0, runtime.device)
+    (warm_up_s,), _ = work.timed(warm_up, 1, 0.0, runtime)
     sizes = _Sizes()
     assembles = importlib.util.find_spec(_NEEDED_TO_ASSEMBLE) is not None
     run = partial(_predict, inputs, workers) if assembles else _draw_made
     once = partial(run, model, settings, made, sizes)
-    whole = partial(work.timed, once, 1, 0.0, runtime.device)
+    whole = partial(work.timed, once, 1, 0.0, runtime)
     times: list[list[float]] = []
     with watched() as stage_seconds:
-        memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime.device)
+        memory_mib, memory_how = peak_memory(lambda: times.extend(whole()), runtime)
     (seconds,), spectra = times[0], sum(sizes.atoms.values())
-    ceilings = work.measure_ceilings(runtime.device, (runtime.precision,))
-    ceiling = ceilings.flop_s[runtime.precision] / 1e9
+    ceiling = work.measure_ceilings(runtime).flop_s[runtime.precision] / 1e9
     sampling = settings.sampling
     gflop = _mean_gflop(model, runtime, sizes.atoms)
     by_stage = _ordered(stage_seconds, seconds)

@@ -120,12 +120,6 @@ def floor_s(
     return max(samples * steps * arithmetic, memory)
 
 
-def wait_for(device: torch.device) -> None:
-    """Return when the device has done everything it was told."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-
-
 def describe(runtime: Runtime) -> dict[str, Any]:
     """The machine in words: processor, cores, instructions, accelerator, versions and load."""
     facts: dict[str, str] = {}
@@ -149,43 +143,43 @@ def describe(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def measure_ceilings(device: torch.device, precisions: Sequence[str]) -> Ceilings:
-    """Find out what the machine reaches now, in about a second."""
-    on_cpu = device.type == "cpu"
-    edge = _CPU_EDGE if on_cpu else _DEVICE_EDGE
+def measure_ceilings(runtime: Runtime) -> Ceilings:
+    """Find out what the machine reaches now in float32 and in the runtime's precision."""
+    device, on_cpu = runtime.device, runtime.device.type == "cpu"
     numbers = torch.rand(_CPU_COPY if on_cpu else _DEVICE_COPY, device=device)
     target = torch.empty_like(numbers)
     few = torch.rand(_CPU_CACHED if on_cpu else _DEVICE_MANY, device=device)
     out = torch.empty_like(few)
     rounds = 200 if on_cpu else 1
-    exponentials = _best(lambda: [torch.exp(few, out=out) for _ in range(rounds)], device)
+    exponentials = _best(lambda: [torch.exp(few, out=out) for _ in range(rounds)], runtime)
+    precisions = sorted({"float32", runtime.precision})
     return Ceilings(
-        flop_s={name: _products(device, name, edge) for name in precisions},
+        flop_s={name: _products(getattr(torch, name), runtime) for name in precisions},
         exponentials_s=rounds * few.numel() / exponentials,
-        bytes_s=2 * numbers.nbytes / _best(lambda: target.copy_(numbers), device),
+        bytes_s=2 * numbers.nbytes / _best(lambda: target.copy_(numbers), runtime),
         arithmetic_overlaps=not on_cpu,
     )
 
 
-def _products(device: torch.device, precision: str, edge: int) -> float:
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
-    left = torch.rand(edge, edge, device=device, dtype=dtype)
+def _products(dtype: torch.dtype, runtime: Runtime) -> float:
+    edge = _CPU_EDGE if runtime.device.type == "cpu" else _DEVICE_EDGE
+    left = torch.rand(edge, edge, device=runtime.device, dtype=dtype)
     out = torch.empty_like(left)
-    took = _best(lambda: torch.mm(left, left, out=out), device)
+    took = _best(lambda: torch.mm(left, left, out=out), runtime)
     # On a CPU the network's linear maps may go through another library than torch.mm does.
-    return 2 * edge**3 / min(took, _best(lambda: linear(left, left), device))
+    return 2 * edge**3 / min(took, _best(lambda: linear(left, left), runtime))
 
 
-def _best(run: Callable[[], object], device: torch.device) -> float:
+def _best(run: Callable[[], object], runtime: Runtime) -> float:
     """Shortest of some runs; on one thread in CPU time, which other processes do not move."""
     with torch.inference_mode():
         run()
-        wall, cpu = timed(run, _TRIES, math.inf, device)
-    return min(cpu if device.type == "cpu" and torch.get_num_threads() == 1 else wall)
+        wall, cpu = timed(run, _TRIES, math.inf, runtime)
+    return min(cpu if runtime.device.type == "cpu" and runtime.threads == 1 else wall)
 
 
 def timed(
-    run: Callable[[], object], repeats: int, limit_s: float, device: torch.device
+    run: Callable[[], object], repeats: int, limit_s: float, runtime: Runtime
 ) -> tuple[list[float], list[float]]:
     """Run repeatedly; seconds of each run by the clock, and CPU seconds over all threads.
 
@@ -193,15 +187,15 @@ def timed(
         run: The work.
         repeats: Runs, at most; one at least.
         limit_s: No further run once all runs together took so long.
-        device: Waited for before the clock is read.
+        runtime: Whose device is waited for before the clock is read.
     """
     wall: list[float] = []
     cpu: list[float] = []
     while not wall or (len(wall) < repeats and sum(wall) < limit_s):
-        wait_for(device)
+        runtime.synchronise()
         started, worked = time.perf_counter(), time.process_time()
         run()
-        wait_for(device)
+        runtime.synchronise()
         cpu.append(time.process_time() - worked)
         wall.append(time.perf_counter() - started)
     return wall, cpu

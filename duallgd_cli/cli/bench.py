@@ -133,12 +133,13 @@ def show(found: Mapping[str, Any]) -> None:
     from duallgd_cli.cli.display import results_console
 
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    row = found["rows"][0]
+    rows = found["rows"]  # of a kernel that the weights were trained with, where there is one
+    row = next((row for row in rows if row["val_top1"] is not None), rows[0])
     network = {n: row[n] for n in ("weights", "parameters", "val_top1", "precision", "memory_how")}
     for title in ("machine", "ceilings"):
         console.print(_sentence(title, found[title]), soft_wrap=True)
     console.print(_sentence("network", network), soft_wrap=True)
-    console.print(_figures(found["rows"]))
+    console.print(_figures(rows))
     for sentence in _growth(found):
         console.print(sentence)
     load, cores = found["machine"]["load"], found["machine"]["cores"]
@@ -152,7 +153,12 @@ def show(found: Mapping[str, Any]) -> None:
 
 def _sentence(title: str, values: Mapping[str, Any]) -> str:
     """Values in a line, by the names that they have in results.json."""
-    shown = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in values.items())
+    from duallgd_cli.config import flatten
+
+    shown = (
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in flatten(values).items()
+    )
     return f"{title}: {', '.join(shown)}"
 
 

@@ -34,7 +34,7 @@ REFUSED = [
     ("predict SPECTRA --steps 501", 2, "steps must be 1 to 500, not 501"),
     ("predict SPECTRA --samples 99999999999", 2, "samples must be at most 100000"),
     ("predict SPECTRA --workers 5000", 2, "workers must be at most 256"),
-    ("predict SPECTRA --threads 0", 2, "threads must be at least 1"),
+    ("predict SPECTRA --threads 0", 2, "threads must be 1 to"),
     ("predict SPECTRA --top-k 0", 2, "top_k must be at least 1"),
     ("predict SPECTRA --temperature 0", 2, "temperature"),
     ("predict SPECTRA --precursor-ppm -5", 2, "precursor_ppm"),

@@ -6,8 +6,9 @@ import torch
 from duallgd_cli.bench import work
 from duallgd_cli.bench.measure import peak_memory
 from duallgd_cli.bench.work import timed
+from tests.made_training import cpu
 
-CPU = torch.device("cpu")
+CPU = cpu()
 
 
 def test_peak_memory_sees_a_tensor_that_is_gone_afterwards():
