@@ -309,13 +309,9 @@ def _plain(value: object) -> object:
 def _unknown(cls: type[Any], path: str, name: str) -> str:
     known = [field.name for field in _fields(cls)]
     below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
-    close = difflib.get_close_matches(name, known, n=1)
-    if below:
-        hint = f"did you mean {path}{below[0]}?"
-    elif close:
-        hint = f"did you mean {close[0]}?"
-    else:
-        hint = f"known here: {', '.join(known)}"
+    close = [*below, *difflib.get_close_matches(name, known, n=1)]
+    prefix = path if below else ""
+    hint = f"did you mean {prefix}{close[0]}?" if close else f"known here: {', '.join(known)}"
     return f"unknown setting {path}{clip(name)}; {hint}"
 
 

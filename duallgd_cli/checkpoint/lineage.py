@@ -11,8 +11,6 @@ import torch
 from duallgd_cli.checkpoint.format import Checkpoint, shapes_in
 from duallgd_cli.errors import WeightsError
 
-Records = dict[str, dict[str, Any]]
-
 _DIGITS = 12
 # The stage, besides joint, that trains a part.
 _TRAINED_BY = {"encoder": "encoder", "denoiser": "decoder"}
@@ -32,7 +30,14 @@ def lineage(starts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     Returns:
         The key of each part's start, and the records of all ancestors by key.
     """
-    keys, ancestors = _flat(starts)
+    keys: dict[str, str] = {}
+    ancestors: dict[str, dict[str, Any]] = {}
+    for part, start in starts.items():
+        own = _without_fit(start)
+        ancestors |= {key: _without_fit(one) for key, one in own.pop("ancestors", {}).items()}
+        text = json.dumps(own, sort_keys=True)
+        keys[part] = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+        ancestors[keys[part]] = own
     return {"init": keys, "ancestors": ancestors}
 
 
@@ -113,22 +118,6 @@ def _trained(record: Mapping[str, Any], part: str) -> bool:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _flat(starts: Mapping[str, Any]) -> tuple[dict[str, str], Records]:
-    keys: dict[str, str] = {}
-    ancestors: Records = {}
-    for part, start in starts.items():
-        if isinstance(start, str):  # a key: its record is among the ancestors already
-            keys[part] = start
-            continue
-        own = _without_fit(start)
-        ancestors |= {key: _without_fit(one) for key, one in own.pop("ancestors", {}).items()}
-        own["init"], older = _flat(own.get("init", {}))  # whole records, in older files
-        key = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:_DIGITS]
-        keys[part] = key
-        ancestors |= older | {key: own}
-    return keys, ancestors
 
 
 def _without_fit(record: Mapping[str, Any]) -> dict[str, Any]:
