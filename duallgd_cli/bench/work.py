@@ -8,6 +8,7 @@ arithmetic at the machine's measured rates and of the time to read the parameter
 import math
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +20,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from duallgd_cli import __version__
 from duallgd_cli.model.tensors import linear
-from duallgd_cli.runtime import Runtime, available_cores, device_name
+from duallgd_cli.runtime import Runtime, available_cores, device_name, versions
 
 MIB: Final = 1 << 20
 _CPU_FACTS: Final = Path("/proc/cpuinfo")
-# Instructions that decide how fast matrix products are.
-_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "asimd")
 
 _aten: Final = torch.ops.aten
 _FUSED_ON_CPU: Final = _aten._scaled_dot_product_flash_attention_for_cpu
@@ -122,22 +120,18 @@ def floor_s(
 
 def describe(runtime: Runtime) -> dict[str, Any]:
     """The machine in words: processor, cores, instructions, accelerator, versions and load."""
-    facts: dict[str, str] = {}
+    known = None
     if _CPU_FACTS.is_file():
         text = _CPU_FACTS.read_text(encoding="utf-8", errors="replace")
-        lines = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-        facts = {name.strip(): value.strip() for name, _, value in lines}
-    flags = facts.get("flags", facts.get("Features", "")).split()
+        known = re.search(r"^model name\s*:\s*(.+)", text, re.MULTILINE)
     return {
-        "cpu": facts.get("model name") or platform.processor() or platform.machine(),
+        "cpu": known[1] if known else platform.processor() or platform.machine(),
         "cores": available_cores(),
         "threads": runtime.threads,
-        "instructions": [flag for flag in _FLAGS if flag in flags],
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "accelerator": None if runtime.device.type == "cpu" else device_name(runtime.device),
         "system": f"{platform.system()} {platform.machine()}",
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "duallgd": __version__,
+        **versions(),
         # Processes that wanted a processor in the last minute, where somebody counts them.
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }

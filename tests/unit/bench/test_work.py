@@ -1,9 +1,17 @@
+import time
+from itertools import count
+
 import pytest
 import torch
 from torch import nn
 
-from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s
+from duallgd_cli.bench import work
+from duallgd_cli.bench.measure import peak_memory
+from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, timed
 from duallgd_cli.model.tensors import Linear, softmax_attention
+from tests.made_training import cpu
+
+CPU = cpu()
 
 
 @pytest.mark.parametrize("kind", [nn.Linear, Linear])
@@ -25,6 +33,7 @@ def test_fused_attention_counts_both_products_and_its_exponentials():
 
     assert work.flop == 2 * 2 * 2 * heads * tokens * tokens * width
     assert work.exponentials == 2 * heads * tokens * tokens
+    assert count_work(lambda: torch.exp(x), nn.Module()).exponentials == x.numel()
 
 
 @pytest.mark.parametrize(
@@ -41,3 +50,28 @@ def test_the_floor_is_arithmetic_or_reading_the_weights(work, size, overlaps, se
     room = Ceilings({"float32": 1e9}, 1e8, 1e9, arithmetic_overlaps=overlaps)
 
     assert floor_s(work, *size, room, "float32") == pytest.approx(seconds)
+
+
+def test_peak_memory_sees_a_tensor_that_is_gone_afterwards():
+    wanted_mib = 48
+
+    found, how = peak_memory(lambda: torch.ones(wanted_mib << 18).sum(), CPU)
+
+    assert wanted_mib - 2 <= found <= wanted_mib + 16
+    assert "RSS" in how
+
+
+def test_cpu_time_does_not_pass_while_asleep():
+    wall, cpu = timed(lambda: time.sleep(0.02), 3, 10, CPU)
+
+    assert len(wall) == 3
+    assert min(wall) >= 0.02
+    assert max(cpu) < 0.015
+
+
+def test_no_run_starts_after_the_limit_but_one_always_does(monkeypatch):
+    ticks = count()
+    monkeypatch.setattr(work.time, "perf_counter", lambda: next(ticks))  # each run takes one
+
+    assert len(timed(lambda: None, 5, 1.5, CPU)[0]) == 2
+    assert len(timed(lambda: None, 5, 0.0, CPU)[0]) == 1
