@@ -11,11 +11,9 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
-from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
@@ -40,11 +38,6 @@ BYTES_PER_PAIR: Final = 24_576
 BY_FREQUENCY: Final = RankingModel(fingerprint_tanimoto=0.0)
 
 
-def formula_order(hypothesis: Hypothesis) -> NDArray[np.int64]:
-    """The atoms as the formula lists them, sorted by element: an order that any user has."""
-    return np.arange(hypothesis.formula.n_heavy)
-
-
 @dataclass(frozen=True, eq=False)
 class ReferenceGenerator:
     """Draws bond matrices with the authors' network.
@@ -52,15 +45,10 @@ class ReferenceGenerator:
     Attributes:
         model: On the runtime's device, in evaluation mode.
         runtime: Device and precision.
-        atom_order: Index in the formula's list of each atom that the network sees, int64 (N,).
-            Reference: the network reads the order.
-        message: Sentence that must accompany whatever is drawn.
     """
 
     model: ReferenceDualLGD
     runtime: Runtime
-    atom_order: Callable[[Hypothesis], NDArray[np.int64]] = formula_order
-    message: str = ""
 
     def generate(
         self,
@@ -74,29 +62,29 @@ class ReferenceGenerator:
             message = "the authors' networks take no core and no analogues; use duallgd's weights"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
         check = deadline(settings.timeout_s, self.runtime.synchronise)
-        hypothesis = annotated.hypothesis
-        shown = self.atom_order(hypothesis)
-        atoms, peaks = self._read(hypothesis, shown)
+        atoms, peaks = self._read(annotated.hypothesis)
         with on_one_thread():
             samples, notes = self._draw(atoms, peaks, settings, seed, check)
-        pairs = torch.from_numpy(pairs_of_order(shown))
-        log_prob = samples.bond_log_prob[:, pairs].clamp_min(-60_000)
+        log_prob = samples.bond_log_prob.clamp_min(-60_000)
         return Generated(
-            bond_class=samples.bond_class[:, pairs].numpy().astype(np.int8),
+            bond_class=samples.bond_class.numpy().astype(np.int8),
             log_likelihood=samples.log_likelihood.numpy(),
             bond_log_prob=log_prob.numpy().astype(np.float16),
-            notes=(*notes, self.message) if self.message else notes,
-            message=self.message,
+            notes=notes,
         )
 
-    def _read(
-        self, hypothesis: Hypothesis, shown: NDArray[np.int64]
-    ) -> tuple[Tensor, FormulaPeaks]:
+    def symbols(self, hypothesis: Hypothesis) -> list[str]:
+        """Elements of the atoms as the network sees them: sorted, an order that any user has.
+
+        Reference: the network reads the order.
+        """
+        return [SYMBOLS[element] for element in hypothesis.formula.atom_class]
+
+    def _read(self, hypothesis: Hypothesis) -> tuple[Tensor, FormulaPeaks]:
         """What the network sees of a hypothesis, on its device; refused if it is not its kind."""
-        symbols = [SYMBOLS[element] for element in hypothesis.formula.atom_class[shown]]
         spectra, device = hypothesis.feature.spectra, self.runtime.device
         try:
-            atoms = atoms_of(symbols, self.model.settings, device)
+            atoms = atoms_of(self.symbols(hypothesis), self.model.settings, device)
             peaks = reference_peaks(
                 hypothesis.formula,
                 hypothesis.adduct,
@@ -186,14 +174,3 @@ def load_reference_model(path: Path, runtime: Runtime) -> LoadedModel:
         record=checkpoint.record,
         parameters=parameter_counts(model),
     )
-
-
-def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
-
-    Args:
-        shown: Index in the formula's list of each atom as shown, a permutation (N,).
-    """
-    ends = np.argsort(shown)[np.stack(np.triu_indices(len(shown), 1))]
-    low, high = np.sort(ends, axis=0)
-    return np.asarray(pair_index(low, high, len(shown)))

@@ -20,6 +20,7 @@ from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import assemble, disassemble
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.prepared import (
     FOLDS,
     MANIFEST,
@@ -240,3 +241,14 @@ def is_derived(folder: Path, made_from: Mapping[str, object]) -> bool:
             "use another output folder, or remove that one"
         )
     return True
+
+
+def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
+
+    Args:
+        shown: Index in the formula's list of each atom as shown, a permutation (N,).
+    """
+    ends = np.argsort(shown)[np.stack(np.triu_indices(len(shown), 1))]
+    low, high = np.sort(ends, axis=0)
+    return np.asarray(pair_index(low, high, len(shown)))

@@ -22,6 +22,7 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 import typer
+from atom_orders import pairs_of_order
 from command import run, say, show
 from numpy.typing import NDArray
 from rdkit import rdBase
@@ -29,7 +30,7 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from rich.table import Table
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.elements import HYDROGEN, INDEX
+from duallgd_cli.chem.elements import HYDROGEN, INDEX, SYMBOLS
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
@@ -38,12 +39,13 @@ from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import TRUE_ORDER, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
+from duallgd_cli.guide import Known
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.reference.generator import ReferenceGenerator
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.spectra.types import Hypothesis
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 # Reference: the search is bounded by 100, and by twice the number of bonds of the truth.
 _THRESHOLD: Final = 100.0
@@ -90,6 +92,40 @@ class TrueOrder:
         return shown
 
 
+@dataclass(frozen=True, eq=False)
+class ToldGenerator(ReferenceGenerator):
+    """The authors' network when it is shown the true order of the atoms, and says so.
+
+    Attributes:
+        order: That order.
+    """
+
+    order: TrueOrder
+
+    def symbols(self, hypothesis: Hypothesis) -> list[str]:
+        """Elements of the atoms in the true order."""
+        return [SYMBOLS[n] for n in hypothesis.formula.atom_class[self.order(hypothesis)]]
+
+    def generate(
+        self,
+        annotated: AnnotatedSpectrum,
+        settings: SamplingSettings,
+        seed: int,
+        known: Known | None = None,
+    ) -> Generated:
+        """Draw in the true order; what comes out is in the formula's order again."""
+        drawn = super().generate(annotated, settings, seed, known)
+        pairs = pairs_of_order(self.order(annotated.hypothesis))
+        assert drawn.bond_log_prob is not None
+        return replace(
+            drawn,
+            bond_class=drawn.bond_class[:, pairs],
+            bond_log_prob=drawn.bond_log_prob[:, pairs],
+            notes=(*drawn.notes, TRUE_ORDER),
+            message=TRUE_ORDER,
+        )
+
+
 def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
     """The model when it is shown the true order of the atoms."""
     elements = {
@@ -97,7 +133,7 @@ def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
         for truth in truths
     }
     generator = authors(model)
-    knowing = replace(generator, atom_order=TrueOrder(elements), message=TRUE_ORDER)
+    knowing = ToldGenerator(generator.model, generator.runtime, TrueOrder(elements))
     name = f"{model.name}, told the true atom order"
     return replace(model, generator=knowing, name=name, remark=TRUE_ORDER)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 import torch
-from atom_orders import AtomOrder, OrderedMolecules, load_in_order
+from atom_orders import AtomOrder, OrderedMolecules, load_in_order, pairs_of_order
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
@@ -31,7 +31,6 @@ from duallgd_cli.model.duallgd import Condition
 from duallgd_cli.predict.candidates import Workers, collect, fitting
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import OK, HypothesisResult
-from duallgd_cli.reference.generator import pairs_of_order
 
 FIRST: Final = 10
 NOISE_STEPS: Final = (50, 150, 250, 350, 500)

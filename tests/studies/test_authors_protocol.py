@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from atom_orders import pairs_of_order
 from authors_protocol import (
     TrueOrder,
     authors,
@@ -60,6 +61,21 @@ def test_the_network_is_shown_the_true_sequence_of_the_formula_s_atoms():
     assert tuple(SYMBOLS[element] for element in listed[shown]) == ELEMENTS
     element = np.array([atom.GetSymbol() for atom in parse_smiles(ASPIRIN).GetAtoms()])
     assert all((np.diff(shown[element == symbol]) > 0).all() for symbol in set(ELEMENTS))
+
+
+def test_bonds_come_back_in_the_order_of_the_formula_whatever_was_shown():
+    shown = np.array([4, 0, 3, 1, 5, 2])  # which atom of the formula stands at each place
+    bonds = np.arange(15)
+    square = np.zeros((6, 6), dtype=int)
+    square[np.triu_indices(6, 1)] = bonds
+
+    back = bonds[pairs_of_order(shown)]
+
+    square += square.T
+    again = np.zeros((6, 6), dtype=int)
+    again[np.ix_(shown, shown)] = square
+    np.testing.assert_array_equal(back, again[np.triu_indices(6, 1)])
+    np.testing.assert_array_equal(pairs_of_order(np.arange(6)), bonds)
 
 
 def test_another_formula_than_the_truth_s_is_refused_for_that_spectrum():

@@ -15,10 +15,7 @@ from duallgd_cli.generator.network import load_model
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.predict.ranking import rank
 from duallgd_cli.reference import generator as reference_generate
-from duallgd_cli.reference.generator import (
-    BY_FREQUENCY,
-    pairs_of_order,
-)
+from duallgd_cli.reference.generator import BY_FREQUENCY
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from tests.made_reference import (
@@ -93,21 +90,6 @@ def test_the_last_step_is_drawn_with_what_noise_is_left_at_zero(generator):
     assert (drawn != log_prob.argmax(-1)).any()
     shares = torch.nn.functional.one_hot(drawn, 5).double().mean((0, 1))
     torch.testing.assert_close(shares, log_prob.exp().mean((0, 1)), atol=0.05, rtol=0)
-
-
-def test_bonds_come_back_in_the_order_of_the_formula_whatever_was_shown(generator):
-    shown = np.array([4, 0, 3, 1, 5, 2])  # which atom of the formula stands at each place
-    bonds = np.arange(15)
-    square = np.zeros((6, 6), dtype=int)
-    square[np.triu_indices(6, 1)] = bonds
-
-    back = bonds[pairs_of_order(shown)]
-
-    square += square.T
-    again = np.zeros((6, 6), dtype=int)
-    again[np.ix_(shown, shown)] = square
-    np.testing.assert_array_equal(back, again[np.triu_indices(6, 1)])
-    np.testing.assert_array_equal(pairs_of_order(np.arange(6)), bonds)
 
 
 def test_a_permanent_cation_is_read_by_its_atoms(generator):
