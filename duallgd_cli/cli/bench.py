@@ -39,9 +39,7 @@ PREDICT_EPILOG: Final = """
 Without a file, spectra are made from chemistry. Without rdkit the network alone is measured. All
 samples start from pure noise: predict is faster where known molecules are near the formula.
 """
-_WHAT, _OUTPUT = "What is measured", "Output"
-_what = partial(typer.Option, rich_help_panel=_WHAT)
-_output = partial(typer.Option, rich_help_panel=_OUTPUT)
+_what = partial(typer.Option, rich_help_panel="What is measured")
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 170
 # Columns of the printed table: title, name in a row, factor, format. Those of a study that compares
@@ -84,15 +82,11 @@ def bench(
     precision: options.Precision = "auto",
     threads: options.Threads = None,
     output: Annotated[
-        Path, _output("-o", "--output", help="Folder for the table and results.")
+        Path, options.output("-o", "--output", help="Folder for the table and results.")
     ] = Path("bench"),
-    plot: Annotated[bool, _output("--plot", help="Draw four panels as PNG and SVG.")] = False,
-    resume: Annotated[
-        bool, _output("--resume", help="Continue an interrupted run of the same settings.")
-    ] = False,
-    force: Annotated[
-        bool, _output("--force", help="Replace the measurements that the folder holds.")
-    ] = False,
+    plot: Annotated[bool, options.output("--plot", help="Four panels as PNG and SVG.")] = False,
+    resume: options.Resume = False,
+    force: options.Force = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
     if context.invoked_subcommand is not None:
@@ -217,11 +211,11 @@ def predict(
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
     output: Annotated[
-        Path | None, _output("-o", "--output", help="Folder for results.json.")
+        Path | None, options.output("-o", "--output", help="Folder for results.json.")
     ] = None,
     profile: Annotated[
         bool,
-        _output(
+        options.output(
             "--profile",
             help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
         ),

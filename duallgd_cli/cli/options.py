@@ -131,7 +131,7 @@ Resume = Annotated[
     bool,
     long(
         "--resume",
-        help="Continue an interrupted run of the same settings; finished spectra are kept.",
+        help="Continue an interrupted run of the same settings; what is finished is kept.",
     ),
 ]
 Shard = Annotated[

@@ -61,7 +61,7 @@ def plain_path(
         Path, typer.Option("-o", "--output", help="Folder for the table and results.")
     ] = Path("scaling"),
     draw: Annotated[bool, typer.Option("--plot", help="Draw four panels.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is there.")] = False,
+    resume: options.Resume = False,
 ) -> None:
     """Time and memory of the shipped path beside a plain one that computes the same."""
     if draw:

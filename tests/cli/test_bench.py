@@ -14,14 +14,15 @@ WITHOUT = command_without(
 
 @pytest.mark.slow
 def test_it_runs_with_torch_numpy_yaml_typer_and_rich_alone(tmp_path):
-    options = "--atoms 6 --attention favor --repeats 1 --steps 2 --threads 1"
+    options = "--atoms 5,6 --attention favor --repeats 1 --steps 2 --threads 1"
 
     done = python("-c", WITHOUT, "bench", *options.split(), "--device", "cpu", "-o", tmp_path)
 
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "scaling.csv")
-    assert {(row["atoms"], row["path"]) for row in rows} == {("6", "fast")}
-    assert "1 of 1: favor, 6 atoms done" in done.stderr
+    assert {(row["atoms"], row["path"]) for row in rows} == {("5", "fast"), ("6", "fast")}
+    assert "2 of 2: favor, 6 atoms done" in done.stderr
+    assert "loop favor fast grows: time as N^" in done.stdout
     assert "exponentials_s" in done.stdout
     assert "weights duallgd.safetensors" in done.stdout
 

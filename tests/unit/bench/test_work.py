@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -7,7 +8,7 @@ from torch import nn
 
 from duallgd_cli.bench import work
 from duallgd_cli.bench.measure import peak_memory
-from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, timed
+from duallgd_cli.bench.work import Ceilings, Work, count_work, floor_s, measure_ceilings, timed
 from duallgd_cli.model.tensors import Linear, softmax_attention
 from tests.made_training import cpu
 
@@ -50,6 +51,17 @@ def test_the_floor_is_arithmetic_or_reading_the_weights(work, size, overlaps, se
     room = Ceilings({"float32": 1e9}, 1e8, 1e9, arithmetic_overlaps=overlaps)
 
     assert floor_s(work, *size, room, "float32") == pytest.approx(seconds)
+
+
+def test_ceilings_are_of_float32_and_of_the_network_s_precision(monkeypatch):
+    monkeypatch.setattr(work, "_CPU_EDGE", 64)
+    monkeypatch.setattr(work, "_CPU_COPY", 1 << 16)
+
+    found = measure_ceilings(replace(CPU, autocast_dtype=torch.bfloat16))
+
+    assert set(found.flop_s) == {"float32", "bfloat16"}
+    assert min(*found.flop_s.values(), found.exponentials_s, found.bytes_s) > 1e6
+    assert not found.arithmetic_overlaps
 
 
 def test_peak_memory_sees_a_tensor_that_is_gone_afterwards():
