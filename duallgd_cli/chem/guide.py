@@ -16,10 +16,10 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
-from duallgd_cli.chem.elements import INDEX, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.elements import INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
-from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.errors import Failure, RefusedError, UsageError, quote
 
 FREE: Final = -1
 _CLASSES: Final = {
@@ -72,9 +72,7 @@ class Core:
 
     def missing(self, formula: Formula) -> str:
         """The atoms that a formula has too few of for the core, such as ``2 O``; "" if none."""
-        needed = Counter(self.element.tolist())
-        lacking = {e: n - formula.counts[e] for e, n in needed.items() if n > formula.counts[e]}
-        return ", ".join(f"{n} {SYMBOLS[e]}" for e, n in sorted(lacking.items()))
+        return _lacking(Counter(SYMBOLS[element] for element in self.element), formula)
 
     def is_in(self, mol: Chem.Mol) -> bool:
         """Whether a molecule holds the core or one of its tautomers."""
@@ -166,6 +164,21 @@ class Guide:
         for text in (*self.require, *self.forbid):
             _pattern(text)
 
+    def require_room(self, formula: Formula) -> None:
+        """Refuse a formula that has too few atoms for the core or for a required part.
+
+        Raises:
+            RefusedError: The row says which atoms are missing.
+        """
+        if self.core is not None and (missing := read_core(self.core).missing(formula)):
+            message = f"{formula} cannot hold the core {quote(self.core)}: it lacks {missing}"
+            raise RefusedError(Failure("core_mismatch", message, "sample"))
+        for text in self.require:
+            needed = Counter(filter(None, map(_element, _pattern(text).GetAtoms())))
+            if missing := _lacking(needed, formula):
+                message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
+                raise RefusedError(Failure("no_candidate", message, "sample"))
+
     def required_in(self, mol: Chem.Mol) -> NDArray[np.int64] | None:
         """Atoms of a molecule that are the required parts, ascending; None if it lacks one."""
         matches = [mol.GetSubstructMatch(_pattern(text)) for text in self.require]
@@ -184,6 +197,20 @@ class Guide:
             if mol.HasSubstructMatch(_pattern(text)):
                 return f"with {text}"
         return ""
+
+
+def _lacking(needed: Counter[str], formula: Formula) -> str:
+    """The atoms of some elements that a formula has too few of, such as ``2 O``; "" if none."""
+    has = dict(zip(SYMBOLS, formula.counts, strict=True))
+    lacking = {element: n - has.get(element, 0) for element, n in needed.items()}
+    order = sorted(lacking, key=lambda element: INDEX.get(element, N_ELEMENTS))
+    return ", ".join(f"{lacking[one]} {one}" for one in order if lacking[one] > 0)
+
+
+def _element(atom: Chem.Atom) -> str:
+    """The element that an atom of a pattern stands for, "" where it may be one of several."""
+    is_one = atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
+    return atom.GetSymbol() if is_one else ""
 
 
 @lru_cache(maxsize=64)

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import Failure, RefusedError, quote
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.guide import Known
 from duallgd_cli.predict.ranking import RankingModel
@@ -141,21 +139,6 @@ class LoadedModel:
         from duallgd_cli.predict.api import predictions  # which builds on this module
 
         return predictions(self, spectra, settings, formulas, workers, rescore, changes)
-
-
-def require_core(core: str | None, formula: Formula) -> None:
-    """Refuse a formula that a core does not fit into.
-
-    Raises:
-        RefusedError: It has too few atoms of an element; the row says of which.
-    """
-    if core is None:
-        return
-    from duallgd_cli.chem.guide import read_core  # rdkit loads only here
-
-    if missing := read_core(core).missing(formula):
-        message = f"{formula} cannot hold the core {quote(core)}: it lacks {missing}"
-        raise RefusedError(Failure("core_mismatch", message, "sample"))
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis, drawn: int = 0) -> int:

@@ -30,7 +30,6 @@ from duallgd_cli.predict.generation import (
     LoadedModel,
     OutOfTimeError,
     noise_seed,
-    require_core,
 )
 from duallgd_cli.predict.prediction import (
     OK,
@@ -254,12 +253,17 @@ def _predicted(
     hypothesis, total = annotated.hypothesis, settings.sampling.samples
     guide = None if known is None else known.guide
     given = (known,) if known is not None and known.says_something else ()
-    core = None if guide is None else guide.core
     drawn, more = 0, max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
     try:
-        require_core(core, hypothesis.formula)
+        if guide is not None:
+            guide.require_room(hypothesis.formula)
         while more > 0:
-            sampling = replace(settings.sampling, samples=more, core=core, timeout_s=_left(until))
+            sampling = replace(
+                settings.sampling,
+                samples=more,
+                core=None if guide is None else guide.core,
+                timeout_s=_left(until),
+            )
             with stage("sample"):
                 seed = noise_seed(settings.seed, hypothesis, drawn)
                 generated = generator.generate(annotated, sampling, seed, *given)

@@ -19,12 +19,15 @@ def guided(duallgd, spectra, formulas, tmp_path, monkeypatch):
     return run
 
 
-def test_a_row_says_that_no_sample_has_the_part(guided, tmp_path):
-    guided("--require", "[Si]", "-o", "out.csv")
+@pytest.mark.parametrize(
+    ("part", "said"), [("[Si]", "it lacks 1 Si"), ("[#6D5]", "without [#6D5]")]
+)
+def test_a_row_says_that_no_sample_has_the_part(guided, tmp_path, part, said):
+    guided("--require", part, "-o", "out.csv")
 
     rows = rows_of(tmp_path / "out.csv")
     assert {row["status"] for row in rows} == {"no_candidate"}
-    assert all("without [Si]" in row["message"] for row in rows)
+    assert all(said in row["message"] for row in rows)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from rdkit import Chem
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import FREE, Guide, read_core
 from duallgd_cli.chem.molecule import assemble, formula_of
-from duallgd_cli.errors import UsageError
+from duallgd_cli.chem.parts import catalogue
+from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.predict.candidates import Workers, collect
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import HypothesisResult
@@ -149,6 +150,33 @@ def test_what_is_drawn_around_a_core_holds_it(smiles, size, seed):
 )
 def test_what_a_formula_lacks_for_a_core(formula, missing):
     assert read_core(FLAVONE).missing(Formula.parse(formula)) == missing
+
+
+@pytest.mark.parametrize(
+    ("guide", "formula", "status", "message"),
+    [
+        (Guide(core=FLAVONE), "C14H10O2", "core_mismatch",
+         f"C14H10O2 cannot hold the core {FLAVONE!r}: it lacks 1 C"),
+        (Guide(require=("sulfonamide",)), "C8H9NO2", "no_candidate",
+         "C8H9NO2 cannot hold the required 'sulfonamide': it lacks 1 S"),
+        (Guide(require=("CCO", "[Fe]~[#7]NCl")), "C2H6NO", "no_candidate",
+         "C2H6NO cannot hold the required '[Fe]~[#7]NCl': it lacks 1 N, 1 Cl, 1 Fe"),
+    ],
+)  # fmt: skip
+def test_a_formula_without_the_atoms_that_are_required_is_refused(guide, formula, status, message):
+    with pytest.raises(RefusedError) as refused:
+        guide.require_room(Formula.parse(formula))
+
+    assert (refused.value.failure.status, refused.value.failure.message) == (status, message)
+
+
+def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
+    """Patterns with several elements for an atom, or with conditions on what is beside it."""
+    asked = [(row["name"], row["example"]) for row in catalogue() if row["example"]]
+    asked += [("[O,S]", "CS"), ("[!#7]", "CO"), ("[$([#7]),$([#8])]", "CO"), ("[#6;!R]", "CC")]
+
+    for text, smiles in asked:
+        Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
 
 
 @pytest.mark.parametrize("text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]"])
