@@ -8,7 +8,7 @@ M = N (N - 1) / 2 pairs.
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,9 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from duallgd_cli.chem.elements import INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
+from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import Failure, RefusedError, UsageError, quote
 
-FREE: Final = -1
 _CLASSES: Final = {
     Chem.BondType.SINGLE: 1,
     Chem.BondType.DOUBLE: 2,
@@ -35,22 +35,6 @@ _MOST_TRANSFORMS: Final = 100
 # Conjugated bonds match aromatic ones: what is a quinone alone may be part of an aromatic ring.
 _LENIENT: Final[Any] = Chem.SubstructMatchParameters()
 _LENIENT.aromaticMatchesConjugated = True
-
-
-class Graph(Protocol):
-    """Heavy atoms and their bonds, see `data.molecular_graph.MolecularGraph`."""
-
-    @property
-    def element(self) -> NDArray[np.int64]:
-        """Element of each atom, (n,)."""
-
-    @property
-    def pair(self) -> NDArray[np.int64]:
-        """Atoms of each bond, (b, 2)."""
-
-    @property
-    def bond_class(self) -> NDArray[np.int64]:
-        """Class of each bond, (b,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,12 +62,20 @@ class Core:
         """Whether a molecule holds the core or one of its tautomers."""
         return any(mol.HasSubstructMatch(query, _LENIENT) for query in self.queries)
 
-    def found(self, graph: Graph) -> NDArray[np.int64] | None:
-        """Atoms of a molecule that are those of the core, (A,), or None."""
+    def found(
+        self, element: NDArray[np.int64], pair: NDArray[np.int64], bond_class: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Atoms of a molecule that are those of the core, (A,), or None.
+
+        Args:
+            element: Of each atom of the molecule, (n,).
+            pair: Atoms of each bond, (b, 2).
+            bond_class: Class of each bond, (b,).
+        """
         mol = Chem.RWMol()
-        for element in graph.element:
-            mol.AddAtom(Chem.Atom(SYMBOLS[element]))
-        for (one, other), bond in zip(graph.pair.tolist(), graph.bond_class.tolist(), strict=True):
+        for number in element:
+            mol.AddAtom(Chem.Atom(SYMBOLS[number]))
+        for (one, other), bond in zip(pair.tolist(), bond_class.tolist(), strict=True):
             mol.AddBond(one, other, _TYPES[bond])
         matches = (mol.GetSubstructMatch(query) for query in self.queries)
         return next((np.array(match) for match in matches if match), None)

@@ -276,7 +276,11 @@ def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
         checkpoint.build(),
         Reranker.of(arrays) if arrays else None,
         templates,
-        None if templates is None or not checkpoint.kernel else templates.kernel(checkpoint.kernel),
+        None
+        if templates is None or not checkpoint.kernel
+        else FragmentKernel.of(
+            checkpoint.kernel, templates.molecules.bit_offset, templates.molecules.bits
+        ),
         checkpoint.contrast_encoder(),
         _ranking(checkpoint, path),
     )

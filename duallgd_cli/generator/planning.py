@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
+from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
@@ -143,8 +144,9 @@ class Planner:
         both = chain(changed(near, formula, self.blocks), put_together(self.blocks, unknown))
         tasks = self._of_made(whole, () if again else both, unknown, begun)
         n_left = begun - sum(task.samples for task in tasks)
-        start = self.templates.starts(unknown.fingerprint, formula, n_left, seed)
-        tasks += [] if start is None else self._begun(whole, start)
+        if near:
+            begin = starts(near[:BEGUN], formula, n_left, seed, exchange=False)
+            tasks += self._begun(whole, torch.from_numpy(begin))
         return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
 
     def _of_made(
@@ -208,10 +210,15 @@ class Planner:
         formula, known, probability = unknown.formula, unknown.known, unknown.probability
         core = read_core(settings.core or "")
         n_held = max(1, round(_HELD_SHARE * settings.samples))
+
+        def find(one: MolecularGraph) -> NDArray[np.int64] | None:
+            return core.found(one.element, one.pair, one.bond_class)
+
         own = [] if known is None else known.graphs(probability, formula)[:BEGUN]
+        graphs = [(one, match) for one in own if (match := find(one)) is not None]
         if self.templates is not None:
-            own += self.templates.holding(core, probability, formula)
-        graphs = [(one, match) for one in own if (match := core.found(one)) is not None]
+            needed = np.bincount(core.element, minlength=N_HEAVY)
+            graphs += self.templates.around(find, probability, formula, needed)
         n_begun = n_held // 2 if graphs and settings.analogue_share else 0
         tasks = []
         if n_held < settings.samples:
@@ -229,9 +236,15 @@ class Planner:
         self, whole: SamplingTask, samples: int, unknown: Unknown
     ) -> list[SamplingTask]:
         """Samples that start from known molecules with required parts, and hold those."""
-        graphs, known = [], unknown.known
-        if self.templates is not None and known is not None and known.guide is not None:
-            graphs = self.templates.having(known.guide, unknown.probability, unknown.formula)
+        guide = None if unknown.known is None else unknown.known.guide
+        if self.templates is None or guide is None:
+            return []
+
+        def find(one: MolecularGraph) -> NDArray[np.int64] | None:
+            mol = molecule_of(one)
+            return None if mol is None else guide.required_in(mol)
+
+        graphs = self.templates.around(find, unknown.probability, unknown.formula)
         if not graphs:
             return []
         start, held = in_templates(graphs, unknown.formula, samples, whole.seed)

@@ -11,8 +11,7 @@ Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -30,15 +29,17 @@ from duallgd_cli.chem.elements import (
     VALENCES,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import pair_index
+from duallgd_cli.chem.valence import FREE, pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.model.fragment_kernel import FragmentKernel
 
 if TYPE_CHECKING:
-    from duallgd_cli.chem.guide import Core, Guide
+    from duallgd_cli.chem.guide import Core
     from duallgd_cli.chem.molecule import Mol
+
+# A known molecule, and those of its atoms that are never cut off.
+Kept: TypeAlias = tuple[MolecularGraph, NDArray[np.int64]]
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 BEGUN: Final = 6
@@ -51,7 +52,6 @@ _MOST_DIFFERENT: Final = 0.4
 _MOST_DIFFERENT_AROUND: Final = 0.7
 _LOOKED_AT: Final = 1_500
 _BLOCK_LETTERS: Final = 14
-FREE: Final = -1  # a bond that is not held
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
 _BROKEN: Final = (
@@ -123,20 +123,14 @@ class Templates:
         }
         return {name: torch.from_numpy(np.array(values)) for name, values in kept.items()}
 
-    def kernel(self, tensors: Mapping[str, Tensor]) -> FragmentKernel:
-        """Their spectra, from the tensors of a weights file.
-
-        Raises:
-            WeightsError: They are not of these molecules.
-        """
-        return FragmentKernel.of(tensors, self.molecules.bit_offset, self.molecules.bits)
-
     @property
     def names(self) -> tuple[str, ...]:
         """First blocks of their InChIKeys."""
         return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
 
-    def nearest(self, probability: NDArray[np.float32], formula: Formula) -> NDArray[np.int64]:
+    def near(
+        self, probability: NDArray[np.float32], formula: Formula, most: int = _EDITED
+    ) -> list[MolecularGraph]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
         They are alike by the soft Tanimoto similarity to the predicted chances, less where atoms
@@ -145,18 +139,15 @@ class Templates:
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum.
+            most: How many.
         """
-        return self._sorted(probability, formula, _MOST_DIFFERENT)[:BEGUN]
-
-    def near(self, probability: NDArray[np.float32], formula: Formula) -> Iterator[MolecularGraph]:
-        """Known molecules to look for changes of; see `nearest`, but more of them."""
-        rows = self._sorted(probability, formula, _MOST_DIFFERENT)[:_EDITED]
-        return (graph_of(self.molecules, int(row)) for row in rows)
+        rows = self._sorted(probability, formula, _MOST_DIFFERENT)[:most]
+        return [graph_of(self.molecules, int(row)) for row in rows]
 
     def _sorted(
         self, probability: NDArray[np.float32], formula: Formula, most_different: float
     ) -> NDArray[np.int64]:
-        """All that have nearly the formula's atoms, most alike first; see `nearest`."""
+        """Rows of all that have nearly the formula's atoms, most alike first; see `near`."""
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
         different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
@@ -166,37 +157,28 @@ class Templates:
         best = np.argsort(-alike, kind="stable")
         return best[alike[best] > 0]
 
-    def holding(
-        self, core: "Core", probability: NDArray[np.float32], formula: Formula
-    ) -> list[MolecularGraph]:
-        """Known molecules that hold a core, most alike first; few or none.
+    def around(
+        self,
+        find: Callable[[MolecularGraph], NDArray[np.int64] | None],
+        probability: NDArray[np.float32],
+        formula: Formula,
+        needed: NDArray[np.int64] | None = None,
+    ) -> list[Kept]:
+        """Known molecules with what the unknown must have, most alike first; few or none.
 
         Args:
-            core: A substructure.
+            find: The atoms of a molecule that are what it must have, or None where it lacks that.
             probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the spectrum.
-        """
-        needed = np.bincount(core.element, minlength=N_HEAVY)
-        rows = self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)
-        able = (self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)
-        graphs = (graph_of(self.molecules, int(row)) for row in rows[able][:_LOOKED_AT])
-        return list(islice((one for one in graphs if core.found(one) is not None), BEGUN))
-
-    def having(
-        self, guide: "Guide", probability: NDArray[np.float32], formula: Formula
-    ) -> list[tuple[MolecularGraph, NDArray[np.int64]]]:
-        """Known molecules with required parts and the atoms of these, most alike first; or none.
-
-        Args:
-            guide: Says what is required.
-            probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the spectrum, which has room for the parts.
+            formula: Of the spectrum, which has room for those atoms.
+            needed: Atoms by element, (N_HEAVY,), without which a molecule is not looked at.
         """
         wanted, found = np.array(formula.counts[:N_HEAVY]), []
-        for row in self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)[:_LOOKED_AT]:
-            graph = graph_of(self.molecules, int(row))
-            mol = molecule_of(graph)
-            atoms = None if mol is None else guide.required_in(mol)
+        rows = self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)
+        if needed is not None:
+            rows = rows[(self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)]
+        for row in rows[:_LOOKED_AT].tolist():
+            graph = graph_of(self.molecules, row)
+            atoms = find(graph)
             if atoms is None:
                 continue
             if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():
@@ -204,31 +186,6 @@ class Templates:
             if len(found) == BEGUN:
                 break
         return found
-
-    def starts(
-        self, probability: Tensor, formula: Formula, samples: int, seed: int
-    ) -> Tensor | None:
-        """Graphs to start samples from.
-
-        Args:
-            probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the spectrum.
-            samples: S.
-            seed: Of what is cut off, and of which of the formula's atoms the others become.
-
-        Returns:
-            Bond classes, int64 (S, M), or None without samples or molecules near the formula.
-        """
-        nearest = self.nearest(probability.numpy(), formula)
-        if not len(nearest) or not samples:
-            return None
-        generator = np.random.default_rng(seed)
-        graphs = [graph_of(self.molecules, int(row)) for row in nearest]
-        begun = [
-            fitted(graphs[sample % len(graphs)], formula.atom_class, generator)
-            for sample in range(samples)
-        ]
-        return torch.from_numpy(np.stack(begun))
 
 
 def molecule_of(graph: MolecularGraph) -> "Mol | None":
@@ -326,16 +283,20 @@ def _mols(
 
 
 def starts(
-    graphs: Sequence[MolecularGraph], formula: Formula, samples: int, seed: int
+    graphs: Sequence[MolecularGraph],
+    formula: Formula,
+    samples: int,
+    seed: int,
+    exchange: bool = True,
 ) -> NDArray[np.int64]:
     """Graphs of a formula to start samples from, (S, M).
 
     Args:
         graphs: Of known molecules, at least one.
         formula: Of the unknown.
-        samples: S; they take the molecules in turn, and every other one with surplus atoms turned
-            into those that lack.
+        samples: S, at least one; they take the molecules in turn.
         seed: Of what is changed where.
+        exchange: Whether every other turn has surplus atoms turned into those that lack.
     """
     generator, atoms = np.random.default_rng(seed), formula.atom_class
     wanted = np.array(formula.counts[:N_HEAVY])
@@ -343,13 +304,13 @@ def starts(
     for sample in range(samples):
         turn, which = divmod(sample, len(graphs))
         graph = graphs[which]
-        graph = exchanged(graph, wanted, generator) if turn % 2 else graph
+        graph = exchanged(graph, wanted, generator) if exchange and turn % 2 else graph
         begun.append(fitted(graph, atoms, generator))
     return np.stack(begun)
 
 
 def in_templates(
-    known: Sequence[tuple[MolecularGraph, NDArray[np.int64]]],
+    known: Sequence[Kept],
     formula: Formula,
     samples: int,
     seed: int,

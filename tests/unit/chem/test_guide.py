@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.guide import FREE, Guide, read_core
+from duallgd_cli.chem.guide import Guide, read_core
 from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.chem.parts import catalogue
+from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.predict.candidates import Workers, collect
 from duallgd_cli.predict.generation import Generated

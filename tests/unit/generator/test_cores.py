@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.guide import FREE, Guide, read_core
+from duallgd_cli.chem.guide import Guide, read_core
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import assemble
+from duallgd_cli.chem.valence import FREE
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
-from duallgd_cli.generator.templates import in_templates, known_molecules
+from duallgd_cli.generator.templates import in_templates, known_molecules, molecule_of
 from duallgd_cli.guide import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
@@ -31,11 +31,20 @@ def unknown(known=None, formula=FORMULA):
     return Unknown(formula, torch.from_numpy(NOTHING), known)
 
 
-def graph_of(formula, bond_class):
-    """A drawn matrix as a molecular graph."""
-    bonded = np.flatnonzero(bond_class)
-    pair = np.stack(np.triu_indices(formula.n_heavy, 1), 1)[bonded]
-    return MolecularGraph(formula.atom_class, pair, bond_class[bonded], 0)
+def around(core, chance):
+    """Known molecules that hold a core."""
+
+    def find(one):
+        return core.found(one.element, one.pair, one.bond_class)
+
+    return templates().around(find, chance, FORMULA)
+
+
+def holding(core, drawn):
+    """How many drawn graphs hold a core."""
+    pair = np.stack(np.triu_indices(FORMULA.n_heavy, 1), 1)
+    found = [core.found(FORMULA.atom_class, pair[row > 0], row[row > 0]) for row in drawn.numpy()]
+    return sum(match is not None for match in found)
 
 
 def test_known_molecules_with_the_core_are_found_most_alike_first():
@@ -43,17 +52,16 @@ def test_known_molecules_with_the_core_are_found_most_alike_first():
     chance = NOTHING.copy()
     chance[fingerprint(parse_smiles(KNOWN[2]))] = 0.9
 
-    found = templates().holding(core, chance, FORMULA)
+    found = around(core, chance)
 
-    assert [len(one.element) for one in found] == [11, 12]
-    assert not templates().holding(read_core("C1CCNCC1"), chance, FORMULA)
+    assert [len(one.element) for one, _ in found] == [11, 12]
+    assert not around(read_core("C1CCNCC1"), chance)
 
 
 def test_samples_around_a_core_start_whole_and_hold_its_bonds():
     core = read_core(NAPHTHALENE)
-    graphs = [(one, core.found(one)) for one in templates().holding(core, NOTHING, FORMULA)]
 
-    start, held = in_templates(graphs, FORMULA, 4, 1, core)
+    start, held = in_templates(around(core, NOTHING), FORMULA, 4, 1, core)
 
     assert ((held == FREE) | (held == start)).all()
     assert ((held > 0).sum(1) == 11).all()
@@ -64,13 +72,16 @@ def test_samples_around_a_core_start_whole_and_hold_its_bonds():
 def test_required_parts_are_held_in_molecules_that_have_them():
     formula, guide = Formula.parse("C10H10O4"), Guide(require=("CC(=O)O",))
 
-    ((graph, atoms),) = templates().having(guide, NOTHING, formula)
+    def find(one):
+        return guide.required_in(molecule_of(one))
+
+    ((graph, atoms),) = templates().around(find, NOTHING, formula)
     start, held = in_templates([(graph, atoms)], formula, 2, 0)
 
     assert sorted(graph.element[atoms].tolist()) == [0, 0, 2, 2]
     assert ((held > 0).sum(1) == 3).all()
     assert ((held == FREE) | (held == start)).all()
-    assert not templates().having(guide, NOTHING, Formula.parse("C12H12O"))
+    assert not templates().around(find, NOTHING, Formula.parse("C12H12O"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
@@ -84,8 +95,7 @@ def test_most_of_what_is_drawn_holds_the_core(share):
 
     assert torch.equal(drawn.bond_class, again.bond_class)
     assert len(drawn.bond_class) == 8
-    holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
-    assert sum(holding) >= 6
+    assert holding(core, drawn.bond_class) >= 6
 
 
 def test_a_later_round_holds_required_parts():
@@ -95,10 +105,8 @@ def test_a_later_round_holds_required_parts():
 
     drawn, _ = generator.draw(unknown(known), settings, 3)
 
-    core = read_core(NAPHTHALENE)
-    holding = [core.found(graph_of(FORMULA, one)) is not None for one in drawn.bond_class.numpy()]
-    assert len(holding) == 8
-    assert sum(holding) >= 4
+    assert len(drawn.bond_class) == 8
+    assert holding(read_core(NAPHTHALENE), drawn.bond_class) >= 4
 
 
 @pytest.mark.parametrize(

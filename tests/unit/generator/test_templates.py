@@ -19,10 +19,10 @@ from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.templates import (
     Templates,
-    bonds_between,
     fitted,
     known_molecules,
     molecule_of,
+    starts,
 )
 from duallgd_cli.guide import Known
 from tests.made_graphs import made_molecules, small_settings, stirred
@@ -44,42 +44,45 @@ def predicted(smiles, chance=0.9):
     return probability
 
 
-def test_the_most_alike_come_first_and_those_of_other_atoms_never():
-    ranked = known().nearest(predicted(BUTANOL), Formula.parse("C4H10O"))
+def near(molecules, chance, formula):
+    """SMILES of the known molecules that are near a formula."""
+    found = molecules.near(chance, Formula.parse(formula))
+    return [canonical_smiles(molecule_of(one)) for one in found]
 
+
+def test_the_most_alike_come_first_and_those_of_other_atoms_never():
     # Naphthol and hexadecane are too far from four carbons and an oxygen.
-    assert ranked.tolist() == [0, 1]
-    assert known().nearest(predicted(BUTYLAMINE), Formula.parse("C4H10O")).tolist() == [1, 0]
+    assert near(known(), predicted(BUTANOL), "C4H10O") == [BUTANOL, BUTYLAMINE]
+    assert near(known(), predicted(BUTYLAMINE), "C4H10O") == [BUTYLAMINE, BUTANOL]
 
 
 def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
-    molecules, formula = known().molecules, Formula.parse("C4H11NO")
+    molecules = known().molecules
     rng = np.random.default_rng(0)
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
         bits = [molecules.fingerprint_bits(row) for row in (0, 1)]
         common = [chance[own].sum() for own in bits]
         like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
+        expected = [BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL]
 
-        assert known().nearest(chance, formula).tolist() == (
-            [0, 1] if like[0] > like[1] else [1, 0]
-        )
+        assert near(known(), chance, "C4H11NO") == expected
 
 
 def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
     pair = known_molecules(molecules_of("CCCCCO", "CCCCCCO"), max_atoms=99)
     chance = np.full(4096, 0.5, np.float32)  # says nothing
 
-    assert pair.nearest(chance, Formula.parse("C5H12O")).tolist() == [0, 1]
-    assert pair.nearest(chance, Formula.parse("C6H14O")).tolist() == [1, 0]
+    assert near(pair, chance, "C5H12O") == ["CCCCCO", "CCCCCCO"]
+    assert near(pair, chance, "C6H14O") == ["CCCCCCO", "CCCCCO"]
 
 
 def test_an_isomer_starts_as_it_is():
-    isomers = known_molecules(molecules_of(BUTANOL), max_atoms=99)
+    isomer = molecules_of(BUTANOL)
 
-    start = isomers.starts(torch.from_numpy(predicted("CCOCC")), Formula.parse("C4H10O"), 3, 0)
+    start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
 
-    assert start.tolist() == [isomers.molecules.bond_class(0).tolist()] * 3
+    assert start.tolist() == [isomer.bond_class(0).tolist()] * 3
 
 
 def bonds_of(bond_class, n):
@@ -136,16 +139,27 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
         for name in ("atom_class", "bond_class", "fingerprint_bits"):
             expected = getattr(molecules, name)(own)
             np.testing.assert_array_equal(getattr(again.molecules, name)(row), expected)
+    assert again.blocks.smiles == kept.blocks.smiles
+    for name in ("counts", "seen", "n_bits", "bits"):
+        np.testing.assert_array_equal(
+            getattr(again.blocks, name), getattr(kept.blocks, name), strict=True
+        )
+    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(again.blocks.smiles)
+    assert not any("N" in text for text in again.blocks.smiles)  # butylamine is of another fold
+
+
+@pytest.mark.parametrize("name", ["n_bonds", "blocks"])  # blocks: weights of before there were any
+def test_templates_without_an_array_say_how_to_add_it(name):
+    tensors = known().tensors()
+    del tensors[name]
+
+    with pytest.raises(WeightsError, match=rf"'{name}' of templates.*weights analogues"):
+        Templates.of(tensors)
 
 
 def test_no_known_molecules_at_all_are_refused():
     with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
         known_molecules(molecules_of(*KNOWN), max_atoms=2)
-
-
-def test_tensors_of_something_else_are_refused():
-    with pytest.raises(WeightsError, match=r"'n_bonds' of templates.*weights analogues"):
-        Templates.of({"atom_counts": torch.zeros(2, 3)})
 
 
 @pytest.fixture(scope="module")
@@ -270,18 +284,6 @@ def test_starts_are_a_function_of_fingerprint_formula_and_weights(model):
         assert torch.equal(drawn_again.log_likelihood, first.log_likelihood)
 
 
-def test_building_blocks_come_back_from_a_file():
-    kept = known_molecules(molecules_of(*KNOWN, fold=[0, 1, 0, 0]), max_atoms=99)
-
-    blocks, again = kept.blocks, Templates.of(kept.tensors()).blocks
-
-    assert again.smiles == blocks.smiles
-    for name in ("counts", "seen", "n_bits", "bits"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(blocks, name))
-    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(blocks.smiles)
-    assert not any("N" in text for text in blocks.smiles)  # butylamine is of another fold
-
-
 def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
     """Anilines: three are of fold train, and one bears a group that no other has."""
     others = ["Nc1ccccc1", "NCc1ccccc1", "Nc1ccc(CO)cc1", "NC1CCC1", "NC1CCC1", "NC1CCC1"]
@@ -295,42 +297,12 @@ def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
     assert "*C1CCC1" not in blocks
 
 
-def test_more_molecules_are_near_than_nearest():
-    chain = known_molecules(molecules_of(*("C" * n + "O" for n in range(3, 24))), max_atoms=99)
-    chance, formula = np.full(4096, 0.5, np.float32), Formula.parse("C16H34O")
-
-    nearest, near = chain.nearest(chance, formula), list(chain.near(chance, formula))
-
-    assert len(nearest) < len(near)
-    for row, graph in zip(nearest, near, strict=False):
-        own = chain.molecules.bond_class(int(row))
-        np.testing.assert_array_equal(
-            bonds_between(graph, np.arange(len(graph.element)), len(graph.element)), own
-        )
-
-
 def test_an_odd_number_of_electrons_is_that_of_a_cation():
     molecules = molecules_of("C[N+](C)(C)CCO", BUTANOL)
 
     choline, butanol = (molecule_of(graph_of(molecules, row)) for row in range(2))
 
     assert (canonical_smiles(choline), canonical_smiles(butanol)) == ("C[N+](C)(C)CCO", BUTANOL)
-
-
-@pytest.mark.parametrize("change", [lambda b: b[:-9], lambda b: b[:0], lambda b: b[None]])
-def test_broken_building_blocks_are_refused(change):
-    tensors = known().tensors()
-
-    with pytest.raises(WeightsError, match="the templates in the weights are broken"):
-        Templates.of(tensors | {"blocks": change(tensors["blocks"])})
-
-
-def test_weights_from_before_there_were_building_blocks_say_how_to_add_them():
-    tensors = known().tensors()
-    del tensors["blocks"]
-
-    with pytest.raises(WeightsError, match=r"'blocks' of templates.*weights analogues"):
-        Templates.of(tensors)
 
 
 @pytest.mark.parametrize(
@@ -344,17 +316,22 @@ def test_weights_from_before_there_were_building_blocks_say_how_to_add_them():
         ("n_bits", torch.full((4,), 1.0)),
         ("bits", torch.full((1,), 5000, dtype=torch.int16)),
         ("inchikey", torch.full((4, 14), 200, dtype=torch.uint8)),
+        *(("blocks", lambda blocks, cut=cut: blocks[cut]) for cut in (slice(-9), slice(0), None)),
+        *(
+            (name, lambda array, value=value: with_last(array, value))
+            for name, value in (("bond_pair", 99), ("bond_type", 5), ("bits", 4096))
+        ),
     ],
 )
 def test_arrays_that_describe_no_molecules_are_refused(name, value):
-    with pytest.raises(WeightsError, match="the templates in the weights are broken"):
-        Templates.of(known().tensors() | {name: value})
-
-
-@pytest.mark.parametrize(("name", "value"), [("bond_pair", 99), ("bond_type", 5), ("bits", 4096)])
-def test_one_value_out_of_range_is_enough(name, value):
     tensors = known().tensors()
-    tensors[name].reshape(-1)[-1] = value
+    tensors[name] = value(tensors[name]) if callable(value) else value
 
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):
         Templates.of(tensors)
+
+
+def with_last(array, value):
+    """The array with another last value: one out of range is enough."""
+    array.reshape(-1)[-1] = value
+    return array
