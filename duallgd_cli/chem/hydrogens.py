@@ -5,11 +5,12 @@ hydrogen count and charge are known. Atoms whose state is open, and aromatic rin
 whole, are the unknowns of a small exact-sum problem; it is solved cheapest answer first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, combinations, islice, product
-from typing import Final, NamedTuple
+from operator import add
+from typing import Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.elements import BOND_AROMATIC
 from duallgd_cli.chem.valence import TIERS, Skeleton, State, components, match, states
@@ -59,21 +60,10 @@ class _Option(NamedTuple):
     """One way to complete a unit: an open atom, or a whole aromatic ring system."""
 
     cost: int
-    hydrogens: int
     charge: int
+    hydrogens: int
     states: tuple[State, ...]
-    double: tuple[tuple[int, int], ...]
-
-
-class _Change(NamedTuple):
-    """Another state of one atom of a ring system, and what it adds to that of the usual one."""
-
-    place: int
-    state: State
-    cost: int
-    charge: int
-    hydrogens: int
-    pi: int
+    double: tuple[tuple[int, int], ...] = ()
 
 
 class _Unit(NamedTuple):
@@ -94,6 +84,10 @@ class _Range(NamedTuple):
             self.least_hydrogens <= hydrogens <= self.most_hydrogens
             and self.least_charge <= charge <= self.most_charge
         )
+
+
+# What a part of a molecule may take so that the rest can still make up the sums.
+_Allow: TypeAlias = Callable[[_Range], _Range]
 
 
 def complete(
@@ -121,7 +115,7 @@ def complete(
         if not total.admits(hydrogens, charge):
             reason = reason or "hydrogens"
             continue
-        units = _units(skeleton, atom_states, _Spare.of(total, hydrogens, charge))
+        units = _units(skeleton, atom_states, partial(_allowed, total, hydrogens, charge))
         chosen = _ExactSumSearch(units).cheapest(hydrogens, charge) if units else []
         if chosen:
             return [_completion(len(atom_states), units, options) for options in chosen]
@@ -130,39 +124,24 @@ def complete(
     return Rejection(reason or "valence")
 
 
-class _Spare(NamedTuple):
-    """By how much the whole molecule may exceed its least and fall short of its most."""
-
-    hydrogens_above_least: int
-    hydrogens_below_most: int
-    charge_above_least: int
-    charge_below_most: int
-
-    @classmethod
-    def of(cls, total: _Range, hydrogens: int, charge: int) -> "_Spare":
-        return cls(
-            hydrogens - total.least_hydrogens,
-            total.most_hydrogens - hydrogens,
-            charge - total.least_charge,
-            total.most_charge - charge,
-        )
-
-    def allows(self, part: _Range) -> _Range:
-        """What a part may take so that the rest can still make up the sums."""
-        return _Range(
-            part.most_hydrogens - self.hydrogens_below_most,
-            part.least_hydrogens + self.hydrogens_above_least,
-            part.most_charge - self.charge_below_most,
-            part.least_charge + self.charge_above_least,
-        )
+def _allowed(total: _Range, hydrogens: int, charge: int, part: _Range) -> _Range:
+    """What a part of the whole molecule may take; see `_Allow`."""
+    return _Range(
+        hydrogens - total.most_hydrogens + part.most_hydrogens,
+        hydrogens - total.least_hydrogens + part.least_hydrogens,
+        charge - total.most_charge + part.most_charge,
+        charge - total.least_charge + part.least_charge,
+    )
 
 
-def _range_of(atom_states: Sequence[tuple[State, ...]]) -> _Range:
+def _range_of(rows: Sequence[Sequence[State | _Option]]) -> _Range:
+    """Of what has these alternatives each."""
     least_h = most_h = least_q = most_q = 0
-    for row in atom_states:
-        _, low_q, low_h, _ = row[0]
+    for row in rows:
+        _, low_q, low_h, *_ = row[0]
         high_q, high_h = low_q, low_h
-        for _, charge, hydrogens, _ in row[1:]:
+        for one in row[1:]:
+            charge, hydrogens = one[1], one[2]
             low_h, high_h = min(low_h, hydrogens), max(high_h, hydrogens)
             low_q, high_q = min(low_q, charge), max(high_q, charge)
         least_h += low_h
@@ -172,7 +151,7 @@ def _range_of(atom_states: Sequence[tuple[State, ...]]) -> _Range:
     return _Range(least_h, most_h, least_q, most_q)
 
 
-def _units(skeleton: Skeleton, atom_states: list[tuple[State, ...]], spare: _Spare) -> list[_Unit]:
+def _units(skeleton: Skeleton, atom_states: list[tuple[State, ...]], allow: _Allow) -> list[_Unit]:
     """Split the atoms into independent units; empty where a ring system has no Kekule form."""
     settled: list[int] = []
     units: list[_Unit] = []
@@ -182,25 +161,24 @@ def _units(skeleton: Skeleton, atom_states: list[tuple[State, ...]], spare: _Spa
         if len(row) == 1:
             settled.append(atom)
         else:
-            options = tuple(_Option(s.cost, s.hydrogens, s.charge, (s,), ()) for s in row)
-            units.append(_Unit((atom,), options))
+            units.append(_Unit((atom,), tuple(_option((state,)) for state in row)))
     if any(skeleton.n_aromatic):
         for atoms in _ring_systems(skeleton):
-            options = _ring_options(skeleton, atoms, [atom_states[a] for a in atoms], spare)
+            options = _ring_options(skeleton, atoms, [atom_states[a] for a in atoms], allow)
             if not options:
                 return []
             units.append(_Unit(tuple(atoms), options))
     rows = tuple(atom_states[atom][0] for atom in settled)
-    return [_Unit(tuple(settled), (_option(rows, ()),)), *units]
+    return [_Unit(tuple(settled), (_option(rows),)), *units]
 
 
-def _option(chosen: tuple[State, ...], double: tuple[tuple[int, int], ...]) -> _Option:
+def _option(chosen: tuple[State, ...]) -> _Option:
     cost = charge = hydrogens = 0
     for state in chosen:
         cost += state[0]
         charge += state[1]
         hydrogens += state[2]
-    return _Option(cost, hydrogens, charge, chosen, double)
+    return _Option(cost, charge, hydrogens, chosen)
 
 
 def _ring_systems(skeleton: Skeleton) -> list[list[int]]:
@@ -211,7 +189,7 @@ def _ring_systems(skeleton: Skeleton) -> list[list[int]]:
 
 
 def _ring_options(
-    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], spare: _Spare
+    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], allow: _Allow
 ) -> tuple[_Option, ...]:
     """Feasible ways to complete an aromatic ring system, cheapest first."""
     place = {atom: index for index, atom in enumerate(atoms)}
@@ -221,7 +199,7 @@ def _ring_options(
     ]
     matched = cache(lambda mask: match(mask, neighbours))
     found: list[_Option] = []
-    for option, mask in islice(_selections(rows, spare), _MAX_MATCHINGS):
+    for option, mask in islice(_selections(rows, allow(_range_of(rows))), _MAX_MATCHINGS):
         pairing = matched(mask)
         if pairing is not None:
             double = tuple((atoms[low], atoms[high]) for low, high in pairing)
@@ -231,22 +209,21 @@ def _ring_options(
     return tuple(sorted(found, key=lambda option: option.cost))
 
 
-def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[_Option, int]]:
+def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[tuple[_Option, int]]:
     """States for all atoms of a ring system, few departures from the cheapest first.
 
     Yields:
         The states with their sums, and the bit mask of the atoms with one electron in the pi
         system.
     """
-    allowed = spare.allows(_range_of(rows))
-    usual = _option(tuple(row[0] for row in rows), ())
-    usual_mask = sum(state.pi << index for index, state in enumerate(usual.states))
+    usual = _option(tuple(row[0] for row in rows))
+    # Of each open atom its place, another state, and what that adds to the sums of the usual one.
     changes = [
         [
-            _Change(index, state, *(new - old for new, old in zip(state, row[0], strict=True)))
+            (place, state, State(*(new - old for new, old in zip(state, row[0], strict=True))))
             for state in row[1:]
         ]
-        for index, row in enumerate(rows)
+        for place, row in enumerate(rows)
         if len(row) > 1
     ]
     departures = chain.from_iterable(combinations(changes, n) for n in range(len(changes) + 1))
@@ -254,16 +231,14 @@ def _selections(rows: list[tuple[State, ...]], spare: _Spare) -> Iterator[tuple[
     for changed in islice(selections, _MAX_SELECTIONS):
         # Most are not admitted: what each would change is added up, and no more.
         hydrogens, charge = usual.hydrogens, usual.charge
-        for change in changed:
-            hydrogens += change.hydrogens
-            charge += change.charge
+        for _, _, more in changed:
+            hydrogens += more.hydrogens
+            charge += more.charge
         if allowed.admits(hydrogens, charge):
-            cost, mask, chosen = usual.cost, usual_mask, list(usual.states)
-            for change in changed:
-                cost += change.cost
-                mask += change.pi * (1 << change.place)
-                chosen[change.place] = change.state
-            yield _Option(cost, hydrogens, charge, tuple(chosen), ()), mask
+            chosen = list(usual.states)
+            for place, state, _ in changed:
+                chosen[place] = state
+            yield _option(tuple(chosen)), sum(s.pi << place for place, s in enumerate(chosen))
 
 
 class _ExactSumSearch:
@@ -274,12 +249,7 @@ class _ExactSumSearch:
         # What the units from an index on can take together: prunes hopeless branches at once.
         self._tails = [_Range(0, 0, 0, 0)]
         for unit in reversed(units):
-            h = [option.hydrogens for option in unit.options]
-            q = [option.charge for option in unit.options]
-            low_h, high_h, low_q, high_q = self._tails[-1]
-            self._tails.append(
-                _Range(low_h + min(h), high_h + max(h), low_q + min(q), high_q + max(q))
-            )
+            self._tails.append(_Range(*map(add, self._tails[-1], _range_of([unit.options]))))
         self._tails.reverse()
         self._known: dict[tuple[int, int, int], int] = {}
 

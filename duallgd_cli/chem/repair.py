@@ -80,7 +80,7 @@ _ATTEMPTS: Final = (
 class _State:
     """A bond matrix on the way.
 
-    What only a walk over its graph can tell is found anew only where a change touches it.
+    What only a walk over its graph can tell is found anew only where a change can matter to it.
 
     Attributes:
         bond_class: Of the pairs that may change, shape (P,).
@@ -89,7 +89,7 @@ class _State:
         n_aromatic: Aromatic bonds of each atom.
         bonded: Bit mask of each atom's neighbours.
         ring: Bit mask of each atom's neighbours by aromatic bonds.
-        of_atoms: Sums of the faults, least and most contributions of all atoms.
+        of_atoms: Sums of the faults, least and most contributions of all atoms, three numbers.
         nats: Negative log-probability.
         edits: Changed pairs and their new classes.
         fragments: The connected fragments, as bit masks of atoms.
@@ -103,7 +103,7 @@ class _State:
     n_aromatic: list[int]
     bonded: list[int]
     ring: list[int]
-    of_atoms: tuple[float, float, float]
+    of_atoms: tuple[float, ...]
     nats: float
     edits: dict[int, int]
     fragments: list[int]
@@ -255,7 +255,6 @@ class _EditSearch:
         table = atom_table(self._is_cation)
         of_atoms = [table[k] for k in kind] or [(0.0, 0.0, 0.0)]
         fault, least, most = (sum(column) for column in zip(*of_atoms, strict=True))
-        rings = sum(1 << atom for atom, mask in enumerate(ring) if mask)
         return _State(
             bond_class=self._start[self._open],
             kind=np.array(kind, dtype=np.int64),
@@ -266,30 +265,10 @@ class _EditSearch:
             of_atoms=(fault, least, most),
             nats=self._start_nats,
             edits={},
-            fragments=list(_groups((1 << n) - 1, bonded)),
-            unpaired=self._unpaired(rings, ring, order_sum),
+            fragments=_fragments(bonded),
+            unpaired=self._unpaired(ring, order_sum),
             uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
         )
-
-    def _with_atom(
-        self,
-        atom: int,
-        order_sum: int,
-        n_aromatic: int,
-        kind: NDArray[np.int64],
-        of_atoms: tuple[float, float, float],
-    ) -> tuple[NDArray[np.int64], tuple[float, float, float]]:
-        """Rows of the atoms, and their sums, with other bonds at one of them."""
-        table, own = (
-            atom_table(self._is_cation),
-            kind_of(self._elements[atom], order_sum, n_aromatic),
-        )
-        fault, least, most = (
-            new - old for new, old in zip(table[own], table[kind[atom]], strict=True)
-        )
-        kind = kind.copy()
-        kind[atom] = own
-        return kind, (of_atoms[0] + fault, of_atoms[1] + least, of_atoms[2] + most)
 
     def _edited(self, state: _State, place: int, new: int) -> _State:
         """The state with one of the pairs that may change in another class."""
@@ -303,15 +282,22 @@ class _EditSearch:
         bonded, ring, fragments = state.bonded, state.ring, state.fragments
         if BOND_NONE in (old, new):
             bonded = _toggled(bonded, low, high)
-            fragments = _regrouped(fragments, low, high, bonded)
+            fragments = _fragments(bonded)
         if BOND_AROMATIC in (old, new):
             ring = _toggled(ring, low, high)
-        order_sum, n_aromatic, kind = state.order_sum.copy(), state.n_aromatic.copy(), state.kind
-        of_atoms = state.of_atoms
+        order_sum, n_aromatic = state.order_sum.copy(), state.n_aromatic.copy()
+        kind = state.kind.copy()
+        table, of_atoms = atom_table(self._is_cation), state.of_atoms
         for end in (low, high):
             order_sum[end] += ORDER_CHANGE[old][new]
             n_aromatic[end] += AROMATIC_CHANGE[old][new]
-            kind, of_atoms = self._with_atom(end, order_sum[end], n_aromatic[end], kind, of_atoms)
+            before = table[kind[end]]
+            kind[end] = kind_of(self._elements[end], order_sum[end], n_aromatic[end])
+            each = zip(of_atoms, before, table[kind[end]], strict=True)
+            of_atoms = tuple(total - gone + come for total, gone, come in each)
+        unpaired = state.unpaired
+        if any(masks[end] for masks in (state.ring, ring) for end in (low, high)):
+            unpaired = self._unpaired(ring, order_sum)
         return _State(
             bond_class=bond_class,
             kind=kind,
@@ -323,7 +309,7 @@ class _EditSearch:
             nats=state.nats + float(self._nats[place, new] - self._nats[place, old]),
             edits=edits,
             fragments=fragments,
-            unpaired=self._unpaired_after(state, low, high, ring, order_sum),
+            unpaired=unpaired,
             uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
         )
 
@@ -368,10 +354,10 @@ class _EditSearch:
             label[_members(group)] = number
         return label
 
-    def _unpaired(self, atoms: int, ring: list[int], order_sum: list[int]) -> list[int]:
-        """Ring systems without a Kekule form among those that hold these aromatic atoms."""
+    def _unpaired(self, ring: list[int], order_sum: list[int]) -> list[int]:
+        """Aromatic ring systems without a Kekule form."""
         unpaired = []
-        for system in _groups(atoms, ring):
+        for system in _groups(sum(1 << atom for atom, mask in enumerate(ring) if mask), ring):
             required = optional = 0
             for atom in _members(system):
                 share = pi_share(self._elements[atom], order_sum[atom])
@@ -380,17 +366,6 @@ class _EditSearch:
             if match(required, ring, optional) is None:
                 unpaired.append(system)
         return unpaired
-
-    def _unpaired_after(
-        self, before: _State, low: int, high: int, ring: list[int], order_sum: list[int]
-    ) -> list[int]:
-        """The same of all systems, after a bond between two atoms changed."""
-        ends = 1 << low | 1 << high
-        aromatic = sum(1 << end for end in (low, high) if ring[end])
-        if not aromatic and not before.ring[low] and not before.ring[high]:
-            return before.unpaired
-        untouched = [system for system in before.unpaired if not system & ends]
-        return untouched + self._unpaired(aromatic, ring, order_sum)
 
     def _uncompensated_cations(self, bonded: list[int], order_sum: list[int]) -> int:
         uncompensated = 0
@@ -423,21 +398,6 @@ def _smallest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     return places[np.argsort(values[places], kind="stable")[:count]]
 
 
-def _regrouped(groups: list[int], low: int, high: int, bonded: list[int]) -> list[int]:
-    """Connected groups after the bond between two atoms was made or cut."""
-    if bonded[low] >> high & 1:
-        first, *others = [group for group in groups if group & (1 << low | 1 << high)]
-        if not others:
-            return groups
-        joined = first | others[0]
-    else:
-        joined = next(_groups(1 << low, bonded))
-        if joined >> high & 1:
-            return groups
-        groups = [*groups, next(_groups(1 << high, bonded))]
-    return [group for group in groups if not group & joined] + [joined]
-
-
 def _toggled(masks: list[int], low: int, high: int) -> list[int]:
     """The masks with the bond between two atoms made where absent, cut where present."""
     changed = masks.copy()
@@ -454,6 +414,11 @@ def _members(mask: int) -> list[int]:
         atoms.append(low.bit_length() - 1)
         mask ^= low
     return atoms
+
+
+def _fragments(bonded: list[int]) -> list[int]:
+    """Connected fragments of all atoms, as bit masks."""
+    return list(_groups((1 << len(bonded)) - 1, bonded))
 
 
 def _groups(atoms: int, neighbours: list[int]) -> Iterator[int]:

@@ -39,11 +39,21 @@ def test_formulas_are_read_however_they_are_written_and_printed_in_hill_order(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3", "C100000"]
+    "text",
+    [
+        *("", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3", "C100000"),
+        "C" + "9" * 5000,
+        "C9H8O4" * 1000,
+        "(" * 200 + "C9" + ")9999" * 99,
+        f"[C9H8O4]{'9' * 400}+",
+        "C\uff19H8O4",
+    ],
 )
-def test_a_text_that_is_no_formula_is_refused_with_an_example(text):
-    with pytest.raises(FormulaError):
+def test_a_text_that_is_no_formula_is_refused_in_a_short_sentence(text):
+    with pytest.raises(FormulaError, match="is not a molecular formula; write it like") as refused:
         Formula.parse(text)
+
+    assert len(str(refused.value)) < 300
 
 
 def test_a_foreign_element_is_named():
@@ -86,20 +96,3 @@ def test_rings_and_double_bonds_are_counted_and_an_odd_number_of_electrons_is_no
     formula = Formula.parse(text)
 
     assert (formula.unsaturation, formula.has_even_electrons) == (unsaturation, closed)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "C" + "9" * 5000,
-        "C9H8O4" * 1000,
-        "(" * 200 + "C9" + ")9999" * 99,
-        f"[C9H8O4]{'9' * 400}+",
-        "C\uff19H8O4",
-    ],
-)
-def test_absurd_formulas_are_refused_in_a_short_sentence(text):
-    with pytest.raises(FormulaError, match="is not a molecular formula") as refused:
-        Formula.parse(text)
-
-    assert len(str(refused.value)) < 300

@@ -76,14 +76,6 @@ def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, d
         assert worth <= 4 * 3 * np.log(len(known))
 
 
-@pytest.mark.parametrize("smiles", [*MADE_UP, *QUESTIONS.values()])
-def test_the_bits_of_parts_are_bits_of_the_molecule(smiles):
-    whole, blocks = set(fingerprint(parse_smiles(smiles)).tolist()), of(smiles)
-
-    for bits in np.split(blocks.bits, np.cumsum(blocks.n_bits))[:-1]:
-        assert set(bits.tolist()) <= whole
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from(MADE_UP), min_size=1, max_size=3, unique=True),

@@ -1,42 +1,11 @@
 import pytest
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, INDEX, N_HEAVY
-from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, Skeleton, plain_states, states
+from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, Skeleton, states
 
 
 def skeleton(symbols, bonds):
     return Skeleton.of([INDEX[s] for s in symbols], bonds)
-
-
-@pytest.mark.parametrize(
-    ("symbol", "order_sum", "expected"),
-    [
-        ("C", 3, (0, 1)),
-        ("N", 2, (0, 1)),
-        ("N", 4, (1, 0)),
-        ("O", 1, (0, 1)),
-        ("P", 5, (0, 0)),
-        ("S", 4, (0, 0)),
-        ("S", 6, (0, 0)),
-        ("S", 3, (1, 0)),
-        ("F", 1, (0, 0)),
-        ("I", 3, (0, 0)),
-        ("B", 3, (0, 0)),
-        ("B", 4, (-1, 0)),
-        ("Si", 3, (0, 1)),
-        ("Se", 2, (0, 0)),
-    ],
-)
-def test_the_usual_state_is_the_textbook_one(symbol, order_sum, expected):
-    found = plain_states(INDEX[symbol], order_sum, aromatic=False)
-
-    assert (found[0].charge, found[0].hydrogens) == expected
-
-
-def test_an_aromatic_nitrogen_is_pyridine_or_pyrrole_like():
-    found = plain_states(INDEX["N"], 2, aromatic=True)
-
-    assert {(state.pi, state.hydrogens) for state in found} == {(1, 0), (0, 1)}
 
 
 def test_carboxylic_acids_lose_their_proton_before_alcohols():
