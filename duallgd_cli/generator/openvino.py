@@ -12,6 +12,7 @@ Letters: S samples, N atoms.
 """
 
 import hashlib
+import io
 import logging
 import math
 import warnings
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import replaced, sha256
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, sha256
 from duallgd_cli.generator import rewritten
 from duallgd_cli.generator.rewritten import Rewritten
 from duallgd_cli.model.duallgd import Denoiser, DualLGD
@@ -45,7 +46,7 @@ _INDICES: Final = ("first", "second", "square", "incident", "at_first", "at_seco
 # Sizes to trace with: more columns than `rewritten._softmax` pads to.
 _TRACED: Final = (2, 20)  # S, N
 _BITS: Final = 3
-_DIGEST_BYTES: Final = 32
+_KEY_LETTERS: Final = 32
 
 
 class Converted(Rewritten):
@@ -165,39 +166,31 @@ def _compiled(layers: Rewritten, runtime: Runtime, digest: str) -> Any:  # noqa:
     machine = core.get_property("CPU", "FULL_DEVICE_NAME")
     named = "|".join([digest, *made_by, str(version_of(_LIBRARY)), machine, precision])
     key = hashlib.sha256(named.encode()).hexdigest()
-    place = cache_folder() / _LIBRARY / f"{key[:_DIGEST_BYTES]}.blob"
-    stored = _stored(place)
-    if stored is not None:
-        try:
-            return core.import_model(stored, "CPU", options)
-        except RuntimeError:
-            logger.warning("%s is not of this OpenVINO, and is made again", place)
-    compiled = core.compile_model(_traced(layers), "CPU", options)
-    _keep(place, compiled.export_model().getvalue())
+    place = cache_folder() / _LIBRARY / f"{key[:_KEY_LETTERS]}.npz"
+    compiled = _kept(core, place, options)
+    if compiled is None:
+        compiled = core.compile_model(_traced(layers), "CPU", options)
+        _keep(place, compiled.export_model().getvalue())
     return compiled
 
 
-def _stored(place: Path) -> bytes | None:
-    """What was kept, behind its own SHA-256; None if nothing was or it has changed since."""
+def _kept(core: Any, place: Path, options: dict[str, Any]) -> Any:  # noqa: ANN401
+    """The layers as a run before compiled them; None if none did, or that cannot be used."""
     try:
-        content = place.read_bytes()
+        with np.load(io.BytesIO(place.read_bytes())) as stored:  # tells where bytes have changed
+            return core.import_model(stored["layers"].tobytes(), "CPU", options)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        logger.warning("%s cannot be read, and is made again: %s", place, error.strerror)
+    except DAMAGED_ARRAYS:
+        logger.warning("%s cannot be read, and is made again", place)
         return None
-    kept = content[_DIGEST_BYTES:]
-    if hashlib.sha256(kept).digest() == content[:_DIGEST_BYTES]:
-        return kept
-    logger.warning("%s is broken, and is made again", place)
-    return None
 
 
 def _keep(place: Path, content: bytes) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with replaced(place) as partial:
-            partial.write_bytes(hashlib.sha256(content).digest() + content)
+        with replaced(place) as partial, partial.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, layers=np.frombuffer(content, np.uint8))
     except OSError as error:
         logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
 
