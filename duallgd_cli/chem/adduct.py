@@ -119,38 +119,6 @@ def _charge_of_metals(metals: tuple[str, ...]) -> int:
     return sum(METALS[symbol][1] for symbol in metals)
 
 
-# Adducts that networks were trained on: atoms gained or lost, metal. The row number is
-# `Adduct.index`, which checkpoints rely on: append, never reorder.
-_TRAINED: Final[tuple[tuple[str, dict[str, int], tuple[str, ...]], ...]] = (
-    ("[M+H]+", {"H": 1}, ()),
-    ("[M+Na]+", {}, ("Na",)),
-    ("[M+K]+", {}, ("K",)),
-    ("[M+NH4]+", {"N": 1, "H": 4}, ()),
-    ("[M-H2O+H]+", {"O": -1, "H": -1}, ()),
-    ("[M]+", {}, ()),
-    ("[M-H]-", {"H": -1}, ()),
-    ("[M+HCOO]-", {"C": 1, "H": 1, "O": 2}, ()),
-    ("[M+CH3COO]-", {"C": 2, "H": 3, "O": 2}, ()),
-    ("[M+Cl]-", {"Cl": 1}, ()),
-)
-ADDUCTS: Final = tuple(
-    Adduct(
-        name,
-        tuple(atoms.get(symbol, 0) for symbol in SYMBOLS),
-        metals,
-        1 if name.endswith("+") else -1,
-        index,
-    )
-    for index, (name, atoms, metals) in enumerate(_TRAINED)
-)
-BY_NAME: Final = {adduct.name: adduct for adduct in ADDUCTS}
-PERMANENT_CATION: Final = BY_NAME["[M]+"]
-_BY_CHANGE: Final = {
-    (adduct.change, adduct.metals): adduct
-    for adduct in ADDUCTS
-    if adduct is not PERMANENT_CATION  # "M" alone says nothing; "[M]+" is matched by its charge
-}
-
 _TYPOGRAPHY: Final = str.maketrans(
     {"\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-", "⁺": "+", "⁻": "-"}
     | {"¹": "1", "²": "2", "³": "3", "(": "[", ")": "]", "{": "[", "}": "]"}
@@ -234,7 +202,7 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     for group, factor in groups.items():
         for symbol, number in _atoms(group).items():
             atoms[symbol] += factor * number
-    if max(map(abs, atoms.values())) > _MOST_ATOMS:
+    if max(map(abs, atoms.values()), default=0) > _MOST_ATOMS:
         raise _NoAdductError(f"no adduct has more than {_MOST_ATOMS} atoms of an element")
     if any(atoms[symbol] < 0 for symbol in METALS):
         raise _NoAdductError("M holds no metal that it could lose")
@@ -371,3 +339,24 @@ def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list
         and fits(formula, adduct)
         and abs(precursor_mz(formula, adduct) - mz) <= ppm * 1e-6 * mz
     ]
+
+
+def _trained(index: int, name: str) -> Adduct:
+    change, metals = _change(_groups(name[2 : name.index("]")]))
+    return Adduct(name, change, metals, 1 if name.endswith("+") else -1, index)
+
+
+# Adducts that networks were trained on. The row number is `Adduct.index`, which checkpoints rely
+# on: append, never reorder.
+_TRAINED: Final = (
+    *("[M+H]+", "[M+Na]+", "[M+K]+", "[M+NH4]+", "[M-H2O+H]+", "[M]+"),
+    *("[M-H]-", "[M+HCOO]-", "[M+CH3COO]-", "[M+Cl]-"),
+)
+ADDUCTS: Final = tuple(_trained(index, name) for index, name in enumerate(_TRAINED))
+BY_NAME: Final = {adduct.name: adduct for adduct in ADDUCTS}
+PERMANENT_CATION: Final = BY_NAME["[M]+"]
+_BY_CHANGE: Final = {
+    (adduct.change, adduct.metals): adduct
+    for adduct in ADDUCTS
+    if adduct is not PERMANENT_CATION  # "M" alone says nothing; "[M]+" is matched by its charge
+}
