@@ -22,6 +22,8 @@ SIZES = st.fixed_dictionaries(
         "atom_heads": st.sampled_from([1, 4]),
         "pair_features": st.sampled_from([3, 16]),
         "pair_feed": st.integers(1, 3),
+        "fade_from": st.sampled_from([-1, 100]),
+        "fade_to": st.sampled_from([300, 500]),
     }
 )
 
@@ -56,13 +58,6 @@ def test_logits_are_those_of_the_modules(sizes, formula, samples, t, seed):
 
     assert got.dtype == torch.float32
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_positions_fade_with_the_step():
-    model = stirred(small_settings(fade_from=100, fade_to=300))
-
-    for t in (50, 200, 400):
-        torch.testing.assert_close(*both(model, "C4H7NO2S", 2, t, 1), atol=1e-5, rtol=1e-5)
 
 
 def test_bits_that_are_left_out_are_not_looked_up():
