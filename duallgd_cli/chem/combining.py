@@ -13,6 +13,7 @@ atom at most.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,31 +57,18 @@ _LAST: Final = np.uint64(2**64 - 1)
 _WITH_NEIGHBOURS: Final = rdFingerprintGenerator.GetMorganGenerator(radius=1)
 
 
-class _Fitting(NamedTuple):
-    """Blocks that fit into a formula; a kind are those of the same atoms.
+class _Kind(NamedTuple):
+    """Blocks of the same atoms.
 
     Attributes:
-        row: Of the blocks, kind by kind, the likeliest first.
+        code: Of the atoms.
+        row: Of the blocks that are tried, the likeliest first.
         value: Summed scores of the bits of each.
-        code: Of the atoms of each kind, ascending.
-        start: Where each kind begins.
-        size: How many are tried of each kind.
     """
 
+    code: int
     row: Rows
     value: Floats
-    code: Rows
-    start: Rows
-    size: Rows
-
-    @property
-    def best(self) -> Floats:
-        """Value of the likeliest of each kind."""
-        return self.value[self.start]
-
-    def of_kind(self, kind: int) -> slice:
-        """Where those of a kind stand that are tried."""
-        return slice(self.start[kind], self.start[kind] + self.size[kind])
 
 
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats) -> Rows:
@@ -95,11 +83,10 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats) -> R
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
     parts = slice(0, blocks.n_ends), slice(blocks.n_ends, None)
     ends, linkers = (_fitting(blocks, part, formula, radix, bit_scores) for part in parts)
-    if not len(ends.row):
+    if not ends:
         return np.zeros((0, 3), np.int64)
-    linkers = _with_none(linkers)
-    kinds = _kinds(linkers.code, ends.code, int(formula.array @ radix))
-    rows = _listed(kinds, linkers, ends)
+    linkers.insert(0, _Kind(0, np.array([-1]), np.zeros(1)))  # none
+    rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows
     differ = (rows[:, 1] != rows[:, 2]) & ~are_even(blocks.smiles, rows)  # either way round
@@ -109,55 +96,47 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats) -> R
 
 def _fitting(
     blocks: BuildingBlocks, part: slice, formula: Formula, radix: Rows, bit_scores: Floats
-) -> _Fitting:
-    counts = blocks.counts[part]
-    fits = np.flatnonzero((counts <= formula.array).all(1)) + (part.start or 0)
+) -> list[_Kind]:
+    """Blocks that fit into a formula, by ascending codes."""
+    fits = np.flatnonzero((blocks.counts[part] <= formula.array).all(1)) + (part.start or 0)
     code = blocks.counts[fits].astype(np.int64) @ radix
     value = blocks.summed(fits, bit_scores) + blocks.worth[fits]
     order = np.lexsort((-value, code))
-    kinds, start, size = np.unique(code[order], return_index=True, return_counts=True)
-    return _Fitting(fits[order], value[order], kinds, start, np.minimum(size, _OF_A_KIND))
+    codes, start = np.unique(code[order], return_index=True)
+    tried = [slice(at, min(at + _OF_A_KIND, end)) for at, end in pairwise([*start, len(order)])]
+    return [
+        _Kind(one, fits[order[which]], value[order[which]])
+        for one, which in zip(codes.tolist(), tried, strict=True)
+    ]
 
 
-def _with_none(linkers: _Fitting) -> _Fitting:
-    """Linkers, and before them none: no atoms, row -1."""
-    row, value, code, start, size = linkers
-    return _Fitting(
-        np.append(-1, row),
-        np.append(0.0, value),
-        np.append(0, code),
-        np.append(0, start + 1),
-        np.append(1, size),
-    )
-
-
-def _kinds(linkers: Rows, ends: Rows, whole: int) -> Rows:
-    """Kinds of a linker and two ends whose codes sum up to the whole, (Q, 3)."""
-    found = []
-    for number, code in enumerate(linkers.tolist()):
-        rest = whole - code
-        lower = ends[: np.searchsorted(ends, rest // 2, "right")]  # the other end is no smaller
-        other = np.searchsorted(ends, rest - lower).clip(max=len(ends) - 1)
-        first = np.flatnonzero(ends[other] == rest - lower)
+def _kinds(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
+    """A linker and two ends by their numbers, whose codes sum up to the whole, (Q, 3)."""
+    found, codes = [], np.array([kind.code for kind in ends])
+    for number, linker in enumerate(linkers):
+        rest = whole - linker.code
+        lower = codes[: np.searchsorted(codes, rest // 2, "right")]  # the other end is no smaller
+        other = np.searchsorted(codes, rest - lower).clip(max=len(codes) - 1)
+        first = np.flatnonzero(codes[other] == rest - lower)
         found.append(np.stack([np.full(len(first), number), first, other[first]], 1))
     return np.concatenate(found)
 
 
-def _listed(kinds: Rows, linkers: _Fitting, ends: _Fitting) -> Rows:
+def _listed(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
     """Rows of the likeliest of all kinds by their own bits, as many as are compared, (K, 3)."""
-    bound = linkers.best[kinds[:, 0]] + ends.best[kinds[:, 1]] + ends.best[kinds[:, 2]]
+    kinds = _kinds(linkers, ends, whole)
+    of_linkers, of_ends = (np.array([one.value[0] for one in own]) for own in (linkers, ends))
+    bound = of_linkers[kinds[:, 0]] + of_ends[kinds[:, 1]] + of_ends[kinds[:, 2]]
     values, rows, least = [np.zeros(0)], [np.zeros((0, 3), np.int64)], -np.inf
     n_listed = 0
     for kind in np.argsort(-bound, kind="stable").tolist():
         if bound[kind] <= least:
             break
         linker, one, other = kinds[kind]
-        places = linkers.of_kind(linker), ends.of_kind(one), ends.of_kind(other)
-        sides = linkers, ends, ends
-        value = [side.value[place] for side, place in zip(sides, places, strict=True)]
-        total = value[0][:, None, None] + value[1][:, None] + value[2]
+        sides = linkers[linker], ends[one], ends[other]
+        total = sides[0].value[:, None, None] + sides[1].value[:, None] + sides[2].value
         chosen = np.nonzero(total > least)
-        row = [s.row[p][at] for s, p, at in zip(sides, places, chosen, strict=True)]
+        row = [side.row[at] for side, at in zip(sides, chosen, strict=True)]
         values.append(total[chosen])
         rows.append(np.stack(row, 1))
         n_listed += len(row[0])
