@@ -106,6 +106,18 @@ def test_the_skipped_posterior_is_bayes_rule_with_explicit_matrices(case, seed):
 
 
 @given(corruptions(), st.integers(0, 1000))
+def test_posterior_rows_sum_to_one_and_are_never_negative(case, seed):
+    marginal, a_s, a_t = (x.float() for x in case)
+    clean = clean_probabilities(seed, 7, torch.float32)
+    bond_t = torch.randint(N_CLASSES, (1, 7), generator=torch.Generator().manual_seed(seed))
+
+    got = skipped_posterior(clean, bond_t, a_s, a_t, marginal)
+
+    torch.testing.assert_close(got.sum(-1), torch.ones(1, 7))
+    assert (got >= 0).all()
+
+
+@given(corruptions(), st.integers(0, 1000))
 def test_a_jump_of_no_length_changes_nothing_and_one_from_pure_noise_is_the_guess(case, seed):
     marginal, a_s, _ = case
     clean = clean_probabilities(seed, N_CLASSES)
@@ -117,6 +129,19 @@ def test_a_jump_of_no_length_changes_nothing_and_one_from_pure_noise_is_the_gues
 
     torch.testing.assert_close(stayed[0], torch.eye(N_CLASSES, dtype=torch.float64))
     torch.testing.assert_close(guessed, clean)
+
+
+def test_each_graph_of_a_batch_may_stand_at_a_step_of_its_own():
+    marginal = torch.tensor(SHIPPED_MARGINAL, dtype=torch.float64)
+    clean = clean_probabilities(3, 8).reshape(2, 4, N_CLASSES)
+    bond_t = torch.tensor([[0, 1, 2, 3], [4, 3, 2, 1]])
+    a_s, a_t = torch.tensor([0.9, 0.4]).double(), torch.tensor([0.5, 0.1]).double()
+
+    both = skipped_posterior(clean, bond_t, a_s, a_t, marginal)
+
+    for b in range(2):
+        one = skipped_posterior(clean[b : b + 1], bond_t[b : b + 1], a_s[b], a_t[b], marginal)
+        torch.testing.assert_close(both[b : b + 1], one)
 
 
 @given(st.integers(0, 1000))
@@ -220,6 +245,17 @@ def test_noise_is_a_function_of_its_seed_and_place(seed, evaluation):
     assert not torch.equal(first, noise(seed ^ 1, 3, 7, evaluation))
     assert first.min() >= 0
     assert first.max() < 1
+
+
+def test_noise_touches_no_global_generator():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+
+    torch.manual_seed(3)
+    noise(1, 4, 4, 0)
+    sample(untrained, task(evenly_spaced(N_STEPS, 3)), slice(0, 4))
+
+    assert torch.equal(torch.rand(2), expected)
 
 
 @pytest.mark.parametrize("planned", [evenly_spaced, quadratic])
