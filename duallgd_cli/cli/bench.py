@@ -146,13 +146,11 @@ def show(found: Mapping[str, Any]) -> None:
 
 
 def _sentence(title: str, values: Mapping[str, Any]) -> str:
-    """Values in a line, by the names that they have in results.json."""
+    """Known values in a line, by the names that they have in results.json."""
     from duallgd_cli.config import flatten
 
-    shown = (
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in flatten(values).items()
-    )
+    known = ((name, value) for name, value in flatten(values).items() if value is not None)
+    shown = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in known)
     return f"{title}: {', '.join(shown)}"
 
 
