@@ -45,7 +45,7 @@ slow: env  ## the property tests with 1,000 examples each
 	HYPOTHESIS_PROFILE=thorough DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/property
 
 fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 25 kills, counts printed
-	DUALLGD_FUZZ=25 DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/fuzz --log-cli-level=INFO
+	DUALLGD_FUZZ=25 DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/fuzz -rP --show-capture=stdout
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu
