@@ -166,7 +166,7 @@ def parse_adduct(text: str) -> Adduct | Failure:
     try:
         return _parsed(re.sub(r"\s+", "", text).translate(_TYPOGRAPHY))
     except _NoAdductError as error:
-        message = f"adduct {quote(text)} is not supported: {error}"
+        message = f"adduct {quote(text)} is not supported: {error}; left out, it is inferred"
         return Failure("unsupported_adduct", message, "formula")
 
 

@@ -139,7 +139,7 @@ def show(found: Mapping[str, Any]) -> None:
     load, cores = found["machine"]["load"], found["machine"]["cores"]
     if load is not None and load + found["machine"]["threads"] > cores + _BUSY:
         typer.echo(
-            f"warning: other programs were running (load {load} on {cores} cores), so times and "
+            f"warning: the machine was busy before (load {load} on {cores} cores), so times and "
             "their growth say little; measure again on an idle machine",
             err=True,
         )

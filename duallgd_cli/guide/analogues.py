@@ -85,9 +85,9 @@ class Analogues:
         return cls(**kept(path, _KIND, "molecule that can be an analogue", _arrays))
 
     @classmethod
-    def of(cls, rows: Iterable[StructureRow]) -> "Analogues":
+    def of(cls, rows: Sequence[StructureRow]) -> "Analogues":
         """Those of these rows that are molecules; see `read`."""
-        return _made(rows, Counter())
+        return _made(rows, Counter(), len(rows))
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -220,44 +220,44 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         raise UsageError(
             f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
         )
-    if total > _AT_ONCE:
-        logger.info("%s: reading %d molecules", path, total)
     refused: Counter[str] = Counter()
-    made = _made(read_rows(path), refused)
+    made = _made(read_rows(path), refused, total)
     left_out = (f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items())
     return {
-        "smiles": text_of(made.smiles),
-        "names": text_of(made.names),
-        "features": text_of(made.features),
+        **{name: text_of(getattr(made, name)) for name in ("smiles", "names", "features")},
         "left_out": text_of(left_out),
-        "counts": made.counts,
-        "n_bits": made.n_bits,
-        "bits": made.bits,
+        **{name: getattr(made, name) for name in ("counts", "n_bits", "bits")},
     }
 
 
-def _made(rows: Iterable[StructureRow], refused: Counter[str]) -> Analogues:
-    """The molecules of rows; rows that are none are counted by reason."""
-    found: list[tuple[StructureRow, NDArray[np.uint8], NDArray[np.uint16]]] = []
-    for row in rows:
+def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> Analogues:
+    """The molecules of so many rows; those that are none are counted by reason."""
+    kept, n_bits = list[StructureRow](), list[int]()
+    counts, bits = bytearray(), bytearray()  # an array for each would take thrice as much
+    for number, row in enumerate(rows):
+        if number and number % _AT_ONCE == 0:
+            logger.info("%d of %d molecules read", number, total)
         try:
             mol = parse_smiles(row.smiles)
             formula = formula_of(mol)
             require_expressible(mol)
             if not 2 <= formula.n_heavy <= MAX_HEAVY_ATOMS:
                 raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
-            found.append((row, formula.array.astype(np.uint8), fingerprint(mol)))
+            own = fingerprint(mol)
         except (MoleculeError, FormulaError) as error:
             refused["not a molecule" if "is not a molecule" in str(error) else str(error)] += 1
-    texts = [(row.smiles, row.name, row.feature_id) for row, _, _ in found]
-    smiles, names, features = zip(*texts, strict=True) if found else ((), (), ())
+            continue
+        kept.append(row)
+        n_bits.append(len(own))
+        counts += formula.array.astype(np.uint8).tobytes()
+        bits += own.tobytes()
     return Analogues(
-        smiles,
-        names,
-        features,
-        np.array([counts for _, counts, _ in found], np.uint8).reshape(-1, N_ELEMENTS),
-        np.array([len(bits) for _, _, bits in found], np.int64),
-        np.concatenate([bits for *_, bits in found]) if found else np.zeros(0, np.uint16),
+        tuple(row.smiles for row in kept),
+        tuple(row.name for row in kept),
+        tuple(row.feature_id for row in kept),
+        np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
+        np.array(n_bits, np.int64),
+        np.frombuffer(bits, np.uint16),
     )
 
 

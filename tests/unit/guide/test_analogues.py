@@ -83,6 +83,15 @@ def test_rows_that_are_no_molecule_are_counted_each_time(tmp_path, caplog):
     assert "2 fragments" in caplog.text
 
 
+def test_of_many_it_is_said_how_many_are_read(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(analogues, "_AT_ONCE", 2)
+    caplog.set_level("INFO")
+
+    read(tmp_path / "a.smi", "CCO\nCCN\nCCC\nCCS\nCO\n")
+
+    assert caplog.messages == ["2 of 5 molecules read", "4 of 5 molecules read"]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "error", "said"),
     [
@@ -121,7 +130,7 @@ def test_the_nearest_has_the_highest_tanimoto_of_those_allowed(tmp_path_factory,
 
 @given(seed=st.integers(0, 1000), most=st.integers(1, 4), first=st.integers(1, 4))
 def test_the_most_alike_are_found_whichever_are_looked_at_first(seed, most, first):
-    made = Analogues.of(StructureRow(smiles, "train", 1) for smiles in KNOWN)
+    made = Analogues.of([StructureRow(smiles, "train", 1) for smiles in KNOWN])
     formula, chance = Formula.parse("C8H10N4O2"), np.random.default_rng(seed).random(4096) ** 9
     chance = chance.astype(np.float32)
 
