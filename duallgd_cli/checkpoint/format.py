@@ -1,8 +1,8 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
 Tensors named ``evidence.*``, ``analogues.*``, ``kernel.*`` and ``contrast.*`` are no part of the
-network. In files to be shipped the codes of the fingerprint bits, which training hardly moves, take
-8 bit, with a scale for each. Metadata keys: ``format_version``, ``settings`` (of the network),
+network. In files to be shipped the matrices of encoders and the codes of the fingerprint bits take
+8 bit, with a scale for each row. Metadata keys: ``format_version``, ``settings`` (of the network),
 ``record`` (how it was trained), ``ranking`` (how candidates are scored and calibrated), and
 ``ancestors``: the records of earlier runs, which repeat each other and grow long, as base64 of zlib
 of JSON.
@@ -32,14 +32,14 @@ from duallgd_cli.errors import ConfigError, WeightsError, clip, quote
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import FormulaTransformer
-from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.model.settings import EncoderSettings, ModelSettings
 
 FORMAT_VERSION: Final = 1
 # Attributes of a checkpoint that are no part of the network, and the prefixes of their tensors.
 _BESIDES: Final = {
     "reranker": "evidence.", "templates": "analogues.", "kernel": "kernel.", "contrast": "contrast."
 }  # fmt: skip
-_IN_8_BIT: Final = frozenset({"denoiser.bit_embedding.weight"})
+_IN_8_BIT: Final = ("denoiser.bit_embedding.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 _FEATURES: Final = ".pair_attention.features"
@@ -86,7 +86,7 @@ class Checkpoint:
         """
         if not self.contrast:
             return None
-        encoder = FormulaTransformer(self.settings.encoder)
+        encoder = FormulaTransformer(_encoder_sizes(self.contrast))
         load_strictly(encoder, self.contrast)
         return encoder.eval()
 
@@ -120,8 +120,8 @@ def save(
         path: Ends in .safetensors.
         checkpoint: To write.
         dtype: Of floating-point tensors in the file.
-        short_codes: Whether the codes of the fingerprint bits take 8 bit. Not where training may
-            go on from the file: it moves them by less than that rounds.
+        short_codes: Whether some matrices take 8 bit. Not where training may go on from the file:
+            it moves them by less than that rounds.
     """
     record = dict(checkpoint.record)
     ancestors = record.pop("ancestors", None)
@@ -208,13 +208,35 @@ def _from_8_bit(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _with_8_bit(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """The same, but some matrices in 8 bit, with a scale in `dtype` for each row."""
     smaller = dict(tensors)
-    for name in _IN_8_BIT & tensors.keys():
+    for name in tensors:
+        if tensors[name].dim() != 2 or not name.startswith(_IN_8_BIT):
+            continue
         rows = tensors[name].float()
         scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-6) / _LARGEST
         scale = scale.to(dtype).float()
         smaller[name] = (rows / scale).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
         smaller[name + _SCALE] = scale
     return smaller
+
+
+def _encoder_sizes(tensors: Mapping[str, Tensor]) -> EncoderSettings:
+    """Of an encoder that need not be as large as that of the network, by its tensors.
+
+    Raises:
+        WeightsError: Some are missing or no vectors, or no encoder has such sizes.
+    """
+    ends = {
+        "width": "norm",
+        "heads": "pool",
+        "summary": "hidden",
+        "fingerprint_bits": "fingerprint",
+    }
+    try:
+        sizes = {name: len(tensors[f"{part}.bias"]) for name, part in ends.items()}
+        layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
+        return EncoderSettings(layers=len(layers), **sizes)
+    except (KeyError, TypeError, ConfigError) as error:
+        raise WeightsError(f"weights do not fit: no second encoder is so ({error})") from None
 
 
 def _compact(values: object) -> str:

@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, read_tensors, save, write_tensors
 from duallgd_cli.errors import WeightsError
+from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.settings import EncoderSettings
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 
 RECORD = {"data": {"structures": {"molecules": 3}}, "step": 7}
@@ -56,8 +58,8 @@ def test_what_lies_beside_the_network_comes_back_as_it_was(path, checkpoint, par
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_codes_of_bits_take_a_byte_each_and_keep_two_digits(path, checkpoint, dtype):
-    name = "denoiser.bit_embedding.weight"
+@pytest.mark.parametrize("name", ["denoiser.bit_embedding.weight", "encoder.peak_in.weight"])
+def test_some_matrices_take_a_byte_a_number_and_keep_two_digits(path, checkpoint, name, dtype):
     codes = checkpoint.tensors[name].clone()
     codes[3] *= 1e-9  # a row that all but vanished
     changed = replace(checkpoint, tensors={**checkpoint.tensors, name: codes})
@@ -72,6 +74,34 @@ def test_codes_of_bits_take_a_byte_each_and_keep_two_digits(path, checkpoint, dt
     again = path.with_name("again.safetensors")
     save(again, got, dtype, short_codes=True)
     torch.testing.assert_close(load(again).tensors[name], got.tensors[name])
+
+
+def second_encoder():
+    torch.manual_seed(2)
+    sizes = EncoderSettings(layers=3, width=12, heads=3, summary=5)
+    return dict(FormulaTransformer(sizes).state_dict())
+
+
+def test_a_second_encoder_has_sizes_of_its_own(path, checkpoint):
+    tensors = second_encoder()
+    save(path, replace(checkpoint, contrast=tensors))
+
+    found = load(path).contrast_encoder().state_dict()
+
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("pool.bias", None), ("pool.bias", torch.tensor(1.0)), ("pool.bias", torch.ones(5)),
+     ("layers.2.up.bias", None), ("hidden.bias", torch.ones(0))],
+)  # fmt: skip
+def test_a_second_encoder_that_is_none_is_refused(checkpoint, name, given):
+    tensors = {n: t for n, t in {**second_encoder(), name: given}.items() if t is not None}
+
+    with pytest.raises(WeightsError, match="weights do not fit"):
+        replace(checkpoint, contrast=tensors).contrast_encoder()
 
 
 def metadata_of(path):
