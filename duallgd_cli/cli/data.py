@@ -109,7 +109,7 @@ def simulate(
     ] = 50,
     steps: Annotated[
         int, typer.Option(min=1, help="Optimiser steps of fitting the fragment model.")
-    ] = 2500,
+    ] = 7000,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     workers: _WORKERS = None,
 ) -> None:

@@ -135,6 +135,7 @@ _UNREACHABLE_SHARE: Final = (0.2, 0.035, 1.8)  # of the others: at least, more f
 _UNREACHABLE_LOG_INTENSITY: Final = (-3.4, 1.6)
 _LOST: Final = ("H2O", "CO", "NH3", "CHN", "C2H2", "C2H4", "CH2O", "CO2", "H2", "C2H2O", "CH4")
 _LOST_AT_MOST: Final = 3
+_MERGED_SHARE, _MERGED_MOST = 0.35, 4
 _TRIES: Final = 4  # for each, as most of what is drawn can be cut out too
 _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], np.float32)
 
@@ -152,32 +153,46 @@ class Simulator:
         self.model = model.eval()
         self.ions = ions
         self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
+        self._alike: dict[tuple[int, int], list[Ion]] = {}
+        for ion in ions:
+            self._alike.setdefault((ion.adduct, ion.instrument), []).append(ion)
 
     def annotated(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
     ) -> AnnotatedSpectrum:
         """A spectrum that the molecule might give, its peaks explained like measured ones.
 
+        One in three is of several spectra of one ion, as features often are.
+
         Args:
             molecules: Prepared molecules.
             molecule: Row.
             generator: Source of randomness.
         """
-        index = np.searchsorted(self.share_up_to, generator.random(), side="right")
-        ion = _ion_of(molecules, molecule, self.ions[int(index)])
         found = fragments(graph_of(molecules, molecule), generator)
+        formula = molecules.formula(molecule)
+        ions = [_ion_of(molecules, molecule, ion) for ion in self._drawn(generator)]
+        feature = Feature(tuple(self._spectrum(found, formula, ion, generator) for ion in ions))
+        return annotate(Hypothesis(feature, formula, ADDUCTS[ions[0].adduct]), _ANNOTATION)
+
+    def _drawn(self, generator: np.random.Generator) -> list[Ion]:
+        """An ion, and for some a few more energies that such ions were measured at."""
+        index = np.searchsorted(self.share_up_to, generator.random(), side="right")
+        first = self.ions[int(index)]
+        if generator.random() >= _MERGED_SHARE:
+            return [first]
+        alike = self._alike[first.adduct, first.instrument]
+        more = generator.integers(0, len(alike), generator.integers(1, _MERGED_MOST))
+        return [first, *(alike[i] for i in more)]
+
+    def _spectrum(
+        self, found: Fragments, formula: Formula, ion: Ion, generator: np.random.Generator
+    ) -> Spectrum:
+        """One spectrum of the fragments found."""
         counts, log_intensity = self._seen(found, ion, generator)
         unreachable, faint = _unreachable(counts, found, generator)
-        formula = molecules.formula(molecule)
-        recorded = _recorded(
-            np.concatenate([counts, unreachable]),
-            np.concatenate([log_intensity, faint]),
-            formula,
-            ion,
-            generator,
-        )
-        hypothesis = Hypothesis(Feature((recorded,)), formula, ADDUCTS[ion.adduct])
-        return annotate(hypothesis, _ANNOTATION)
+        counts = np.concatenate([counts, unreachable])
+        return _recorded(counts, np.concatenate([log_intensity, faint]), formula, ion, generator)
 
     def _seen(
         self, found: Fragments, ion: Ion, generator: np.random.Generator

@@ -80,11 +80,11 @@ def one_cycle(
 
 def fit_simulator(
     spectra: PreparedSpectra,
-    steps: int = 2500,
+    steps: int = 7000,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
     *,
-    width: int = 192,
+    width: int = 256,
 ) -> tuple[Simulator, dict[str, Any]]:
     """Fit a fragment model on fold train and judge it on fold val.
 
@@ -139,6 +139,15 @@ def list_measured(
             kept += [(ion, intensity)] if intensity.any() else []
         result += [MeasuredSpectrum(found, *one, 1 / len(kept)) for one in kept]
     return result
+
+
+def measured_ions(spectra: PreparedSpectra) -> tuple[list[Ion], NDArray[np.float64]]:
+    """Ions and energies of fold train that can be simulated, and weights, molecules alike."""
+    rows = simulated_rows(spectra, "train")
+    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
+    ions = [Ion(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    molecule = spectra.molecule[rows]
+    return ions, 1 / np.bincount(molecule)[molecule]
 
 
 def simulated_rows(spectra: PreparedSpectra, fold: str) -> NDArray[np.int64]:

@@ -48,7 +48,8 @@ def molecules():
 
 @pytest.fixture
 def cuts_alone(monkeypatch):
-    """Fragments alone, with chances as the model says them."""
+    """Fragments of one spectrum alone, with chances as the model says them."""
+    monkeypatch.setattr(simulation, "_MERGED_SHARE", 0.0)
     monkeypatch.setattr(simulation, "_UNREACHABLE_SHARE", (0.0, 0.0, 0.0))
     monkeypatch.setattr(simulation, "_CHANCE_SPREAD", 0.0)
 
