@@ -24,13 +24,14 @@ BOUNDS = {
     "chem": (3_993, 16),  # molecules made of known ones; bits of these before any is made
     "guide": (951, 3),  # a million analogues
     "reference": (1_987, 9),
-    # Cores of molecules that are given in training; the fragment model; pairs of cuts apart.
-    "data": (2_564, 10),
-    # An encoder that grows, spectra of known molecules, molecules told from rivals twice.
-    "train": (2_145, 12),
+    # Cores of molecules that are given in training; the fragment model; pairs of cuts apart;
+    # simulated spectra of several energies.
+    "data": (2_579, 10),
+    # Spectra of known molecules, molecules told from rivals twice.
+    "train": (2_074, 11),
     "model": (1_764, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (470, 1),  # graphs that are given are judged alone
-    "checkpoint": (582, 3),
+    "checkpoint": (604, 3),  # encoders in 8 bit, a second one of its own sizes
     "bench": (1_185, 6),  # a run goes on; throughput
     "evaluate": (3_136, 14),  # analogues, which may be no test molecules
     "report": (950, 4),

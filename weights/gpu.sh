@@ -2,7 +2,7 @@
 # An unattended GPU run in three commands, each within a stated number of minutes, in this order:
 #
 #   weights/gpu.sh bench   OUT [MINUTES]    tests, benches, training throughput                   (8)
-#   weights/gpu.sh encoder OUT [MINUTES]    simulated spectra, a wide encoder                     (9)
+#   weights/gpu.sh encoder OUT [MINUTES]    a wide encoder, spectra simulated as it learns        (9)
 #   weights/gpu.sh joint   OUT [MINUTES]    the denoiser beside that encoder                      (9)
 #
 # Where the encoder is not what is wanted: decoder, the denoiser given true fingerprints, for bench or
@@ -12,6 +12,8 @@
 #   UNTIL=cations weights/train.sh DATA prepared
 #   duallgd data structures structures.tsv.xz -o prepared/sample --limit 20000
 #   for name in alike measured large cations sample; do tar -cJf packs/$name.tar.xz -C prepared $name; done
+#   python weights/recipe/encoder_at_scale.py prepared/measured prepared/sample -o runs/none --minutes 0.1 --device cpu \
+#     --simulator packs/simulator.safetensors     # fits the fragment model, which takes ten minutes
 #
 # 400,000 structures take about 31 MB, the spectra 7 MB; large and cations may be left out.
 #
@@ -21,17 +23,17 @@
 # writes in examples/benchmarks/<date>-<machine>/.
 #
 # Whatever a command leaves in RUNS (runs/gpu) the next one on the same machine goes on with: run
-# encoder twice and the second goes on where the first stopped, TOTAL minutes being planned for in
-# all. On a fresh machine the weights alone carry over: START=weights/encoder.safetensors.
+# joint twice and the second goes on where the first stopped, TOTAL minutes being planned for in
+# all; encoder begins anew each time. On a fresh machine the weights alone carry over: START=weights/encoder.safetensors.
 #
-#   START   weights to start from; empty trains encoder and decoder from scratch   (weights/duallgd.safetensors)
+#   START   weights for the decoder to start from; empty trains it from scratch   (weights/duallgd.safetensors)
 #   TOTAL   minutes that the learning-rate schedule of a stage is made for   (those of the command)
-#   SIMULATED, WORKERS   structures that get a simulated spectrum, and processes   (300000, 16)
-#   PAIRS, SPECTRA, COMPILE   batch size in atom pairs, in spectra, and on or off  (as bench found best, 1024)
+#   SIMULATED, WORKERS   structures that get a simulated spectrum for joint, and processes   (300000, 16)
+#   PAIRS, COMPILE   batch size in atom pairs, and on or off  (as bench found best)
 #   TRIED   batches that bench tries, compiled or not : atom pairs   (off:100000 off:200000 off:400000 on:200000)
 #   PREDICT, SCALING   options of duallgd bench predict and of duallgd bench   (as below)
 #   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
-#   GROWN   sizes of the encoder, as such options                            (width 256, 6 layers, summary 320)
+#   SCALE   further options of weights/recipe/encoder_at_scale.py, such as "--layers 6"
 set -uo pipefail
 command=${1:?bench, encoder, decoder or joint} out=${2:?a folder for results} minutes=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -81,6 +83,13 @@ try() { # RUN OPTIONS...: sixty steps to be thrown away
   timeout -k 10 120 python3 -m duallgd_cli train -o "$@" --set training.log_every=20 --stop-after 60 \
     --set training.checkpoint_every=100000 --set training.validate_every=100000 "${shared[@]}"
 }
+handed() { # FILE NAME: weights to OUT, in parts if they are large
+  if [ "$(stat -c %s "$1")" -lt 16000000 ]; then
+    cp "$1" "$out/$2.safetensors"
+  else
+    split -b 15500000 -d -a 1 "$1" "$out/$2.safetensors."
+  fi
+}
 stage() { # NAME SECONDS OPTIONS...: as many steps as fit the schedule's minutes, stopped in time
   local name=$1 seconds=$2 total=${TOTAL:-$minutes}
   shift 2
@@ -96,15 +105,11 @@ stage() { # NAME SECONDS OPTIONS...: as many steps as fit the schedule's minutes
     --set training.checkpoint_every=500 --set training.validate_every=1000 "${shared[@]}" 2>&1 | tail -n 5
   [ -f "$runs/$name/model.safetensors" ] || { echo "$name: no weights; see above"; exit 1; }
   cp "$runs/$name/metrics.jsonl" "$out/$name.metrics.jsonl"
-  if [ "$(stat -c %s "$runs/$name/model.safetensors")" -lt 16000000 ]; then
-    cp "$runs/$name/model.safetensors" "$out/$name.safetensors"
-  else
-    split -b 15500000 -d -a 1 "$runs/$name/model.safetensors" "$out/$name.safetensors."
-  fi
+  handed "$runs/$name/model.safetensors" "$name"
   tail -n 2 "$out/$name.metrics.jsonl"
 }
 
-from=(${start:+--init-denoiser "$start" --init-encoder "$start"})
+from=(${start:+--init-denoiser "$start"})
 spectra=(--data "$runs/measured" --simulated "$runs/simulated" --compile off --set model.encoder.dropout=0.05
   --set training.data.peak_dropout=0.15)
 case $command in
@@ -140,17 +145,18 @@ decoder)
     --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 5.0e-4 || echo 1.0e-3)" "${from[@]}"
   ;;
 encoder)
-  unpacked alike && unpacked measured && simulated || exit 1
+  unpacked alike && unpacked measured || exit 1
   # shellcheck disable=SC2086
-  stage encoder $(($(left) - 20)) "${spectra[@]}" --set training.data.spectra_per_batch="${SPECTRA:-1024}" \
-    --set training.data.simulated_share=0.9 --set training.optimiser.learning_rate="$([ -n "$start" ] && echo 3.0e-4 || echo 1.0e-3)" \
-    "${from[@]}" ${GROWN:---set model.encoder.width=256 --set model.encoder.layers=6 --set model.encoder.summary=320}
+  python3 weights/recipe/encoder_at_scale.py "$runs/measured" "$runs/alike" -o "$runs/encoder" --device "$device" \
+    --simulator "$packs/simulator.safetensors" --minutes "$(python3 -c "print(max(0.05, ($(left) - 90) / 60))")" ${SCALE:-} || exit 1
+  cp "$runs/encoder/metrics.jsonl" "$out/encoder.metrics.jsonl"
+  handed "$runs/encoder/encoder.safetensors" encoder
   ;;
 joint)
   unpacked alike && unpacked measured && simulated || exit 1
-  denoiser=$runs/decoder encoder=$runs/encoder
+  denoiser=$runs/decoder encoder=$runs/encoder/encoder.safetensors
   [ -d "$denoiser" ] || denoiser=${start:-weights/duallgd.safetensors}
-  [ -d "$encoder" ] || encoder=${start:-weights/duallgd.safetensors}
+  [ -f "$encoder" ] || encoder=${start:-weights/duallgd.safetensors}
   spectra+=(--structures "$runs/alike") # the first is validated on
   for more in large cations; do
     [ -f "$packs/$more.tar.xz" ] && unpacked $more && spectra+=(--structures "$runs/$more")

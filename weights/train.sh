@@ -11,7 +11,7 @@
 # where it was, any other begins again. RUNS/stages.tsv has the processor seconds of the script before (-)
 # and after (+) each; a try that was killed with the script has no second line, and does not count.
 #
-#   START     weights to start decoder and encoder from, instead of nothing   (empty)
+#   START     weights to start the decoder from, instead of nothing           (empty)
 #   DEVICE    where to train: cpu, cuda                                       (auto)
 #   UNTIL     last stage of this call, such as simulated-joint                (all)
 set -euo pipefail
@@ -151,12 +151,11 @@ stage large alike large --with-measured
 stage cations cations
 stage simulated simulated simulated "$seed"
 stage simulated-joint simulated simulated-joint $((seed + 1)) # spectra that the encoder has not seen
-from=(${start:+--init-denoiser "$start" --init-encoder "$start"})
+from=(${start:+--init-denoiser "$start"})
 stage decoder train decoder decoder --data "$runs/structures" "${from[@]}"
-stage encoder train encoder encoder --data "$runs/measured" --simulated "$runs/simulated" "${from[@]}"
-stage encoder-wide train encoder encoder-wide --data "$runs/measured" --simulated "$runs/simulated" --init-encoder "$runs/encoder"
+stage encoder train encoder encoder --data "$runs/measured" --simulated "$runs/simulated"
 stage joint train joint joint --data "$runs/measured" --structures "$runs/alike" --structures "$runs/large" --structures "$runs/cations" \
-  --simulated "$runs/simulated-joint" --init-denoiser "$runs/decoder" --init-encoder "$runs/encoder-wide"
+  --simulated "$runs/simulated-joint" --init-denoiser "$runs/decoder" --init-encoder "$runs/encoder"
 stage templates duallgd weights analogues "$runs/joint/model.safetensors" --molecules "$runs/measured" \
   --structures "$runs/alike" -o "$runs/known.safetensors"
 stage evidence duallgd weights evidence "$runs/known.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \

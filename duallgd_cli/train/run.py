@@ -21,7 +21,6 @@ from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, device_name
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
-from duallgd_cli.train.growth import grow
 from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage
@@ -135,9 +134,6 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
             for key, tensor in checkpoint.tensors.items()
             if key.startswith(prefix)
         }
-        before, after = checkpoint.settings.encoder, settings.encoder
-        if name == "encoder" and before != replace(after, dropout=before.dropout):
-            own_tensors = grow(own_tensors, before, after, request.settings.training.seed)
         try:
             load_strictly(model.get_submodule(name), own_tensors)
         except WeightsError as error:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from duallgd_cli.checkpoint.format import load
+from duallgd_cli.checkpoint.format import load, write_tensors
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from tests.labelled_table import COLUMNS, packed, rows
 from tests.made_prepared import SMILES
+from tests.made_simulation import model_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDS = ("train", "train", "val", "val", "train")
@@ -72,7 +73,7 @@ def test_the_recipe_makes_a_weights_file_stage_by_stage(tables, prepared):
     assert "== cations" not in made.stdout
     assert "==" not in again.stdout
     record = load(runs / "duallgd.safetensors").record
-    assert record["made_by"]["encoder-wide"]["model"]["encoder"]["width"] == 32
+    assert record["made_by"]["encoder"]["model"]["encoder"]["width"] == 32
     assert 10 < 3600 * record["core_hours"] < 3600
     assert record["recipe"] == "tiny.yaml, from nothing"
     assert record["data"]["data"]["sha256"]
@@ -94,7 +95,8 @@ def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_
     assert [path.name for path in (tmp_path / "runs" / "done").iterdir()] == ["measured"]
 
 
-FEW = {"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "SPECTRA": "4", "PAIRS": "400"}
+FEW = {"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "PAIRS": "400"}
+FEW |= {"SCALE": "--width 32 --layers 1 --summary 16 --batch 8 --most 200 --first 12 --workers 1"}
 FEW |= {"TRIED": "off:400", "PREDICT": "--atoms 5 --made 1 --samples 1 --steps 1 --threads 1"}
 FEW |= {"SCALING": "--atoms 4 --steps 1 --repeats 1 --threads 1"}
 ONE_PROCESS = "--set training.data.workers=0 --threads 1"
@@ -109,7 +111,7 @@ TINY = {
 def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_path):
     """Every command in turn on one machine; where a stage is planned already, nothing is tried.
 
-    The encoder grows from weights, those of the decoder's run.
+    Joint takes up what both left.
     """
     _, packs = prepared
     runs, out = tmp_path / "runs", tmp_path / "out"
@@ -119,14 +121,13 @@ def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_
     tiny = " ".join(f"--set model.{name}={size}" for name, size in TINY.items())
     said = FEW | {"PACKS": str(packs), "RUNS": str(runs), "START": "", "EXTRA": ONE_PROCESS}
     small = {"EXTRA": f"{ONE_PROCESS} {tiny}"}
-    grown = {"START": str(out / "decoder" / "decoder.safetensors")}
-    grown |= {"GROWN": "--set model.encoder.width=32"}
+    write_tensors(packs / "simulator.safetensors", model_of(-3.0).state_dict(), {})
 
     done = {
         name: script("gpu.sh", name, out / name, minutes, **said | more)
         for name, minutes, more in (
             *(("bench", 8, small), ("decoder", 1, small)),
-            *(("encoder", 1, grown), ("joint", 1, {})),
+            *(("encoder", 1, {}), ("joint", 1, {})),
         )
     }
 
@@ -137,6 +138,8 @@ def test_the_gpu_run_benches_then_trains_decoder_encoder_and_both(prepared, tmp_
     assert {"predict/results.json", "predict/profile.txt", "bench/results.json"} <= names
     assert {"gpu-tests.log", "training.txt", "machine.txt"} <= names
     assert (runs / "choice").read_text() == "compile=off\npairs=400\n"
-    made = [load(out / n / f"{n}.safetensors").settings for n in ("decoder", "encoder", "joint")]
-    assert [one.denoiser.layers for one in made] == [1, 1, 1]
-    assert [one.encoder.width for one in made] == [16, 32, 32]
+    decoder, encoder, joint = (
+        load(out / n / f"{n}.safetensors").settings for n in ("decoder", "encoder", "joint")
+    )
+    assert decoder.denoiser.layers == joint.denoiser.layers == 1
+    assert encoder.encoder.width == joint.encoder.width == 32
