@@ -32,7 +32,7 @@
 #   PAIRS, COMPILE   batch size in atom pairs, and on or off  (as bench found best)
 #   TRIED   batches that bench tries, compiled or not : atom pairs   (off:100000 off:200000 off:400000 on:200000)
 #   PREDICT, SCALING   options of duallgd bench predict and of duallgd bench   (as below)
-#   EXTRA   further options of duallgd train for all stages, such as "--set training.seed=2"
+#   EXTRA   further options of duallgd train for decoder and joint, such as "--set training.seed=2"
 #   SCALE   further options of weights/recipe/encoder_at_scale.py, such as "--layers 6"
 set -uo pipefail
 command=${1:?bench, encoder, decoder or joint} out=${2:?a folder for results} minutes=${3:-}

@@ -30,7 +30,7 @@ def drawn():
 def filled(drawn):
     """A store that took them in two chunks."""
     molecules, rows, peaks = drawn
-    store = Store.of(molecules, len(rows), CPU)
+    store = Store.of(molecules, len(rows), sum(len(one.carrier) for one in peaks), CPU)
     for half in (slice(None, 9), slice(9, None)):
         assert store.add(packed(peaks[half], rows[half]))
     return store

@@ -44,7 +44,7 @@ from duallgd_cli.data.prepared import (
     offsets,
 )
 from duallgd_cli.data.simulation import FragmentModel, Simulator
-from duallgd_cli.errors import DuallgdError
+from duallgd_cli.errors import DuallgdError, UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.settings import EncoderSettings, ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores
@@ -148,9 +148,10 @@ class Store:
         self._start = torch.zeros_like(self.arrays["molecule"])
 
     @classmethod
-    def of(cls, molecules: Molecules, n_examples: int, device: torch.device) -> "Store":
-        """Room for so many examples of some molecules."""
-        n_rows = n_examples * _ROWS
+    def of(
+        cls, molecules: Molecules, n_examples: int, n_rows: int, device: torch.device
+    ) -> "Store":
+        """Room for so many examples of some molecules, with so many peak rows."""
 
         def room(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=device)
@@ -369,6 +370,8 @@ def simulated_by(
     threading.Thread(target=fill, daemon=True).start()
     try:
         while store.n_examples < first:
+            if not any(process.is_alive() for process in started):
+                raise UnreadableError("no process simulates any more; the first lines say why")
             time.sleep(0.1)
         yield
     finally:
@@ -382,8 +385,12 @@ def main(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for encoder and figures.")],
     simulator: Annotated[Path, typer.Option(help="Fragment model; fitted if there is none.")],
     minutes: Annotated[float, typer.Option(min=0.01, help="From the first step to the last.")] = 8,
-    settling: Annotated[float, typer.Option(help="Share of these while the rate falls.")] = 0.35,
-    share: Annotated[float, typer.Option(help="Of measured spectra in that time.")] = 0.35,
+    settling: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Share of these while the rate falls.")
+    ] = 0.35,
+    share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of measured spectra in that time.")
+    ] = 0.35,
     batch: Annotated[int, typer.Option(min=2, help="Spectra of a step.")] = 16_384,
     rate: Annotated[float, typer.Option(help="Learning rate at its peak.")] = 2e-3,
     width: Annotated[int, typer.Option(help="Channels of a peak.")] = 256,
@@ -400,9 +407,11 @@ def main(
     runtime = Runtime.resolve(device, "bfloat16", "off")
     spectra, known = load_spectra(measured), load_molecules(structures)
     simulator_of(simulator, spectra)  # before others look for it
-    simulated = Store.of(known, most, runtime.device)
-    beside = Store.of(spectra.molecules, _ROUNDS * len(spectra.molecules), runtime.device)
-    for chunk in measured_examples(spectra, seed):
+    simulated = Store.of(known, most, most * _ROWS, runtime.device)
+    chunks = list(measured_examples(spectra, seed))
+    n_examples, n_rows = (sum(len(one[name]) for one in chunks) for name in ("n_rows", "carrier"))
+    beside = Store.of(spectra.molecules, n_examples, n_rows, runtime.device)
+    for chunk in chunks:
         beside.add(chunk)
     processes = workers or max(1, available_cores() - 4)
     sizes = EncoderSettings(width=width, layers=layers, summary=summary, dropout=0.1)
