@@ -16,9 +16,10 @@ from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
 MAX_ROWS: Final = 64
-_NOISE_PPM: Final = 1.0
-_ENERGY_DROP: Final = 0.2
-_INSTRUMENT_DROP: Final = 0.1
+# Noise of `augment`: of log intensities, of masses, and how often energy or instrument is unknown.
+JITTER: Final = 0.3
+NOISE_PPM: Final = 1.0
+ENERGY_DROP, INSTRUMENT_DROP = 0.2, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +105,12 @@ def augment(rows: PeakRows, dropout: float, generator: np.random.Generator) -> P
     """
     keep = generator.random(len(rows.carrier)) >= generator.random() * dropout
     numbers = rows.numbers[keep].copy()
-    numbers[:, 0] *= np.exp(generator.normal(0, 0.3, len(numbers)))
+    numbers[:, 0] *= np.exp(generator.normal(0, JITTER, len(numbers)))
     numbers[:, 0] /= max(float(numbers[:, 0].max(initial=0)), 1e-6)
-    numbers[:, 1] += generator.normal(0, _NOISE_PPM, len(numbers)) + generator.normal(0, _NOISE_PPM)
-    if generator.random() < _ENERGY_DROP:
+    numbers[:, 1] += generator.normal(0, NOISE_PPM, len(numbers)) + generator.normal(0, NOISE_PPM)
+    if generator.random() < ENERGY_DROP:
         numbers[:, 4] = np.nan
-    instrument = 0 if generator.random() < _INSTRUMENT_DROP else rows.instrument
+    instrument = 0 if generator.random() < INSTRUMENT_DROP else rows.instrument
     return replace(
         rows,
         subformula=rows.subformula[keep],

@@ -35,7 +35,16 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
-from duallgd_cli.data.peaks import PeakRows, from_annotated, from_prepared, prepared_batch
+from duallgd_cli.data.peaks import (
+    ENERGY_DROP,
+    INSTRUMENT_DROP,
+    JITTER,
+    NOISE_PPM,
+    PeakRows,
+    from_annotated,
+    from_prepared,
+    prepared_batch,
+)
 from duallgd_cli.data.prepared import (
     Molecules,
     PreparedSpectra,
@@ -67,8 +76,7 @@ _GROUPS: Final = 4  # parts of a batch, of spectra of like numbers of rows
 _BITS_SET: Final = 44.0  # of a molecule, about: what the loss is divided by
 _LOOK_EVERY_S: Final = 20.0
 _LEAST_RATE: Final = 0.01
-# Noise as `data.peaks.augment` makes it.
-_PEAK_DROPOUT, _JITTER, _NO_ENERGY, _NO_INSTRUMENT = 0.15, 0.3, 0.2, 0.1
+_PEAK_DROPOUT: Final = 0.15  # largest share of rows that are dropped
 
 
 def simulator_of(path: Path, spectra: PreparedSpectra) -> Simulator:
@@ -224,11 +232,11 @@ def noisy(peaks: PeakBatch) -> PeakBatch:
     mask, like = peaks.mask, peaks.intensity
     share = torch.rand_like(like[:, :1]) * _PEAK_DROPOUT
     kept = mask & (torch.rand_like(like) >= share)
-    intensity = (peaks.intensity * torch.exp(_JITTER * torch.randn_like(like))).where(kept, 0.0)
+    intensity = (peaks.intensity * torch.exp(JITTER * torch.randn_like(like))).where(kept, 0.0)
     intensity = intensity / intensity.amax(1, keepdim=True).clamp_min(1e-6)
-    ppm = peaks.ppm + torch.randn_like(like) + torch.randn_like(like[:, :1])
-    unknown = torch.rand_like(like[:, :1]) < _NO_ENERGY
-    nameless = torch.rand_like(like[:, 0]) < _NO_INSTRUMENT
+    ppm = peaks.ppm + NOISE_PPM * (torch.randn_like(like) + torch.randn_like(like[:, :1]))
+    unknown = torch.rand_like(like[:, :1]) < ENERGY_DROP
+    nameless = torch.rand_like(like[:, 0]) < INSTRUMENT_DROP
     return PeakBatch(
         peaks.subformula, intensity, ppm, peaks.mz, peaks.share, peaks.carrier,
         peaks.energy_ev.masked_fill(unknown, math.nan), kept, peaks.parent, peaks.adduct,
