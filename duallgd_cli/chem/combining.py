@@ -54,6 +54,7 @@ _RIM: Final = np.dtype([
 _NO_RIM: Final = bytes(_RIM.itemsize)
 _GOLDEN: Final = np.uint32(0x9E3779B9)
 _LAST: Final = np.uint64(2**64 - 1)
+_STAR: Final = Chem.MolFromSmarts("[#0]")
 _WITH_NEIGHBOURS: Final = rdFingerprintGenerator.GetMorganGenerator(radius=1)
 
 
@@ -218,30 +219,26 @@ def _rims(smiles: Sequence[str], rows: Rows) -> tuple[_Rims, Rows]:
 
 def open_ends(mol: Chem.Mol) -> list[int]:
     """Indices of what stands for the open bonds of a block."""
-    return [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
+    return [index for (index,) in mol.GetSubstructMatches(_STAR)]
 
 
 @lru_cache(maxsize=20_000)
 def _rim(smiles: str) -> bytes:
     """A row of the type `_RIM`."""
     mol, rim = Chem.MolFromSmiles(smiles), np.zeros((), _RIM)
-    atoms, alone = list(mol.GetAtoms()), list(rdMolDescriptors.GetConnectivityInvariants(mol))
-    around = _hashes_around(mol)
-    stars = open_ends(mol)
-    opens = [atoms[star].GetNeighbors()[0].GetIdx() for star in stars]
-    near = {other.GetIdx() for own in opens for other in atoms[own].GetNeighbors()}
-    others = sorted(near - {*stars, *opens})[: _A - _J]
-    rank = Chem.CanonicalRankAtoms(mol, breakTies=False)
+    alone, around = list(rdMolDescriptors.GetConnectivityInvariants(mol)), _hashes_around(mol)
+    stars, rank = open_ends(mol), Chem.CanonicalRankAtoms(mol, breakTies=False)
     rim["is_even"] = len({rank[star] for star in stars}) == 1
+    opens = [mol.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in stars]
+    near = {other.GetIdx() for own in opens for other in mol.GetAtomWithIdx(own).GetNeighbors()}
+    others = sorted(near - {*stars, *opens})[: _A - _J]
     for row, index in (*enumerate(opens), *enumerate(others, _J)):
-        bonds = atoms[index].GetBonds()
+        bonds = mol.GetAtomWithIdx(index).GetBonds()
         rim["alone"][row], rim["around"][row] = alone[index], around.get(index, 0)
         rim["has_two"][row] = 1 < len(bonds) <= _D
         for column, bond in enumerate(bonds[:_D]):
-            other = bond.GetOtherAtomIdx(index)
-            at = row, column
-            rim["bond"][at] = int(bond.GetBondType())
-            rim["near"][at] = _FIXED
+            other, at = bond.GetOtherAtomIdx(index), (row, column)
+            rim["bond"][at], rim["near"][at] = int(bond.GetBondType()), _FIXED
             if other in stars:
                 rim["near"][at] = _BEYOND + stars.index(other)
                 continue

@@ -154,7 +154,7 @@ def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> Iterator[str]:
     """What is left when all these bonds are cut, and touches all of them."""
     cut = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
     for part in Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False):
-        if sum(not atom.GetAtomicNum() for atom in part.GetAtoms()) == len(bonds):
+        if len(open_ends(part)) == len(bonds):
             yield Chem.MolToSmiles(part)
 
 
