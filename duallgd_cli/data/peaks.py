@@ -17,9 +17,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_
 
 MAX_ROWS: Final = 64
 # Noise of `augment`: of log intensities, of masses, and how often energy or instrument is unknown.
-JITTER: Final = 0.3
-NOISE_PPM: Final = 1.0
-ENERGY_DROP, INSTRUMENT_DROP = 0.2, 0.1
+JITTER, NOISE_PPM, ENERGY_DROP, INSTRUMENT_DROP = 0.3, 1.0, 0.2, 0.1
 
 
 @dataclass(frozen=True, eq=False)
