@@ -5,7 +5,7 @@
 # then 30 s with 35 % measured spectra), then on one core by another script that read the same kind of batches from memory, in two runs of 1,000 steps of
 # 256 (from rates of 6e-4 and 3.7e-4, 35 and 30 % measured, 240,000 spectra simulated beforehand); the first run's second state is of its step 600.
 # The commands below say the same with today's programs, and will not give the same numbers. Of the draws those of 100 samples in 10 steps, and
-# of 300 samples of SHARE molecules, are of this release; the others are of releases 22 to 24, their agreement with the fingerprint computed anew.
+# of 300 samples of 47 molecules, are of this release; the others are of releases 22 to 24, their agreement with the fingerprint computed anew.
 #
 #   weights/logs/25/commands.sh DATA RUNS      with weights/duallgd.safetensors of release 24, on a machine with a GPU
 set -euo pipefail
@@ -72,3 +72,5 @@ done << 'DRAWS'
 30 50 40
 DRAWS
 duallgd calibrate "$runs/base.safetensors" "${from[@]}" --truth "$runs/draw-100-10/truth.tsv" -o "$runs/duallgd.safetensors"
+python3 weights/recipe/parts.py "$data" --run "$runs/draw-100-10/predictions.csv" --run "$runs/draw-300-10/predictions.csv" \
+  --truth "$runs/draw-100-10/truth.tsv" --weights "$runs/duallgd.safetensors" --keep-prior
