@@ -30,11 +30,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Hashes: TypeAlias = NDArray[np.uint32]
 _Rims: TypeAlias = NDArray[Any]  # of the type `_RIM`
 
-# Likeliest blocks of a kind, of the same atoms, that are tried; how many molecules are compared by
-# all their bits, and how many of these are given.
+# Likeliest blocks of a kind, of the same atoms, that are tried; and how many molecules are compared
+# by all their bits.
 _OF_A_KIND: Final = 20
 _COMPARED: Final = 20_000
-_GIVEN: Final = 1_000
 
 NO_BIT: Final = -1
 _J, _A, _D = 2, 8, 4
@@ -72,13 +71,14 @@ class _Kind(NamedTuple):
     value: Floats
 
 
-def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats) -> Rows:
+def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
     """A linker, -1 for none, and the ends at its first and second open bond, best first, (K, 3).
 
     Args:
         blocks: To choose from.
         formula: Whose atoms they have between them.
         bit_scores: What each Morgan bit speaks for a molecule, (F,).
+        most: K at most, of 20,000.
     """
     # Sums of three codes are equal only where the atoms are.
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
@@ -92,7 +92,7 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats) -> R
         return rows
     differ = (rows[:, 1] != rows[:, 2]) & ~are_even(blocks.smiles, rows)  # either way round
     rows = np.concatenate([rows, rows[differ][:, [0, 2, 1]]])
-    return rows[np.argsort(-_exact(blocks, rows, bit_scores), kind="stable")[:_GIVEN]]
+    return rows[np.argsort(-_exact(blocks, rows, bit_scores), kind="stable")[:most]]
 
 
 def _fitting(

@@ -92,7 +92,7 @@ def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
 
 
 def together(
-    blocks: BuildingBlocks, formula: Formula, bit_scores: NDArray[np.float64]
+    blocks: BuildingBlocks, formula: Formula, bit_scores: NDArray[np.float64], most: int = 1_000
 ) -> Iterator[tuple[Chem.Mol, float]]:
     """The likeliest molecules of a formula, the likeliest first, some more than once.
 
@@ -100,12 +100,13 @@ def together(
         blocks: That they are made of.
         formula: Of the unknown.
         bit_scores: What each Morgan bit speaks for a molecule, (F,).
+        most: That are made.
 
     Yields:
         A sanitised molecule, and what its blocks add to the scores of its bits.
     """
     with rdBase.BlockLogs():
-        for rows in likeliest(blocks, formula, bit_scores):
+        for rows in likeliest(blocks, formula, bit_scores, most):
             worth = float(blocks.worth[rows[rows >= 0]].sum())
             linker, *ends = rows.tolist()
             first, second = (_read(blocks.smiles[end]) for end in ends)

@@ -27,13 +27,12 @@ from duallgd_cli.guide import Known
 from duallgd_cli.model.settings import DiffusionSettings
 
 if TYPE_CHECKING:
+    from duallgd_cli.chem.guide import Guide
     from duallgd_cli.chem.molecule import Mol
 
 # Added to the seed of the noise: for samples that are made of known molecules, hold a core, start
 # from molecules of the user, or hold required parts.
 _OF_MADE, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
-# Share of the samples that holds a known core, half of them in templates if there are any.
-_HELD_SHARE: Final = 0.75
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
@@ -42,6 +41,9 @@ _NOISED: Final = (0.25, 0.1)
 _MADE_SHARE: Final = 0.8
 # Changes of one known molecule, so that a large one takes no longer than its drawing.
 _MOST_OF_ONE: Final = 1_000
+# Molecules put together that are looked at, and where the user knows something until so many are as
+# the user says.
+_LOOKED_AT, _LOOKED_AT_GUIDED, _PUT_TOGETHER = 1_000, 10_000, 1_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
 # What one change is worth, in log-odds, next to blocks put together; chosen on fold val.
@@ -84,6 +86,16 @@ class Unknown(NamedTuple):
         if self.scorer is None or self.scorer.contrast is None:
             return log_odds
         return _OF_CHANCE * log_odds + _OF_CONTRAST * self.scorer.contrast
+
+    @property
+    def guide(self) -> "Guide | None":
+        """What the user says that it must be like."""
+        return None if self.known is None else self.known.guide
+
+    def allowed(self, made: "Iterable[tuple[Mol, float]]") -> "Iterable[tuple[Mol, float]]":
+        """Those of molecules of its formula that are as the user says."""
+        guide = self.guide
+        return made if guide is None else (one for one in made if not guide.fault(one[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +142,7 @@ class Planner:
         probability = unknown.probability
         graphs = known.graphs(probability, formula) if known is not None and begun else []
         if known is not None and graphs:
-            made = () if again else changed(graphs, formula, self.blocks)
+            made = () if again else unknown.allowed(changed(graphs, formula, self.blocks))
             tasks = self._of_made(whole, made, unknown, half, _OF_ANALOGUES)
             n_left = half - sum(task.samples for task in tasks)
             own = torch.from_numpy(starts(graphs[:BEGUN], formula, n_left, seed))
@@ -141,13 +153,19 @@ class Planner:
         if self.templates is None or not begun:
             return [whole]
         near = self.templates.near(probability, formula)
-        both = chain(changed(near, formula, self.blocks), put_together(self.blocks, unknown))
-        tasks = self._of_made(whole, () if again else both, unknown, begun)
+        tasks = self._of_made(whole, () if again else self._made(near, unknown), unknown, begun)
         n_left = begun - sum(task.samples for task in tasks)
         if near:
             begin = starts(near[:BEGUN], formula, n_left, seed, exchange=False)
             tasks += self._begun(whole, torch.from_numpy(begin))
         return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
+
+    def _made(
+        self, known: Iterable[MolecularGraph], unknown: Unknown
+    ) -> "Iterator[tuple[Mol, float]]":
+        """Changes of known molecules, and what building blocks make."""
+        one_change = unknown.allowed(changed(known, unknown.formula, self.blocks))
+        return chain(one_change, put_together(self.blocks, unknown))
 
     def _of_made(
         self,
@@ -159,12 +177,9 @@ class Planner:
     ) -> list[SamplingTask]:
         """Molecules made of known ones, of which the network only says how probable they are.
 
-        They take most of the samples that begin from known molecules, as far as there are so many
-        that are as the user says.
+        They take most of the samples that begin from known molecules, as far as there are so many.
         """
-        guide = None if unknown.known is None else unknown.known.guide
-        able = (one for one in made if guide is None or not guide.fault(one[0]))
-        start = likeliest_starts(able, unknown, int(_MADE_SHARE * begun))
+        start = likeliest_starts(made, unknown, int(_MADE_SHARE * begun))
         if start is None:
             return []
         most = max(1, round(_NOISED[0] * self.process.n_steps))
@@ -204,26 +219,32 @@ class Planner:
     def _with_core(
         self, whole: SamplingTask, unknown: Unknown, settings: SamplingSettings, seed: int
     ) -> list[SamplingTask]:
-        """Samples that hold the core, some of them in known molecules; few are free."""
-        from duallgd_cli.chem.guide import read_core  # rdkit loads only here
+        """Molecules made of known ones that have the core, then samples that hold it.
 
-        formula, known, probability = unknown.formula, unknown.known, unknown.probability
+        Half of these begin in known molecules that have it, if there are any.
+        """
+        from duallgd_cli.chem.guide import Guide, read_core  # rdkit loads only here
+
+        formula, probability = unknown.formula, unknown.probability
         core = read_core(settings.core or "")
-        n_held = max(1, round(_HELD_SHARE * settings.samples))
+        known = unknown.known or Known(Guide(core=settings.core))
+        unknown = unknown._replace(known=known)
 
         def find(one: MolecularGraph) -> NDArray[np.int64] | None:
             return core.found(one.element, one.pair, one.bond_class)
 
-        own = [] if known is None else known.graphs(probability, formula)[:BEGUN]
+        own = known.graphs(probability, formula)[:BEGUN]
         graphs = [(one, match) for one in own if (match := find(one)) is not None]
-        if self.templates is not None:
+        tasks = []
+        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
+        if self.templates is not None and begun:
+            if not known.is_short:  # what is made would be the same again
+                near = chain(own, self.templates.near(probability, formula))
+                tasks = self._of_made(whole, self._made(near, unknown), unknown, begun)
             needed = np.bincount(core.element, minlength=N_HEAVY)
             graphs += self.templates.around(find, probability, formula, needed)
-        n_begun = n_held // 2 if graphs and settings.analogue_share else 0
-        tasks = []
-        if n_held < settings.samples:
-            free = replace(settings, core=None, samples=settings.samples - n_held)
-            tasks = self.tasks(unknown, free, seed)
+        n_held = settings.samples - sum(task.samples for task in tasks)
+        n_begun = n_held // 2 if graphs and begun else 0
         if n_begun:
             start, held = in_templates(graphs, formula, n_begun, seed, core)
             tasks += self._begun(whole, start, _OF_HELD + 1, held)
@@ -236,7 +257,7 @@ class Planner:
         self, whole: SamplingTask, samples: int, unknown: Unknown
     ) -> list[SamplingTask]:
         """Samples that start from known molecules with required parts, and hold those."""
-        guide = None if unknown.known is None else unknown.known.guide
+        guide = unknown.guide
         if self.templates is None or guide is None:
             return []
 
@@ -272,10 +293,12 @@ def changed(
 
 
 def put_together(blocks: BuildingBlocks, unknown: Unknown) -> "Iterator[tuple[Mol, float]]":
-    """Molecules of a formula from two or three building blocks; see `changed`."""
+    """Molecules of a formula from two or three building blocks, as the user says; see `changed`."""
     from duallgd_cli.chem.joining import together  # rdkit loads only here
 
-    yield from together(blocks, unknown.formula, unknown.bit_scores)
+    most = _LOOKED_AT if unknown.guide is None else _LOOKED_AT_GUIDED
+    made = together(blocks, unknown.formula, unknown.bit_scores, most)
+    yield from islice(unknown.allowed(made), _PUT_TOGETHER)
 
 
 def likeliest_starts(

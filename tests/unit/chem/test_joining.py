@@ -97,7 +97,9 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
     counts = np.append(blocks.counts.astype(int), np.zeros((1, N_ELEMENTS), int), 0)  # of none
     fits = {one for one in triples if (counts[list(one)].sum(0) == formula.array).all()}
 
-    found = {(linker, *sorted(ends)) for linker, *ends in likeliest(blocks, formula, log_odds)}
+    found = {
+        (linker, *sorted(ends)) for linker, *ends in likeliest(blocks, formula, log_odds, 1_000)
+    }
 
     assert found == fits
 

@@ -10,6 +10,7 @@ from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.valence import FREE
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.generator import planning
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.templates import in_templates, known_molecules, molecule_of
@@ -82,6 +83,37 @@ def test_required_parts_are_held_in_molecules_that_have_them():
     assert ((held > 0).sum(1) == 3).all()
     assert ((held == FREE) | (held == start)).all()
     assert not templates().around(find, NOTHING, Formula.parse("C12H12O"))
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_with_a_core_molecules_are_made_that_have_it_and_all_others_hold_it(is_told, is_later):
+    """Cresols and benzyl alcohol, not anisole, from the parts of phenol, toluene and anisole."""
+    made_of = known_molecules(molecules_of("Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1"), 99)
+    planner = ModelGenerator(stirred(small_settings()), cpu(), None, made_of).planner
+    settings = SamplingSettings(steps=10, samples=40, core="Cc1ccccc1")
+    formula, core = Formula.parse("C7H8O"), read_core("Cc1ccccc1")
+    known = Known(Guide(core="Cc1ccccc1"), is_short=is_later) if is_told or is_later else None
+
+    tasks = planner.tasks(unknown(known, formula), settings, 3)
+
+    assert sum(task.samples for task in tasks) == 40
+    given = [task for task in tasks if task.is_given]
+    made = [assemble(formula, row.astype(np.int8))[0] for t in given for row in t.start.numpy()]
+    assert len(made) == (0 if is_later else 4)
+    assert all(core.is_in(mol) for mol in made)
+    assert all((task.held > 0).sum() == 7 * task.samples for task in tasks if not task.is_given)
+
+
+def test_where_a_guide_excludes_much_more_is_looked_at(monkeypatch):
+    made_of = known_molecules(molecules_of("Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1"), 99).blocks
+    monkeypatch.setattr(planning, "_LOOKED_AT", 1)
+    formula, guide = Formula.parse("C7H8O"), Guide(forbid=("[F]",))
+
+    free = list(planning.put_together(made_of, unknown(None, formula)))
+    guided = list(planning.put_together(made_of, unknown(Known(guide), formula)))
+
+    assert len(free) == 1 < len(guided)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
