@@ -153,19 +153,14 @@ class Planner:
         if self.templates is None or not begun:
             return [whole]
         near = self.templates.near(probability, formula)
-        tasks = self._of_made(whole, () if again else self._made(near, unknown), unknown, begun)
+        changes = unknown.allowed(changed(near, formula, self.blocks))
+        both = chain(changes, put_together(self.blocks, unknown))
+        tasks = self._of_made(whole, () if again else both, unknown, begun)
         n_left = begun - sum(task.samples for task in tasks)
         if near:
             begin = starts(near[:BEGUN], formula, n_left, seed, exchange=False)
             tasks += self._begun(whole, torch.from_numpy(begin))
         return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
-
-    def _made(
-        self, known: Iterable[MolecularGraph], unknown: Unknown
-    ) -> "Iterator[tuple[Mol, float]]":
-        """Changes of known molecules, and what building blocks make."""
-        one_change = unknown.allowed(changed(known, unknown.formula, self.blocks))
-        return chain(one_change, put_together(self.blocks, unknown))
 
     def _of_made(
         self,
@@ -240,7 +235,9 @@ class Planner:
         if self.templates is not None and begun:
             if not known.is_short:  # what is made would be the same again
                 near = chain(own, self.templates.near(probability, formula))
-                tasks = self._of_made(whole, self._made(near, unknown), unknown, begun)
+                changes = unknown.allowed(changed(near, formula, self.blocks))
+                both = chain(changes, put_together(self.blocks, unknown))
+                tasks = self._of_made(whole, both, unknown, begun)
             needed = np.bincount(core.element, minlength=N_HEAVY)
             graphs += self.templates.around(find, probability, formula, needed)
         n_held = settings.samples - sum(task.samples for task in tasks)
