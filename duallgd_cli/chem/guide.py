@@ -29,6 +29,8 @@ _CLASSES: Final = {
     Chem.BondType.AROMATIC: 4,
 }
 _TYPES: Final = {number: one for one, number in _CLASSES.items()}
+# Rings or double bonds that an atom may add to those of usual valences: in SF5, or B- beside N+.
+_MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
 _EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
 _MOST_TRANSFORMS: Final = 100
@@ -46,17 +48,25 @@ class Core:
         bonds: Of each tautomer, the one that was given first: class of the bond between each two
             atoms of one fragment, 0 for none, `FREE` between fragments, int8 (T, A, A).
         is_closed: Atoms that have no bond to any other atom than those of the core, bool (A,).
+        unsaturation: Its rings, and its double bonds between C, N and O.
         queries: Find its tautomers in a molecule.
     """
 
     element: NDArray[np.int64]
     bonds: NDArray[np.int8]
     is_closed: NDArray[np.bool_]
+    unsaturation: int
     queries: tuple[Chem.Mol, ...]
 
     def missing(self, formula: Formula) -> str:
-        """The atoms that a formula has too few of for the core, such as ``2 O``; "" if none."""
-        return _lacking(Counter(SYMBOLS[element] for element in self.element), formula)
+        """What a formula has too little of for the core, such as ``2 O``; "" if nothing."""
+        needed = Counter(SYMBOLS[element] for element in self.element)
+        if atoms := _lacking(needed, formula):
+            return atoms
+        more = sum(n * formula.counts[INDEX[one]] for one, n in _MORE_UNSATURATED.items())
+        most = formula.unsaturation + more
+        has = f"{self.unsaturation} rings and double bonds, where it has {most:g} at most"
+        return f"unsaturation ({has})" if self.unsaturation > most else ""
 
     def is_in(self, mol: Chem.Mol) -> bool:
         """Whether a molecule holds the core or one of its tautomers."""
@@ -241,8 +251,22 @@ def read_core(text: str) -> Core:
         element=np.array([INDEX[atom.GetSymbol()] for atom in atoms]),
         bonds=np.stack([_bonds(form, number) for form in forms]),
         is_closed=closed,
+        unsaturation=_unsaturation(mol),
         queries=tuple(_query(form, closed, number) for form in forms),
     )
+
+
+def _unsaturation(mol: Chem.Mol) -> int:
+    """Rings, and double bonds between C, N and O, a triple bond being two."""
+    plain = Chem.Mol(mol)
+    Chem.Kekulize(plain, clearAromaticFlags=True)
+    orders = [
+        _CLASSES[bond.GetBondType()] - 1
+        for bond in plain.GetBonds()
+        if {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()} <= {"C", "N", "O"}
+    ]
+    rings = mol.GetNumBonds() - mol.GetNumAtoms() + len(Chem.GetMolFrags(mol))
+    return rings + sum(orders)
 
 
 def _tautomers(mol: Chem.Mol) -> list[Chem.Mol]:

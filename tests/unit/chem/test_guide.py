@@ -147,8 +147,11 @@ def test_what_is_drawn_around_a_core_holds_it(smiles, size, seed):
 
 @pytest.mark.parametrize(
     ("formula", "missing"),
-    [("C15H10O2", ""), ("C14H10O2", "1 C"), ("C10H10N2", "5 C, 2 O")],
-)
+    [
+        ("C15H10O2", ""), ("C14H10O2", "1 C"), ("C10H10N2", "5 C, 2 O"),
+        ("C17H23NO3", "unsaturation (11 rings and double bonds, where it has 7 at most)"),
+    ],
+)  # fmt: skip
 def test_what_a_formula_lacks_for_a_core(formula, missing):
     assert read_core(FLAVONE).missing(Formula.parse(formula)) == missing
 
@@ -178,6 +181,16 @@ def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
 
     for text, smiles in asked:
         Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
+
+
+@pytest.mark.parametrize("smiles", [
+    FLAVONE, "FS(F)(F)(F)(F)c1ccccc1", "CS(=O)(=O)c1ccc([N+](=O)[O-])cc1", "O=[Se]=O",
+    "F[B-]1(F)n2cccc2C=C2C=CC=[N+]21", "N1=P(F)(F)N=P(F)(F)N=P1(F)F", "C[N+](C)(C)CC(=O)[O-]",
+    "Oc1cc2ccc(O)cc2[o+]c1", "CC(=O)OI(OC(C)=O)c1ccccc1", "C[S+](C)[O-]", "[N-]=[N+]=NCC#N",
+    "FP(F)(F)(F)F", "c1ccc([n+]2ccccc2)cc1", "OB(O)c1ccccc1",
+])  # fmt: skip
+def test_no_formula_is_refused_that_has_a_molecule_which_is_the_core(smiles):
+    assert not read_core(smiles).missing(formula_of(Chem.MolFromSmiles(smiles)))
 
 
 @pytest.mark.parametrize("text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]"])
