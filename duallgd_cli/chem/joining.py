@@ -92,7 +92,7 @@ def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
 
 
 def together(
-    blocks: BuildingBlocks, formula: Formula, bit_scores: NDArray[np.float64], most: int = 1_000
+    blocks: BuildingBlocks, formula: Formula, bit_scores: NDArray[np.float64], most: int
 ) -> Iterator[tuple[Chem.Mol, float]]:
     """The likeliest molecules of a formula, the likeliest first, some more than once.
 

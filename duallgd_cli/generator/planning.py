@@ -41,9 +41,8 @@ _NOISED: Final = (0.25, 0.1)
 _MADE_SHARE: Final = 0.8
 # Changes of one known molecule, so that a large one takes no longer than its drawing.
 _MOST_OF_ONE: Final = 1_000
-# Molecules put together that are looked at, and where the user knows something until so many are as
-# the user says.
-_LOOKED_AT, _LOOKED_AT_GUIDED, _PUT_TOGETHER = 1_000, 10_000, 1_000
+# Molecules put together, and how many are looked at until so many are as the user says.
+_PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
 # What one change is worth, in log-odds, next to blocks put together; chosen on fold val.
@@ -293,7 +292,7 @@ def put_together(blocks: BuildingBlocks, unknown: Unknown) -> "Iterator[tuple[Mo
     """Molecules of a formula from two or three building blocks, as the user says; see `changed`."""
     from duallgd_cli.chem.joining import together  # rdkit loads only here
 
-    most = _LOOKED_AT if unknown.guide is None else _LOOKED_AT_GUIDED
+    most = _PUT_TOGETHER if unknown.guide is None else _LOOKED_AT
     made = together(blocks, unknown.formula, unknown.bit_scores, most)
     yield from islice(unknown.allowed(made), _PUT_TOGETHER)
 

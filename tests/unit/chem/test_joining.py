@@ -59,7 +59,7 @@ def test_small_ends_are_found_by_their_atoms():
 def test_a_molecule_is_put_together_from_its_own_parts(smiles):
     mol = parse_smiles(smiles)
 
-    made = [one for one, _ in together(of(smiles), formula_of(mol), told(mol))]
+    made = [one for one, _ in together(of(smiles), formula_of(mol), told(mol), 1_000)]
 
     assert canonical_smiles(mol) in map(canonical_smiles, made)
 
@@ -71,7 +71,7 @@ def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, d
     blocks, wanted = of(*known), QUESTIONS[data.draw(st.sampled_from(sorted(QUESTIONS)))]
     formula = formula_of(parse_smiles(data.draw(st.sampled_from([*known, wanted]))))
 
-    for mol, worth in together(blocks, formula, EVEN):
+    for mol, worth in together(blocks, formula, EVEN, 1_000):
         assert disassemble(mol).formula == formula
         assert worth <= 4 * 3 * np.log(len(known))
 
@@ -105,8 +105,8 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
 
 
 def test_where_nothing_fits_nothing_is_made():
-    assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN))
-    assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN))
+    assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN, 9))
+    assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN, 9))
     assert NO_BLOCKS.ends.of("*C") is None
 
 
@@ -179,4 +179,4 @@ def test_a_linker_is_turned_only_where_that_makes_another_molecule(smiles, made)
     """Of three blocks in one or two ways, and of two blocks by either bond."""
     mol = parse_smiles(smiles)
 
-    assert len(list(together(of(smiles), formula_of(mol), EVEN))) == made
+    assert len(list(together(of(smiles), formula_of(mol), EVEN, 99))) == made
