@@ -41,7 +41,7 @@ _NOISED: Final = (0.25, 0.1)
 _MADE_SHARE: Final = 0.8
 # Changes of one known molecule, so that a large one takes no longer than its drawing.
 _MOST_OF_ONE: Final = 1_000
-# Molecules put together, and how many are looked at until so many are as the user says.
+# Molecules put together, and how many are looked at until so many have a known core.
 _PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
@@ -130,7 +130,7 @@ class Planner:
         whole = self.fresh(formula.n_heavy * (formula.n_heavy - 1) // 2, settings, seed)
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
-            return self._with_core(whole, unknown, settings, seed)
+            return self._with_core(whole, unknown, settings, begun)
         half = settings.samples // 2  # of the samples, where the user knows something
         again = known is not None and known.is_short  # what is made would be the same again
         if known is not None and again and begun:
@@ -211,7 +211,7 @@ class Planner:
         ]
 
     def _with_core(
-        self, whole: SamplingTask, unknown: Unknown, settings: SamplingSettings, seed: int
+        self, whole: SamplingTask, unknown: Unknown, settings: SamplingSettings, begun: int
     ) -> list[SamplingTask]:
         """Molecules made of known ones that have the core, then samples that hold it.
 
@@ -219,7 +219,7 @@ class Planner:
         """
         from duallgd_cli.chem.guide import Guide, read_core  # rdkit loads only here
 
-        formula, probability = unknown.formula, unknown.probability
+        formula, probability, seed = unknown.formula, unknown.probability, whole.seed
         core = read_core(settings.core or "")
         known = unknown.known or Known(Guide(core=settings.core))
         unknown = unknown._replace(known=known)
@@ -230,7 +230,6 @@ class Planner:
         own = known.graphs(probability, formula)[:BEGUN]
         graphs = [(one, match) for one in own if (match := find(one)) is not None]
         tasks = []
-        begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if self.templates is not None and begun:
             if not known.is_short:  # what is made would be the same again
                 near = chain(own, self.templates.near(probability, formula))
@@ -246,8 +245,8 @@ class Planner:
             tasks += self._begun(whole, start, _OF_HELD + 1, held)
         n_other = settings.samples - sum(task.samples for task in tasks)
         held = torch.from_numpy(core.held(formula, core.places(formula, n_other, seed))).long()
-        held, seed = held.to(self.device), whole.seed + _OF_HELD
-        return [*tasks, replace(whole, seed=seed, samples=n_other, held=held)]
+        drawn = replace(whole, seed=seed + _OF_HELD, samples=n_other, held=held.to(self.device))
+        return [*tasks, drawn]
 
     def _with_parts(
         self, whole: SamplingTask, samples: int, unknown: Unknown
@@ -292,7 +291,8 @@ def put_together(blocks: BuildingBlocks, unknown: Unknown) -> "Iterator[tuple[Mo
     """Molecules of a formula from two or three building blocks, as the user says; see `changed`."""
     from duallgd_cli.chem.joining import together  # rdkit loads only here
 
-    most = _PUT_TOGETHER if unknown.guide is None else _LOOKED_AT
+    has_core = unknown.guide is not None and unknown.guide.core is not None
+    most = _LOOKED_AT if has_core else _PUT_TOGETHER
     made = together(blocks, unknown.formula, unknown.bit_scores, most)
     yield from islice(unknown.allowed(made), _PUT_TOGETHER)
 
