@@ -16,15 +16,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
-# cut; a feature that needs more says so when it raises one.
+# cut; a feature that needs more says so when it raises one. The last that did: databases to choose
+# from, 130 lines of seven rooms.
 BOUNDS = {
     "spectra": (3_282, 11),
     "formulas": (1_397, 5),
-    "predict": (3_763, 12),  # journals name the engine; confidence of the first is corrected
+    "predict": (3_785, 12),  # journals name the engine; confidence of the first is corrected
     # Molecules made of known ones; bits of these before any is made; cores too unsaturated.
     "chem": (4_015, 16),
-    "guide": (951, 3),  # a million analogues
-    "reference": (1_987, 9),
+    "guide": (986, 3),  # a million analogues
+    "reference": (1_991, 9),
     # Cores of molecules that are given in training; the fragment model; pairs of cuts apart;
     # simulated spectra of several energies.
     "data": (2_579, 10),
@@ -32,17 +33,17 @@ BOUNDS = {
     "train": (2_074, 11),
     "model": (1_764, 8),  # pairs that are known, spectra of known molecules
     "diffusion": (470, 1),  # graphs that are given are judged alone
-    "checkpoint": (604, 3),  # encoders in 8 bit, a second one of its own sizes
+    "checkpoint": (609, 3),  # encoders in 8 bit, a second one of its own sizes
     "bench": (1_185, 6),  # a run goes on; throughput
-    "evaluate": (3_136, 14),  # analogues, which may be no test molecules
+    "evaluate": (3_161, 14),  # analogues, which may be no test molecules
     "report": (950, 4),
     # Molecules made of known ones, with a core too, those that explain the peaks, rivals; how far
     # cutting is.
-    "generator": (2_480, 11),
+    "generator": (2_502, 11),
     "writers": (849, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building
     # blocks of other structures; evidence from rivals
-    "cli": (2_644, 14),
+    "cli": (2_664, 14),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

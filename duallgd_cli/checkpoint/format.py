@@ -67,6 +67,7 @@ class Checkpoint:
             files hold none.
         kernel: Their spectra, by name; see `model.fragment_kernel`.
         contrast: A second encoder that tells isomers apart, by name; see `train.contrast`.
+        database: As ranking, fitted for structures of a database; {} where none was.
     """
 
     settings: ModelSettings
@@ -77,6 +78,7 @@ class Checkpoint:
     templates: dict[str, Tensor] = field(default_factory=dict)
     kernel: dict[str, Tensor] = field(default_factory=dict)
     contrast: dict[str, Tensor] = field(default_factory=dict)
+    database: dict[str, Any] = field(default_factory=dict)
 
     def contrast_encoder(self) -> FormulaTransformer | None:
         """The second encoder in evaluation mode, or None of a file without one.
@@ -131,6 +133,8 @@ def save(
         "record": _compact(record),
         "ranking": _compact(checkpoint.ranking),
     }
+    if checkpoint.database:
+        metadata["database"] = _compact(checkpoint.database)
     if ancestors is not None:
         packed = zlib.compress(_compact(ancestors).encode(), 9)
         metadata["ancestors"] = base64.b64encode(packed).decode("ascii")
@@ -158,16 +162,17 @@ def load(path: Path) -> Checkpoint:
         settings = parse(ModelSettings, load_finite(metadata["settings"]))
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
+        database = load_finite(metadata.get("database", "{}"))
         if "ancestors" in metadata:
             record["ancestors"] = _unpacked(metadata["ancestors"])
     if _WALKS in tensors:  # else the authors' network, which the leak study trains
         # Files of networks that were never given known bonds have nothing to say of them.
         tensors.setdefault(_KNOWN, torch.zeros(settings.denoiser.pair_width))
-    besides = [
-        {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
-        for prefix in _BESIDES.values()
-    ]
-    return Checkpoint(settings, tensors, record, ranking, *besides)
+    besides = {
+        part: {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
+        for part, prefix in _BESIDES.items()
+    }
+    return Checkpoint(settings, tensors, record, ranking, **besides, database=database)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _DIGITS = 12
 # The stage, besides joint, that trains a part.
 _TRAINED_BY = {"encoder": "encoder", "denoiser": "decoder"}
 # How well confidence held on a fold says nothing of what later weights stem from, and is long.
-_OF_THE_FIT = "ranking_validation"
+_OF_THE_FIT = ("ranking_validation", "database_validation")
 
 
 def lineage(starts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -121,4 +121,4 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _without_fit(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name != _OF_THE_FIT}
+    return {name: value for name, value in record.items() if name not in _OF_THE_FIT}

@@ -40,7 +40,7 @@ _what, _scoring, _leakage = (
 )
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "analogues", "resume", "shard",
+    "config", "set_", "formula", "formulas", "analogues", "database", "resume", "shard",
 )  # fmt: skip
 
 
@@ -110,6 +110,14 @@ def evaluate(
             metavar="FILE",
             help="Known molecules to start samples from, as predict's; may be repeated. Test "
             "molecules among them are treated like training molecules.",
+        ),
+    ] = None,
+    database: Annotated[
+        list[Path] | None,
+        _what(
+            metavar="FILE",
+            help="Structures to choose from, as predict's; may be repeated. Structures that it "
+            "lacks are never found.",
         ),
     ] = None,
     samples: options.Samples = None,
@@ -203,6 +211,7 @@ def evaluate(
         "top_k": parsing.parse_ranks(top_k),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "analogues": tuple(map(str, analogues or ())),
+        "databases": tuple(map(str, database or ())),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),
     }

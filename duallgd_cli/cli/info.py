@@ -42,6 +42,13 @@ SELFTEST_EPILOG = """
 """
 
 # Of a training record, what is shown without --lineage.
+_FITS: Final = {
+    "ranking_validation": "accuracy", "database_validation": "accuracy with a database",
+}  # fmt: skip
+_ACCURACY: Final = {"top1": "first candidate right", "top10": "among the first ten"}
+_MEASURED: Final = (
+    "{:.0f} held-out molecules, formula known, by cross-validation (duallgd calibrate)"
+)
 _SHOWN: Final = ("note", "stage", "version", "core_hours", "recipe", "commit")
 
 
@@ -92,19 +99,13 @@ def _of_weights(model: "LoadedModel", lineage: bool) -> dict[str, Any]:
 
 def _training(record: Mapping[str, Any], lineage: bool) -> dict[str, Any]:
     """How good the weights are, and what they were made of; all earlier runs with `lineage`."""
-    fitted = record.get("ranking_validation", {})
-    accuracy = {
-        shown: f"{fitted[name]:.1%}"
-        for name, shown in (("top1", "first candidate right"), ("top10", "among the first ten"))
-        if name in fitted
-    }
-    if accuracy:
-        accuracy["measured on"] = (
-            f"{fitted.get('n_spectra', fitted.get('first', {}).get('count', 0)):.0f} held-out "
-            "molecules, formula known, "
-            "by cross-validation (duallgd calibrate)"
-        )
-    facts: dict[str, Any] = {"accuracy": accuracy} if accuracy else {}
+    facts: dict[str, Any] = {}
+    for fit, title in _FITS.items():
+        held = record.get(fit, {})
+        accuracy = {said: f"{held[name]:.1%}" for name, said in _ACCURACY.items() if name in held}
+        if accuracy:
+            n_spectra = held.get("n_spectra", held.get("first", {}).get("count", 0))
+            facts[title] = accuracy | {"measured on": _MEASURED.format(n_spectra)}
     shown = record if lineage else _SHOWN
     return {**facts, "training": {name: record[name] for name in shown if name in record}}
 

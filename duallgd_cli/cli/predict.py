@@ -167,6 +167,14 @@ def predict(
             "there is named; structures of similar spectra are analogues.",
         ),
     ] = None,
+    database: Annotated[
+        list[Path] | None,
+        options.known(
+            metavar="FILE",
+            help="Structures to choose from, as for --analogues: candidates are those with the "
+            "formula, and none are drawn; may be repeated.",
+        ),
+    ] = None,
     guide: Annotated[
         list[Path] | None,
         options.known(
@@ -252,7 +260,9 @@ def predict(
             output=place,
             format=format or "",
             formulas=formulas,
-            guide=options.guide_files(analogues=analogues, libraries=library, tables=guide),
+            guide=options.guide_files(
+                analogues=analogues, libraries=library, tables=guide, databases=database
+            ),
             settings=settings,
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,

@@ -65,6 +65,7 @@ class ScoredCase:
             of the truth is known.
         whole: Whether these are all samples that were drawn, not a part of them: parts teach what
             few samples are worth, not how candidates are ranked.
+        of_database: Whether candidates are the structures of a database, however many there are.
     """
 
     features: Array
@@ -74,6 +75,7 @@ class ScoredCase:
     statistics: SampleStatistics
     likeness: Array
     whole: bool = True
+    of_database: bool = False
 
     @property
     def wanted(self) -> Array:
@@ -96,13 +98,14 @@ class Validation:
 
     Attributes:
         top1: Share of spectra whose first candidate is right, at the number of samples and steps
-            that most spectra were drawn with.
+            that most spectra were drawn with; of all where structures of a database were ranked.
         top10: Share of these spectra with the right one among the first ten.
         n_spectra: How many these are.
         candidates: Reliability of the confidence of each candidate.
         first: Reliability of the confidence of first candidates alone.
         first_ten: Reliability of the probability that the first ten hold the right one.
-        by_samples: Reliability of the confidence of first candidates by number of samples.
+        by_samples: Reliability of the confidence of first candidates by number of samples; empty
+            for those of a database.
     """
 
     top1: float
@@ -300,7 +303,11 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
     first_right, hits = (np.array([one[:k].any() for one in rights]) for k in (1, FIRST))
     whole = np.array([case.whole for case in cases])
     number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
-    settings = [(case.statistics.log_samples, case.statistics.log_steps) for case in cases]
+    drawn = np.array([not case.of_database for case in cases])
+    settings = [
+        (case.statistics.log_samples, case.statistics.log_steps) if own else None
+        for case, own in zip(cases, drawn, strict=True)
+    ]
     usual = Counter(compress(settings, whole)).most_common(1)[0][0]
     stated = whole & np.array([one == usual for one in settings])
     return Validation(
@@ -315,7 +322,7 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
         first_ten=reliability(tens[whole], hits[whole]),
         by_samples={
             int(n): reliability(first[number == n], first_right[number == n])
-            for n in np.unique(number)
+            for n in np.unique(number[drawn])
         },
     )
 

@@ -29,6 +29,7 @@ from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.predict.prediction import Results
 from duallgd_cli.predict.ranking import RankingModel
 
+_DATABASES: Final = "databases"  # in the header of a run that had any
 _BLOCK: Final = 14  # letters of an InChIKey that name the skeleton
 
 
@@ -36,6 +37,8 @@ def fit_weights_file(
     weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
 ) -> tuple[RankingModel, Validation]:
     """Fit the ranking of a weights file on runs that were made with it.
+
+    Runs with a database give the ranking of its structures, others that of drawn ones.
 
     Args:
         weights: The weights that made the runs.
@@ -51,32 +54,34 @@ def fit_weights_file(
         The ranking as stored in the new file, and how well it holds, cross-validated by molecule.
 
     Raises:
-        UsageError: A run was made with other weights or has no finished spectrum, or the truth
-            lacks one of its spectra or its structure, names two, or has a SMILES that cannot be
-            read.
+        UsageError: A run was made with other weights or has no finished spectrum, only some had a
+            database, or the truth lacks one of its spectra or its structure, names two, or has a
+            SMILES that cannot be read.
         MissingInputError: A file does not exist.
     """
     checkpoint = load(weights)
-    start = parse(RankingModel, checkpoint.ranking) if keep_ranking else RankingModel()
     truths, digest = truths_of(truth), sha256(weights)
-    cases: list[ScoredCase] = []
-    for path in runs:
-        run = read([path], partial=True)
+    finished = [read([path], partial=True) for path in runs]
+    for path, run in zip(runs, finished, strict=True):
         if run.header.model.get("sha256") != digest:
             raise UsageError(
                 f"{path} was predicted with other weights than {weights}; predict again"
             )
-        cases += scored_cases(run, truths, start)
+    searched = {_DATABASES in run.header.settings for run in finished}
+    if len(searched) > 1:
+        raise UsageError("some of the runs had a database and some had none; fit one at a time")
+    kind = "database" if searched == {True} else "ranking"
+    start = parse(RankingModel, getattr(checkpoint, kind)) if keep_ranking else RankingModel()
+    cases = [case for run in finished for case in scored_cases(run, truths, start)]
     if not cases:
         raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
     ranking = fit(cases, start, keep_ranking=keep_ranking)
     validation = cross_validate(cases, start, keep_ranking=keep_ranking)
-    known = checkpoint.record.get("ranking_validation", {}) if keep_ranking else {}
-    fitted = replace(
-        checkpoint,
-        ranking=dump(ranking),
-        record={**checkpoint.record, "ranking_validation": record_of(validation, known)},
-    )
+    name = f"{kind}_validation"
+    known = checkpoint.record.get(name, {}) if keep_ranking else {}
+    record = {**checkpoint.record, name: record_of(validation, known)}
+    changes: dict[str, Any] = {"record": record, kind: dump(ranking)}
+    fitted = replace(checkpoint, **changes)
     save(out, fitted, torch.float16, short_codes=True)
     return ranking, validation
 
@@ -100,7 +105,11 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
 def scored_cases(
     run: FinishedRun, truths: Mapping[str, Mapping[str, str]], start: RankingModel
 ) -> Iterator[ScoredCase]:
-    """Every feature of a run, then parts of its samples, always the same parts."""
+    """Every feature of a run, then parts of its samples, always the same parts.
+
+    A part of the structures of a database would say nothing: fewer of them are no fewer draws.
+    """
+    of_database = _DATABASES in run.header.settings
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
     for results in run.features():
         name = results[0].spectra[0].spectrum_id
@@ -112,7 +121,10 @@ def scored_cases(
                 f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
             )
         alike = _alike(results, truth["smiles"])
-        yield scored_case(results, truth["inchikey"], model, alike)
+        case = scored_case(results, truth["inchikey"], model, alike)
+        yield replace(case, of_database=of_database)
+        if of_database:
+            continue
         sampled = sum(result.sampled for result in results)
         generator = np.random.default_rng(results[0].feature)
         for part in (part_of(results, n, generator) for n in NUMBERS if n < sampled):

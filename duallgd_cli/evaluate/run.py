@@ -50,6 +50,7 @@ TRUE_ORDER: Final = (
     "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
     "known of an unlabelled spectrum."
 )
+_CHOSEN: Final = "Candidates were chosen from a database: structures that it lacks are not found."
 _GIVEN: Final = "The run was given molecules; whether test molecules are among them is not checked."
 _NOT_CHECKED: Final = (
     "Overlap with training molecules was not checked: no journal beside the predictions says which "
@@ -194,6 +195,8 @@ def predict_inputs(
     inputs.track = "formula known" if with_formula else "formula predicted"
     found = _take_journal(inputs, run)
     inputs.record["weights"]["record"] = dict(model.record)
+    if settings.databases:
+        inputs.remark(_CHOSEN)
     if settings.formulas is not None:
         inputs.formulas = tried_formulas(found)
     elif not with_formula:
@@ -204,13 +207,14 @@ def predict_inputs(
 
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
     top_k = max(ORACLE_TOP, *settings.top_k)
+    guide = GuideFiles(analogues=settings.analogues, databases=settings.databases)
     return PredictRequest(
         inputs=(str(settings.folder / SPECTRA),),
         output=str(settings.folder / PREDICTIONS),
         formulas=settings.formulas,
         # Each spectrum of a benchmark counts alone, so each is predicted alone.
         settings=replace(settings.prediction, top_k=top_k, group_by="none"),
-        guide=GuideFiles(analogues=settings.analogues) if settings.analogues else None,
+        guide=guide if guide != GuideFiles() else None,
         shard=settings.shard,
         resume=settings.resume,
         workers=workers,

@@ -29,6 +29,7 @@ class EvaluateSettings:
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
         analogues: Files of known molecules that samples start from; see `guide.GuideFiles`.
+        databases: Files of structures to choose from; see `guide.GuideFiles`.
         train_hashes: List of the weights' training molecules; None takes the one beside them.
         train_data: Tables of training molecules for similarities.
         allow_leakage: Score molecules that the weights have seen, and say so on the result.
@@ -57,6 +58,7 @@ class EvaluateSettings:
     formulas: Path | None = None
     prediction: PredictSettings = field(default_factory=PredictSettings)
     analogues: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
     train_hashes: Path | None = None
     train_data: Sequence[Path] = ()
     allow_leakage: bool = False

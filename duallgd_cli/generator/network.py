@@ -5,11 +5,11 @@ Drawing keeps to a time and to a share of memory, whichever network denoises.
 S samples, c samples of one chunk, N heavy atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -224,6 +224,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
             model, runtime, parts.reranker, templates, rewritten, kernel, contrast
         ),
         ranking=parts.ranking,
+        database=parts.database,
         name=path.name,
         sha256=digest,
         record=checkpoint.record,
@@ -243,6 +244,7 @@ class Parts(NamedTuple):
     kernel: FragmentKernel | None
     contrast: FormulaTransformer | None
     ranking: RankingModel
+    database: RankingModel | None
 
 
 def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
@@ -282,13 +284,14 @@ def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
             checkpoint.kernel, templates.molecules.bit_offset, templates.molecules.bits
         ),
         checkpoint.contrast_encoder(),
-        _ranking(checkpoint, path),
+        _ranking(checkpoint.ranking, path),
+        _ranking(checkpoint.database, path) if checkpoint.database else None,
     )
 
 
-def _ranking(checkpoint: Checkpoint, path: Path) -> RankingModel:
+def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
     try:
-        return parse(RankingModel, checkpoint.ranking)
+        return parse(RankingModel, values)
     except ConfigError as error:
         raise WeightsError(
             f"the ranking in weights {path} is of another version ({error}); take the weights that "

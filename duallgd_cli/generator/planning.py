@@ -20,6 +20,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.diffusion import SamplingTask
+from duallgd_cli.errors import Failure, RefusedError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.generator.sampling import sampling_task
 from duallgd_cli.generator.templates import BEGUN, Templates, in_templates, molecule_of, starts
@@ -124,10 +125,16 @@ class Planner:
         """Samples from pure noise, then those from known molecules, by their noise.
 
         Where the weights hold templates, the last samples start from those; where the user knows
-        molecules or parts, half of the samples do, and a core is held by three quarters of them.
+        molecules or parts, half of the samples do, and a known core is held by all that are not
+        made. Where the user has databases none is drawn.
+
+        Raises:
+            RefusedError: No molecule of the databases is of the formula and as asked for.
         """
         formula, known = unknown.formula, unknown.known
         whole = self.fresh(formula.n_heavy * (formula.n_heavy - 1) // 2, settings, seed)
+        if known is not None and known.databases:
+            return self._of_databases(whole, unknown, known)
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
             return self._with_core(whole, unknown, settings, begun)
@@ -142,7 +149,7 @@ class Planner:
         graphs = known.graphs(probability, formula) if known is not None and begun else []
         if known is not None and graphs:
             made = () if again else unknown.allowed(changed(graphs, formula, self.blocks))
-            tasks = self._of_made(whole, made, unknown, half, _OF_ANALOGUES)
+            tasks = self._of_made(whole, made, unknown, int(_MADE_SHARE * half), _OF_ANALOGUES)
             n_left = half - sum(task.samples for task in tasks)
             own = torch.from_numpy(starts(graphs[:BEGUN], formula, n_left, seed))
             tasks += self._begun(whole, own, _OF_ANALOGUES)
@@ -154,30 +161,42 @@ class Planner:
         near = self.templates.near(probability, formula)
         changes = unknown.allowed(changed(near, formula, self.blocks))
         both = chain(changes, put_together(self.blocks, unknown))
-        tasks = self._of_made(whole, () if again else both, unknown, begun)
+        tasks = self._of_made(whole, () if again else both, unknown, int(_MADE_SHARE * begun))
         n_left = begun - sum(task.samples for task in tasks)
         if near:
             begin = starts(near[:BEGUN], formula, n_left, seed, exchange=False)
             tasks += self._begun(whole, torch.from_numpy(begin))
         return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
 
+    def _of_databases(
+        self, whole: SamplingTask, unknown: Unknown, known: Known
+    ) -> list[SamplingTask]:
+        """The likeliest molecules of the databases, at most as many as samples."""
+        made = unknown.allowed((mol, 0.0) for mol in known.isomers(unknown.formula))
+        tasks = self._of_made(whole, made, unknown, whole.samples)
+        if tasks:
+            return tasks
+        asked = "" if unknown.guide is None else " and is as asked for"
+        message = (
+            f"no structure of the database has the formula {unknown.formula}{asked}; without "
+            "--database structures are drawn"
+        )
+        raise RefusedError(Failure("no_candidate", message, "sample"))
+
     def _of_made(
         self,
         whole: SamplingTask,
         made: "Iterable[tuple[Mol, float]]",
         unknown: Unknown,
-        begun: int,
+        most: int,
         shift: int = 0,
     ) -> list[SamplingTask]:
-        """Molecules made of known ones, of which the network only says how probable they are.
-
-        They take most of the samples that begin from known molecules, as far as there are so many.
-        """
-        start = likeliest_starts(made, unknown, int(_MADE_SHARE * begun))
+        """The likeliest of molecules, of which the network only says how probable they are."""
+        start = likeliest_starts(made, unknown, most)
         if start is None:
             return []
-        most = max(1, round(_NOISED[0] * self.process.n_steps))
-        plan, seed = (most, 0), whole.seed + shift + _OF_MADE
+        plan = (max(1, round(_NOISED[0] * self.process.n_steps)), 0)
+        seed = whole.seed + shift + _OF_MADE
         task = replace(whole, plan=plan, seed=seed, samples=len(start), is_given=True)
         return [replace(task, start=start.to(self.device))]
 
@@ -235,7 +254,7 @@ class Planner:
                 near = chain(own, self.templates.near(probability, formula))
                 changes = unknown.allowed(changed(near, formula, self.blocks))
                 both = chain(changes, put_together(self.blocks, unknown))
-                tasks = self._of_made(whole, both, unknown, begun)
+                tasks = self._of_made(whole, both, unknown, int(_MADE_SHARE * begun))
             needed = np.bincount(core.element, minlength=N_HEAVY)
             graphs += self.templates.around(find, probability, formula, needed)
         n_held = settings.samples - sum(task.samples for task in tasks)

@@ -5,7 +5,7 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from duallgd_cli.spectra.types import Feature
 
 if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.chem.molecule import Mol
     from duallgd_cli.guide.analogues import Analogues
     from duallgd_cli.guide.library import Library, Match
 
@@ -36,11 +37,18 @@ class GuideFiles:
         analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
         libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
         tables: CSV or TSV, by feature: feature_id, core, require, forbid, analogue.
+        databases: Of structures to choose from instead of drawing any; as analogues.
     """
 
     analogues: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+
+    @property
+    def says_what_is_alike(self) -> bool:
+        """Whether there are files of what drawn samples follow."""
+        return bool(self.analogues or self.libraries or self.tables)
 
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal.
@@ -48,12 +56,12 @@ class GuideFiles:
         Raises:
             MissingInputError: One does not exist.
         """
-        for name in (*self.analogues, *self.libraries, *self.tables):
+        given = {kind: names for kind, names in asdict(self).items() if names}
+        for name in chain.from_iterable(given.values()):
             require_input(name)
         return {
             kind: [{"name": name, "sha256": sha256(Path(name))} for name in names]
-            for kind, names in asdict(self).items()
-            if names
+            for kind, names in given.items()
         }
 
 
@@ -128,6 +136,7 @@ class Known:
         guide: What it must be like, or None.
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
+        databases: Molecules one of which it is taken to be; none where candidates are drawn.
         is_short: Whether too few samples were as they must be: more start from molecules that
             have the required parts.
     """
@@ -135,12 +144,24 @@ class Known:
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
+    databases: "tuple[Analogues, ...]" = ()
     is_short: bool = False
 
     @property
     def says_something(self) -> bool:
         """Whether anything is known of the feature."""
-        return self.guide is not None or any(one.any() for _, one in self.analogues)
+        alike = any(one.any() for _, one in self.analogues)
+        return self.guide is not None or alike or bool(self.databases)
+
+    @property
+    def is_demanding(self) -> bool:
+        """Whether samples are drawn until enough are as they must be."""
+        return self.guide is not None and not self.databases
+
+    def isomers(self, formula: Formula) -> "Iterator[Mol]":
+        """Molecules of the databases that have a formula, read when they are asked for."""
+        each = (one.molecules(one.with_formula(formula)) for one in self.databases)
+        return chain.from_iterable(each)
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
         """Analogues to start samples of a formula from, most alike first; few or none.
@@ -166,11 +187,9 @@ class Known:
         """
         if probability is None:
             probability = np.zeros(FINGERPRINT_BITS, np.float32)
-        near = [
-            analogues.near(probability, Formula.parse(formula), allowed)
-            for analogues, allowed in self.analogues
-            if smiles
-        ]
+        wanted = Formula.parse(formula)
+        near = [one.near(probability, wanted, asked) for one, asked in self.analogues if smiles]
+        near += [one.taken(one.with_formula(wanted)) for one in self.databases if smiles]
         analogues = {}
         for block, text in smiles.items():
             each = [found for one in near if (found := one.nearest(text)) is not None]
@@ -205,12 +224,14 @@ class Knowledge:
         analogues: Molecules that are like them.
         libraries: Spectra that may be theirs.
         guides: What those of single features must be like, by name.
+        databases: Molecules to choose from, if there are any.
     """
 
     guide: "Guide | None"
     analogues: "tuple[Analogues, ...]" = ()
     libraries: "tuple[Library, ...]" = ()
     guides: "Mapping[str, Guide]" = field(default_factory=dict)
+    databases: "tuple[Analogues, ...]" = ()
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
@@ -240,6 +261,7 @@ class Knowledge:
             (*alike, *(analogues for _, analogues in tables if analogues is not None)),
             tuple(Library.read(Path(name)) for name in files.libraries),
             guides,
+            tuple(Analogues.read(Path(name)) for name in files.databases),
         )
 
     def of(self, feature: Feature) -> Known:
@@ -251,7 +273,7 @@ class Knowledge:
                 guide = own if guide is None else guide.and_also(own)
         analogues = [(one, one.of_feature(names)) for one in self.analogues]
         if not self.libraries:
-            return Known(guide, tuple(analogues))
+            return Known(guide, tuple(analogues), databases=self.databases)
         from duallgd_cli.guide.analogues import Analogues
         from duallgd_cli.guide.library import analogues_among
 
@@ -261,4 +283,4 @@ class Knowledge:
             alike = Analogues.of(rows)
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
-        return Known(guide, tuple(analogues), same)
+        return Known(guide, tuple(analogues), same, self.databases)

@@ -5,10 +5,10 @@ G molecules, F fingerprint bits.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations_with_replacement, islice
+from itertools import chain, combinations_with_replacement, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble, formula_of, require_expressible
+from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
 from duallgd_cli.errors import (
@@ -43,6 +43,7 @@ _CHANGED: Final = 16
 _COMPARED: Final = 200
 # Tanimoto similarity that a heavy atom to be added or cut off must be worth.
 _OF_AN_ATOM: Final = 0.02
+_THE_SAME: Final = "the same molecule"  # instead of a change
 _ROUNDING: Final = 1e-9  # of a similarity that is summed in another order
 # Atoms to add and to cut off, as a share of the formula's. Wider than for the molecules of the
 # weights, since somebody said that these are alike: a disaccharide may go on or off.
@@ -99,14 +100,19 @@ class Analogues:
             allowed[self._of_name[name]] = True
         return allowed
 
+    def with_formula(self, formula: Formula) -> NDArray[np.int64]:
+        """Rows of those that have the atoms of a formula, whatever their charge."""
+        return np.flatnonzero((self.counts == formula.array.astype(np.uint8)).all(1))
+
+    def molecules(self, rows: NDArray[np.int64]) -> Iterator[Mol]:
+        """Those of these rows, read when they are asked for."""
+        return (parse_smiles(self.smiles[row]) for row in rows.tolist())
+
     def isomers(self, smiles: Iterable[str]) -> list[str]:
         """First blocks of the InChIKeys of those with the formula of one of these molecules."""
-        formulas = {
-            formula_of(parse_smiles(text)).array.astype(np.uint8).tobytes() for text in smiles
-        }
-        rows = zip(self.smiles, self.counts, strict=True)
-        same = (text for text, counts in rows if counts.tobytes() in formulas)
-        return [inchikey_block(parse_smiles(text)) for text in same]
+        formulas = {formula_of(parse_smiles(text)) for text in smiles}
+        each = (self.molecules(self.with_formula(formula)) for formula in formulas)
+        return [inchikey_block(mol) for mol in chain.from_iterable(each)]
 
     @cached_property
     def _of_name(self) -> Mapping[str, NDArray[np.int64]]:
@@ -143,7 +149,11 @@ class Analogues:
         self, probability: NDArray[np.float32], formula: Formula, allowed: NDArray[np.bool_]
     ) -> "Analogues":
         """Those that candidates of a formula are compared with: the most alike, see `towards`."""
-        rows, _ = self._most_alike(probability, self._atoms_apart(formula), allowed, _COMPARED)
+        n_atoms = self._atoms_apart(formula)
+        return self.taken(self._most_alike(probability, n_atoms, allowed, _COMPARED)[0])
+
+    def taken(self, rows: NDArray[np.int64]) -> "Analogues":
+        """Those of these rows."""
         smiles, names, features = (
             [own[row] for row in rows] for own in (self.smiles, self.names, self.features)
         )
@@ -206,12 +216,15 @@ class Analogues:
         alike = common / (has.sum() + self.n_bits - common)
         best = int(alike.argmax())
         before, after = Formula(tuple(self.counts[best].tolist())), formula_of(mol)
+        change = named(before, after)
+        if inchikey_block(parse_smiles(self.smiles[best])) == inchikey_block(mol):
+            change = _THE_SAME
         return {
             "smiles": self.smiles[best],
             "name": self.names[best],
             "tanimoto": round(float(alike[best]), 4),
             "change": difference(before, after),
-            "change_name": named(before, after),
+            "change_name": change,
         }
 
 

@@ -25,10 +25,10 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
 from duallgd_cli.guide import GuideFiles, Knowledge
 from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
-from duallgd_cli.predict.ranking import FIRST, for_run, rank, rescored
+from duallgd_cli.predict.ranking import FIRST, rank, rescored
 from duallgd_cli.predict.settings import PredictSettings, preset_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import Inputs, group
@@ -143,7 +143,8 @@ def predictions(
     others = {**preset_of(others.pop("preset", None)), **others}
     chosen = _changed(settings or PredictSettings(), others)
     knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
-    ranking = for_run(model.ranking, chosen, guide)
+    ranking = model.ranking_for(chosen, guide)
+    warn_uncalibrated(model, chosen, guide)
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)
     record = {

@@ -4,8 +4,9 @@ S samples, N heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the stri
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.reranker import CandidateScorer
-from duallgd_cli.guide import Known
+from duallgd_cli.guide import GuideFiles, Known
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.api import Predictions, Rescore, Spectra
     from duallgd_cli.predict.settings import PredictSettings
+
+logger = logging.getLogger(__name__)
 
 _SEED_BYTES: Final = 8
 _ROUND_BITS: Final = 8  # the seeds of one round are so many apart that no other's are among them
@@ -85,7 +88,8 @@ class Generator(Protocol):
 
         Raises:
             OutOfTimeError: `settings.timeout_s` passed; looked at between steps.
-            RefusedError: The weights were not made for this formula or adduct.
+            RefusedError: The weights were not made for this formula or adduct, or no database has
+                a molecule of it.
         """
         ...
 
@@ -104,6 +108,8 @@ class LoadedModel:
         parameters: Trainable parameters by part of the network, for reports.
         draws_aside: Whether drawing leaves this process idle: then it goes on beside other work.
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
+        database: Ranking and calibration fitted for structures of a database; None where they
+            never were.
         known: First blocks of the InChIKeys of molecules that come with the weights, from which
             samples start: none of them may be a test molecule.
         engine: What evaluates the network, ``torch`` or ``openvino``; part of a journal's identity.
@@ -117,9 +123,18 @@ class LoadedModel:
     record: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
+    database: RankingModel | None = None
     draws_aside: bool = False
     known: tuple[str, ...] = ()
     engine: str = "torch"
+
+    def ranking_for(
+        self, settings: "PredictSettings", files: GuideFiles | None = None
+    ) -> RankingModel:
+        """The ranking of a run with these settings, and files that say what is known."""
+        searches = files is not None and bool(files.databases)
+        chosen = self.database if searches and self.database is not None else self.ranking
+        return replace(chosen, steps=settings.sampling.steps)
 
     def predict(
         self,
@@ -139,6 +154,46 @@ class LoadedModel:
         from duallgd_cli.predict.api import predictions  # which builds on this module
 
         return predictions(self, spectra, settings, formulas, workers, rescore, changes)
+
+
+def warn_uncalibrated(
+    model: LoadedModel, settings: "PredictSettings", files: GuideFiles | None = None
+) -> None:
+    """Warn where the confidence of a run was not calibrated.
+
+    Args:
+        model: Draws and ranks.
+        settings: Of the run.
+        files: That say what is known of the molecules, if there are any.
+    """
+    ranking, reasons = model.ranking_for(settings, files), list[str]()
+    if files is not None and files.databases:
+        logger.warning("confidence is for the case that the structure is in the database")
+        reasons += ["structures of a database"] if model.database is None else []
+    else:
+        reasons += _uncalibrated_draws(ranking, settings.sampling)
+    if settings.guide is not None or (files is not None and files.says_what_is_alike):
+        reasons.append("a core, parts or analogues that are known (with right ones it is too low)")
+    if not ranking.n_spectra:
+        logger.warning("the ranking of these weights was never fitted: confidence means nothing")
+    elif reasons:
+        logger.warning(
+            "confidence was not calibrated for %s: take it as a rough guide", " and ".join(reasons)
+        )
+
+
+def _uncalibrated_draws(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
+    """What of the way that samples are drawn the probabilities were not fitted on."""
+    steps, samples = sampling.steps, sampling.samples
+    if samples > ranking.most_samples or not ranking.least_steps <= steps <= ranking.most_steps:
+        yield (
+            f"{samples} samples and {steps} steps (but 1 to {ranking.most_samples} samples and "
+            f"{ranking.least_steps} to {ranking.most_steps} steps)"
+        )
+    if sampling.schedule is not None:
+        yield f"schedule {sampling.schedule}"
+    if sampling.temperature != 1:
+        yield f"temperature {sampling.temperature:g}"
 
 
 def noise_seed(seed: int, hypothesis: Hypothesis, drawn: int = 0) -> int:

@@ -54,6 +54,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
 _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
+_NO_CHOICE: Final = "the only structure of the database with this formula"
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 
 # The steps of a hypothesis, see `_predicted`; and what its first step gave, or will.
@@ -273,7 +274,7 @@ def _predicted(
             with stage("assemble"):
                 rounds.append((generated, wait()))
             more = 0
-            if known is not None and guide is not None:
+            if known is not None and known.is_demanding:
                 drawn, _, more = _yield(rounds, settings)
                 given = (replace(known, is_short=True),)
             if more > 0:
@@ -314,7 +315,10 @@ def _collected(
     with stage("assemble"):
         result = collect(result, rounds)
     said = ""
-    if known is not None and known.guide is not None:
+    if known is not None and known.databases:
+        n = len(rounds[0][1])
+        said = f"chosen among {n} structures of the database" if n > 1 else _NO_CHOICE
+    elif known is not None and known.is_demanding:
         drawn, valid, _ = _yield(rounds, settings)
         few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""
         if len(rounds) > 1 or few:
@@ -329,7 +333,7 @@ def _collected(
     )
     if not result.structures:
         return _failed(result, _empty(result))
-    if known is not None and known.says_something:
+    if known is not None and known.says_something and (known.guide or not known.databases):
         return replace(result, message=sentences(result.message, _NOT_CALIBRATED))
     return result
 

@@ -8,7 +8,6 @@ weights, times the probability that the right molecule was drawn at all. C candi
 spectrum, F features.
 """
 
-import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +19,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
 from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Results, Structure
-from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import PREDICTED
-
-logger = logging.getLogger(__name__)
 
 FEATURES: Final = (
     "log_share",
@@ -180,39 +175,6 @@ class SampleStatistics(NamedTuple):
             log_samples=log_samples,
             log_steps=log_steps,
         )
-
-
-def for_run(
-    model: RankingModel, settings: PredictSettings, files: GuideFiles | None = None
-) -> RankingModel:
-    """The model for samples of a run; warns where its confidence was not calibrated.
-
-    Args:
-        model: As fitted.
-        settings: Of the run.
-        files: That say what is known of the molecules, if there are any.
-    """
-    sampling = settings.sampling
-    steps, samples = sampling.steps, sampling.samples
-    reasons = []
-    if samples > model.most_samples or not model.least_steps <= steps <= model.most_steps:
-        reasons.append(
-            f"{samples} samples and {steps} steps (but 1 to {model.most_samples} samples and "
-            f"{model.least_steps} to {model.most_steps} steps)"
-        )
-    if settings.guide is not None or files is not None:
-        reasons.append("a core, parts or analogues that are known (with right ones it is too low)")
-    if sampling.schedule is not None:
-        reasons.append(f"schedule {sampling.schedule}")
-    if sampling.temperature != 1:
-        reasons.append(f"temperature {sampling.temperature:g}")
-    if not model.n_spectra:
-        logger.warning("the ranking of these weights was never fitted: confidence means nothing")
-    elif reasons:
-        logger.warning(
-            "confidence was not calibrated for %s: take it as a rough guide", " and ".join(reasons)
-        )
-    return replace(model, steps=steps)
 
 
 def recorded(values: Mapping[str, object], name: object) -> RankingModel:

@@ -21,7 +21,7 @@ from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.journal import (
     ENDING,
     FinishedRun,
@@ -38,7 +38,7 @@ from duallgd_cli.predict.prediction import (
     Prediction,
     predictions_of,
 )
-from duallgd_cli.predict.ranking import for_run, rank, recorded
+from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.settings import Header, PredictRequest
 from duallgd_cli.runtime import (
     default_threads,
@@ -164,7 +164,7 @@ def predict(
     _refuse_to_overwrite(request)
     files = request.guide
     knowledge = None if files is None else Knowledge.read(settings.guide, files)
-    for_run(model.ranking, settings, files)  # warns
+    warn_uncalibrated(model, settings, files)
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
@@ -198,7 +198,7 @@ def predict(
 
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
-    ranking = replace(model.ranking, steps=request.settings.sampling.steps)
+    ranking = model.ranking_for(request.settings, request.guide)
     remark = {"remark": model.remark} if model.remark else {}
     named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
     return Header(

@@ -58,8 +58,12 @@ class ReferenceGenerator:
         known: Known | None = None,
     ) -> Generated:
         """Draw `settings.samples` bond matrices; see `predict.generation.Generator`."""
-        if settings.core is not None or (known is not None and known.analogues):
-            message = "the authors' networks take no core and no analogues; use duallgd's weights"
+        given = known is not None and bool(known.analogues or known.databases)
+        if settings.core is not None or given:
+            message = (
+                "the authors' networks take no core, no analogues and no database; use duallgd's "
+                "weights"
+            )
             raise RefusedError(Failure("core_mismatch", message, "sample"))
         check = deadline(settings.timeout_s, self.runtime.synchronise)
         atoms, peaks = self._read(annotated.hypothesis)

@@ -198,7 +198,7 @@ def pieces(
     if shown == "feature":
         predictions = filter(lambda one: one.source == one.group[0], predictions)
     if name == "mztab":
-        return mztab.document(predictions, header.version, header.inputs)
+        return mztab.document(predictions, header)
     if name == "sdf":
         return _structures(predictions)
     if name == "jsonl":
@@ -285,10 +285,10 @@ def _likeness(analogue: Mapping[str, Any]) -> str:
     """The nearest of the user's molecules, and what was changed; "" without any."""
     if not analogue:
         return ""
-    change = analogue["change"] or "same formula"
-    name = f" ({analogue['change_name']})" if analogue["change"] and analogue["change_name"] else ""
+    change, name = analogue["change"], analogue["change_name"]
+    said = f"{change} ({name})" if change and name else change or name
     of = analogue["name"] or analogue["smiles"]
-    return f"like {of}: {change}{name}, Tanimoto {analogue['tanimoto']:.2f}"
+    return f"like {of}: {said}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
 def _formula_cells(outcome: HypothesisResult | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, printable
 from duallgd_cli.predict.prediction import Candidate, Prediction
+from duallgd_cli.predict.settings import Header
 
 NULL: Final = "null"
 _BLOCK: Final = 1 << 16  # characters copied at a time
@@ -57,17 +58,14 @@ _SME: Final = (
 )
 
 
-def document(
-    predictions: Iterable[Prediction], version: str, inputs: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]:
     """The pieces of a file; memory does not grow with the run.
 
     Args:
         predictions: Of a run, in order.
-        version: Of duallgd.
-        inputs: Name and SHA-256 of every input of the run, as its journal holds them.
+        header: Of its journal.
     """
-    inputs = list({entry["name"]: entry for entry in inputs}.values())
+    inputs = list({entry["name"]: entry for entry in header.inputs}.values())
     runs = {str(entry["name"]): number for number, entry in enumerate(inputs, 1)}
     polarities: dict[int, set[int]] = {number: set() for number in runs.values()}
     abundances = [f"abundance_assay[{number}]" for number in runs.values()]
@@ -88,7 +86,7 @@ def document(
             for position, candidate in zip(ids, prediction.candidates, strict=True):
                 row = _evidence(position, prediction, candidate, runs)
                 evidence.write(_line("SME", map(row.get, of_evidence)))
-        yield from (_line("MTD", pair) for pair in _metadata(version, inputs, polarities))
+        yield from (_line("MTD", pair) for pair in _metadata(header, inputs, polarities))
         if n_left_out:
             yield _line("COM", [f"{n_left_out} spectra without a precursor m/z are left out"])
         yield from _section("SMH", of_molecules, molecules)
@@ -119,15 +117,17 @@ def _cell(value: object) -> str:
 
 
 def _metadata(
-    version: str, inputs: Sequence[Mapping[str, Any]], polarities: Mapping[int, set[int]]
+    header: Header, inputs: Sequence[Mapping[str, Any]], polarities: Mapping[int, set[int]]
 ) -> Iterator[tuple[str, str]]:
     """Names and values, in the order of the specification."""
     runs = list(polarities)
+    searched = [PurePath(entry["name"]).name for entry in header.settings.get("databases", ())]
+    database = printable(" and ".join(searched) or "de novo").replace('"', "'")
     yield from (
         ("mzTab-version", "2.0.0-M"),
         ("mzTab-ID", "duallgd"),
         ("description", "Structures proposed for tandem mass spectra; no quantities."),
-        ("software[1]", f"[, , duallgd, {version}]"),
+        ("software[1]", f"[, , duallgd, {header.version}]"),
         ("quantification_method", "[, , none, ]"),
     )
     for number, entry in zip(runs, inputs, strict=True):
@@ -143,7 +143,7 @@ def _metadata(
         ("cv[1]-full_name", "PSI-MS controlled vocabulary"),
         ("cv[1]-version", "4.1.155"),
         ("cv[1]-uri", "http://purl.obolibrary.org/obo/ms.obo"),
-        ("database[1]", '[, , "de novo", ]'),
+        ("database[1]", f'[, , "{database}", ]'),
         ("database[1]-prefix", "dn"),
         ("database[1]-version", "Unknown"),
         ("database[1]-uri", NULL),

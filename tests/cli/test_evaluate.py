@@ -260,6 +260,20 @@ def test_a_finished_run_that_was_given_molecules_is_stamped(duallgd, table, tmp_
     assert "was given molecules" not in said["without"]
 
 
+def test_test_molecules_may_be_in_the_database_and_the_report_says_that_there_was_one(
+    duallgd, tmp_path
+):
+    smiles = labelled_table.MOLECULES[0][0]
+    (tmp_path / "all.smi").write_text(f"{smiles} the answer\nCCCCO another\n")
+
+    done = duallgd(*TEST, "--database", "all.smi", "-o", "report")
+
+    assert done.code == 0, done.err
+    found = results(tmp_path / "report")
+    assert found["prediction"]["settings"]["databases"][0]["name"] == "all.smi"
+    assert any("chosen from a database" in sentence for sentence in found["remarks"])
+
+
 def test_test_molecules_among_the_analogues_are_refused_or_left_out(duallgd, tmp_path):
     TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
     smiles = labelled_table.MOLECULES[0][0]

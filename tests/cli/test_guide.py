@@ -58,6 +58,21 @@ def test_each_candidate_is_told_from_the_nearest_analogue(guided, tmp_path, mine
     assert (refused.code, "analogues" in refused.err) == (2, True)
 
 
+def test_a_run_with_a_database_says_so_and_resumes_with_no_other(guided, tmp_path, mine):
+    done = guided("--database", mine, "-o", "out.csv")
+
+    assert done.code == 0
+    assert "confidence is for the case that the structure is in the database" in done.err
+    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+    assert record["settings"]["databases"][0]["name"] == str(mine)
+
+    mine.write_text("smiles\nCCO\n")
+    other = guided("--database", mine, "-o", "out.csv", "--resume")
+    missing = guided("--database", "nowhere.smi", "-o", "new.csv")
+    assert (other.code, "databases" in other.err) == (2, True)
+    assert (missing.code, "nowhere.smi" in missing.err) == (66, True)
+
+
 @pytest.fixture
 def library(spectra, tmp_path):
     """The spectra themselves with structures, as somebody's library."""

@@ -1,10 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.predict.generation import Generated, noise_seed
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.guide import GuideFiles
+from duallgd_cli.predict.generation import Generated, noise_seed, warn_uncalibrated
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+from tests.stub_model import stub_model
 
 
 def spectrum(mz=(50.0, 80.5), intensity=(0.5, 1.0), **fields):
@@ -48,3 +55,36 @@ def test_seed_peaks_formula_and_adduct_move_the_noise():
 def test_a_likelihood_that_is_not_finite_is_a_bug_of_the_generator():
     with pytest.raises(ValueError, match="not finite"):
         Generated(np.zeros((1, 3), np.int8), np.array([np.nan], np.float32))
+
+
+ANALOGUES, DATABASE = GuideFiles(analogues=("mine.smi",)), GuideFiles(databases=("all.smi",))
+CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
+ALIKE = "for a core, parts or analogues that are known"
+IN_IT = "for the case that the structure is in the database"
+
+
+@pytest.mark.parametrize(
+    ("model", "sampling", "files", "words"),
+    [
+        ({}, {}, None, []),
+        ({}, {}, ANALOGUES, [ALIKE]),
+        ({}, {"steps": 1, "samples": 1}, None, []),
+        ({}, {"samples": 301}, None, ["(but 1 to 300 samples and 1 to 50 steps)"]),
+        ({}, {"steps": 51}, None, ["not calibrated for 100 samples and 51 steps"]),
+        ({}, {"schedule": "500,0"}, None, ["not calibrated for schedule 500,0:"]),
+        ({}, {"schedule": "uniform", "temperature": 0.5}, None, ["uniform and temperature 0.5"]),
+        ({}, {"core": "CCO"}, None, [ALIKE]),
+        ({"ranking": RankingModel()}, {}, None, ["never fitted"]),
+        ({"database": CALIBRATED}, {"samples": 301, "steps": 51}, DATABASE, [IN_IT]),
+        ({"database": CALIBRATED}, {"core": "CCO"}, DATABASE, [IN_IT, ALIKE]),
+        ({}, {}, DATABASE, [IN_IT, "not calibrated for structures of a database:"]),
+    ],
+)
+def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, files, words, caplog):
+    settings = PredictSettings(sampling=SamplingSettings(**sampling))
+
+    warn_uncalibrated(replace(stub_model(), **{"ranking": CALIBRATED} | model), settings, files)
+
+    assert len(caplog.records) == len(words)
+    for word, record in zip(words, caplog.records, strict=True):
+        assert word in record.getMessage()

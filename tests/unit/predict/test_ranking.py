@@ -2,20 +2,16 @@ import numpy as np
 import pytest
 
 from duallgd_cli import config
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.predict.ranking import (
     FEATURES,
     RankingModel,
     SampleStatistics,
     candidate_confidence,
-    for_run,
     rank,
     recorded,
 )
-from duallgd_cli.predict.settings import PredictSettings
 
 
 def structure(name, samples=1, **values):
@@ -237,34 +233,7 @@ def test_weights_without_evidence_rank_as_before():
     assert rank((outcome(*silent),), model) == rank((outcome(*silent),), RankingModel())
 
 
-ANALOGUES = GuideFiles(analogues=("mine.smi",))
 CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
-
-
-@pytest.mark.parametrize(
-    ("model", "sampling", "word"),
-    [
-        (CALIBRATED, {}, ""),
-        (CALIBRATED, {"files": ANALOGUES}, "for a core, parts or analogues that are known"),
-        (CALIBRATED, {"steps": 1, "samples": 1}, ""),
-        (CALIBRATED, {"samples": 301}, "(but 1 to 300 samples and 1 to 50 steps)"),
-        (CALIBRATED, {"steps": 51}, "not calibrated for 100 samples and 51 steps"),
-        (CALIBRATED, {"schedule": "500,0"}, "not calibrated for schedule 500,0:"),
-        (CALIBRATED, {"schedule": "uniform", "temperature": 0.5}, "uniform and temperature 0.5"),
-        (CALIBRATED, {"core": "CCO"}, "for a core, parts or analogues that are known"),
-        (RankingModel(), {}, "never fitted"),
-    ],
-)
-def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, word, caplog):
-    files = sampling.get("files")
-    others = {name: value for name, value in sampling.items() if name != "files"}
-    settings = PredictSettings(sampling=SamplingSettings(**others))
-
-    ranking = for_run(model, settings, files)
-
-    assert ranking.steps == settings.sampling.steps
-    assert len(caplog.records) == bool(word)
-    assert word in caplog.text
 
 
 def test_the_ranking_of_another_version_is_refused_in_a_sentence():

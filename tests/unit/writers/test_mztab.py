@@ -7,7 +7,7 @@ import pytest
 from pyteomics import mztab
 
 from duallgd_cli.predict.run import merge, predict
-from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.settings import Header, PredictRequest
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers.mztab import document
 from tests.cli.conftest import EXAMPLES
@@ -198,13 +198,15 @@ def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
         assert row["SME_ID_REF_ambiguity_code"] == ("1" if several else "null")
 
 
+def header(*names, **settings):
+    return Header("1", settings, {}, tuple({"name": name} for name in names))
+
+
 def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called():
     source = Source("a.mgf.gz", 4)
-    inputs = [{"name": "a.mgf"}, {"name": "a.mgf.gz"}]
+    of_both = header("a.mgf", "a.mgf.gz")
 
-    written = "".join(
-        document([prediction(candidate(), source=source, group=(source,))], "1", inputs)
-    )
+    written = "".join(document([prediction(candidate(), source=source, group=(source,))], of_both))
 
     assert "\tms_run[2]:index=4\t" in written
     assert "ms_run[1]:" not in written
@@ -214,7 +216,7 @@ def test_a_feature_without_candidates_has_its_adduct_by_name(tmp_path):
     nothing = prediction(status="no_candidate", adduct="[M+H]+")
     path = tmp_path / "out.mztab"
 
-    path.write_text("".join(document([nothing], "1", [{"name": nothing.source.file}])))
+    path.write_text("".join(document([nothing], header(nothing.source.file))))
 
     (row,) = Parsed(path).tables["SML"]
     assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
@@ -244,3 +246,12 @@ def test_pyteomics_reads_it(made, parsed):
 
     assert read.metadata["mzTab-version"] == "2.0.0-M"
     assert len(read.small_molecule_table["rows"]) == len(parsed.tables["SML"])
+
+
+def test_candidates_are_de_novo_or_of_the_databases_of_the_run(tmp_path):
+    nothing, path = prediction(status="no_candidate"), tmp_path / "out.mztab"
+    given = {"databases": [{"name": "folder/mine.smi"}, {"name": 'the "other".csv'}]}
+    for settings, said in (({}, "de novo"), (given, "mine.smi and the 'other'.csv")):
+        path.write_text("".join(document([nothing], header(nothing.source.file, **settings))))
+
+        assert Parsed(path).metadata["database[1]"] == f'[, , "{said}", ]'

@@ -1,0 +1,187 @@
+"""Candidates chosen from the user's structures instead of drawn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli import GuideFiles
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
+from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import assemble
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import RefusedError, UsageError
+from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.files import sha256
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.generator.planning import Unknown
+from duallgd_cli.guide import Known
+from duallgd_cli.guide.analogues import Analogues
+from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.spectra.reading import read
+from tests.made_graphs import small_settings, stirred
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+from tests.made_training import cpu
+
+ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
+CAFFEIC_ACID = "O=C(O)C=Cc1ccc(O)c(O)c1"
+CAFFEINE_SMILES = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
+ISOMERS = (ASPIRIN_SMILES, CAFFEIC_ACID, "O=C(O)C(=O)Cc1ccc(O)cc1")
+TABLE = "".join(
+    f"{name},{smiles}\n"
+    for name, smiles in (
+        ("name", "smiles"), ("aspirin", ISOMERS[0]), ("caffeic acid", r"O=C(O)/C=C/c1ccc(O)c(O)c1"),
+        ("caffeic acid again", CAFFEIC_ACID), ("pyruvic acid", ISOMERS[2]),
+        ("caffeine", CAFFEINE_SMILES), ("ethanol", "CCO"),
+    )
+)  # fmt: skip
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "database.csv").write_text(TABLE)
+    return tmp_path / "database.csv"
+
+
+@pytest.fixture(scope="module")
+def network():
+    return stirred(small_settings())
+
+
+@pytest.fixture
+def model(network):
+    return LoadedModel(ModelGenerator(network, cpu()), RankingModel(), "w", "0" * 64)
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    return mgf(tmp_path / "s.mgf", block(ALANINE), block(ASPIRIN), block(CAFFEINE))
+
+
+def planned(network, database, known=None, samples=20, formula="C9H8O4", likely=CAFFEIC_ACID):
+    """The one task, and its molecules in order."""
+    chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
+    chance[fingerprint(parse_smiles(likely))] = 0.9
+    known = known or Known(None)
+    known = replace(known, databases=(Analogues.read(database),))
+    unknown = Unknown(Formula.parse(formula), torch.from_numpy(chance), known)
+    settings = SamplingSettings(samples=samples)
+    (task,) = ModelGenerator(network, cpu()).planner.tasks(unknown, settings, 4)
+    graphs = task.start.numpy().astype(np.int8)
+    return task, [inchikey_block(assemble(unknown.formula, one)[0]) for one in graphs]
+
+
+def blocks(smiles):
+    return {inchikey_block(parse_smiles(one)) for one in smiles}
+
+
+def test_all_samples_are_the_structures_of_the_formula_each_once(network, database):
+    task, found = planned(network, database)
+
+    assert task.is_given
+    assert task.samples == len(found) == 3
+    assert set(found) == blocks(ISOMERS)
+
+
+def test_the_likeliest_are_taken_where_there_are_more_than_samples(network, database):
+    for smiles in ISOMERS:
+        _, found = planned(network, database, samples=1, likely=smiles)
+        assert found == [inchikey_block(parse_smiles(smiles))]
+
+
+def test_what_the_molecule_must_have_holds_for_a_database_too(network, database):
+    _, found = planned(network, database, Known(Guide(forbid=("[OX2H]c",))))
+
+    assert set(found) == blocks([ASPIRIN_SMILES])
+
+
+@pytest.mark.parametrize(
+    ("formula", "guide", "said"),
+    [
+        ("C9H8O5", None, "has the formula C9H8O5; without --database"),
+        ("C9H8O4", Guide(require=("[N]",)), "has the formula C9H8O4 and is as asked for"),
+    ],
+)
+def test_without_such_a_structure_the_formula_is_refused(network, database, formula, guide, said):
+    with pytest.raises(RefusedError, match=said) as refused:
+        planned(network, database, Known(guide), formula=formula)
+
+    assert refused.value.failure.status == "no_candidate"
+
+
+def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spectra, database):
+    files = GuideFiles(databases=(str(database),))
+
+    nothing, aspirin, caffeine = model.predict(list(read(str(spectra))), guide=files)
+
+    assert nothing.status == "no_candidate"
+    assert "no structure of the database has the formula C3H7NO2" in nothing.message
+    assert {one.inchikey14 for one in aspirin.candidates} == blocks(ISOMERS)
+    assert "chosen among 3 structures of the database" in aspirin.message
+    assert "not calibrated" not in aspirin.warnings
+    named = {aspirin.analogue_of(one)["name"] for one in aspirin.candidates}
+    assert named == {"aspirin", "caffeic acid", "pyruvic acid"}
+    changes = {aspirin.analogue_of(one)["change_name"] for one in aspirin.candidates}
+    assert changes == {"the same molecule"}
+    assert [one.smiles for one in caffeine.candidates] == [CAFFEINE_SMILES]
+
+
+def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
+    tmp_path, network, spectra, database
+):
+    weights, out = tmp_path / "w.safetensors", tmp_path / "fitted.safetensors"
+    drawn = {"fingerprint_tanimoto": 3.0}
+    save(weights, Checkpoint(network.settings, dict(network.state_dict()), {}, drawn))
+    model = LoadedModel(
+        ModelGenerator(network, cpu()), RankingModel(), "w", sha256(weights), engine="torch"
+    )
+    asked = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
+    request = PredictRequest(
+        (str(spectra),), str(tmp_path / "out.csv"), settings=asked,
+        guide=GuideFiles(databases=(str(database),)),
+    )  # fmt: skip
+    predict(request, model)
+    keys = ("QNAYBMKLOCPYGJ", "BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH")
+    rows = zip(("identifier", "s:0", "s:1", "s:2"), ("inchikey", *keys), strict=True)
+    (tmp_path / "truth.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+
+    ranking, validation = fit_weights_file(
+        weights, [tmp_path / "out.csv"], tmp_path / "truth.tsv", out
+    )
+
+    fitted = load(out)
+    assert fitted.ranking == drawn
+    assert fitted.database["n_spectra"] == ranking.n_spectra == 3
+    assert "database_validation" in fitted.record
+    assert "ranking_validation" not in fitted.record
+    # Fewer structures of a database are no fewer draws: no parts are fitted on.
+    assert not validation.by_samples
+    assert validation.n_spectra == 3
+    both = (tmp_path / "out.csv", tmp_path / "drawn.csv")
+    predict(replace(request, output=str(both[1]), guide=None), model)
+    with pytest.raises(UsageError, match="some had none; fit one at a time"):
+        fit_weights_file(weights, both, tmp_path / "truth.tsv", out)
+
+
+def test_a_run_is_ranked_as_was_fitted_for_what_it_chooses_from(model, spectra, database, caplog):
+    files = GuideFiles(databases=(str(database),))
+    settings = PredictSettings()
+    fitted = replace(model, database=RankingModel(familiarity=7.0, n_spectra=9))
+
+    assert fitted.ranking_for(settings, files).familiarity == 7
+    assert fitted.ranking_for(settings, None).familiarity == 0
+    assert model.ranking_for(settings, files) == model.ranking_for(settings, None)
+    for one, said in ((fitted, 0), (model, 1)):
+        caplog.clear()
+        next(iter(one.predict(list(read(str(spectra))), guide=files, samples=400)))
+        assert "for the case that the structure is in the database" in caplog.text
+        assert caplog.text.count("never fitted") == said
+        assert "not calibrated" not in caplog.text
