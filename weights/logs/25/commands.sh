@@ -74,3 +74,12 @@ DRAWS
 duallgd calibrate "$runs/base.safetensors" "${from[@]}" --truth "$runs/draw-100-10/truth.tsv" -o "$runs/duallgd.safetensors"
 python3 weights/recipe/parts.py "$data" --run "$runs/draw-100-10/predictions.csv" --run "$runs/draw-300-10/predictions.csv" \
   --truth "$runs/draw-100-10/truth.tsv" --weights "$runs/duallgd.safetensors" --keep-prior
+# Added later: the ranking of a database's structures, these and all held-out molecules.
+{
+  echo smiles
+  xzcat "$data/structures/structures.tsv.xz" | tail -n +2 | cut -f1
+  xzcat "$data/massbank/massbank.tsv.xz" | awk -F'\t' 'NR > 1 && $12 != "train" {print $4}' | sort -u
+} > "$runs/database.tsv"
+duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
+  --precision bfloat16 --weights "$runs/duallgd.safetensors" -o "$runs/val-database" --samples 100 --steps 10 --database "$runs/database.tsv" < /dev/null
+duallgd calibrate "$runs/duallgd.safetensors" --run "$runs/val-database/predictions.csv" --truth "$runs/val-database/truth.tsv" -o "$runs/with-database.safetensors"
