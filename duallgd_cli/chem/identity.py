@@ -104,11 +104,6 @@ def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uin
     return np.flatnonzero(_generator(n_bits).GetFingerprintAsNumPy(mol)).astype(np.uint16)
 
 
-def fingerprints(mols: Iterable[Chem.Mol], n_bits: int = FINGERPRINT_BITS) -> NDArray[np.bool_]:
-    """Morgan fingerprints of several molecules as a dense array, shape (B, n_bits)."""
-    return unfold_bits([fingerprint(mol, n_bits) for mol in mols], n_bits)
-
-
 def bits_away(mol: Chem.Mol, places: Sequence[int]) -> NDArray[np.uint16]:
     """Bits of the Morgan fingerprint whose surroundings reach none of some atoms, ascending.
 

@@ -141,15 +141,6 @@ def list_measured(
     return result
 
 
-def measured_ions(spectra: PreparedSpectra) -> tuple[list[Ion], NDArray[np.float64]]:
-    """Ions and energies of fold train that can be simulated, and weights, molecules alike."""
-    rows = simulated_rows(spectra, "train")
-    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
-    ions = [Ion(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
-    molecule = spectra.molecule[rows]
-    return ions, 1 / np.bincount(molecule)[molecule]
-
-
 def simulated_rows(spectra: PreparedSpectra, fold: str) -> NDArray[np.int64]:
     """Spectra of a fold whose ion can be simulated, of molecules with bonds."""
     able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))

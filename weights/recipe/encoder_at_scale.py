@@ -34,7 +34,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
-from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.peaks import (
     ENERGY_DROP,
     INSTRUMENT_DROP,
@@ -65,7 +65,7 @@ from duallgd_cli.train.encoder import (
 )
 from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings
-from duallgd_cli.train.simulator import fit_simulator, measured_ions
+from duallgd_cli.train.simulator import fit_simulator, simulated_rows
 
 _WEIGHT_DECAY, _EMA, _WARMUP = 0.05, 0.999, 300
 _ROUNDS: Final = 30  # measured examples of each molecule; some are of several spectra
@@ -88,6 +88,15 @@ def simulator_of(path: Path, spectra: PreparedSpectra) -> Simulator:
     model = FragmentModel(N_INPUTS, len(SHIFTS), len(tensors["hidden.0.bias"]))
     model.load_state_dict(tensors)
     return Simulator(model, *measured_ions(spectra))
+
+
+def measured_ions(spectra: PreparedSpectra) -> tuple[list[Ion], NDArray[np.float64]]:
+    """Ions and energies of fold train that can be simulated, and weights, molecules alike."""
+    rows = simulated_rows(spectra, "train")
+    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
+    ions = [Ion(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    molecule = spectra.molecule[rows]
+    return ions, 1 / np.bincount(molecule)[molecule]
 
 
 Arrays = dict[str, NDArray[Any]]

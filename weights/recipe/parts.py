@@ -277,7 +277,9 @@ def distant(truths: Mapping[str, Mapping[str, str]], measured: list[str]) -> set
     """Molecules without a training molecule of measured spectra above the similarity `_NOVEL`."""
     asked = {row["inchikey"][:14]: row["smiles"] for row in truths.values()}
     ours, known = (
-        identity.fingerprints(map(identity.parse_smiles, smiles)).astype(np.float32)
+        identity.unfold_bits(
+            [identity.fingerprint(identity.parse_smiles(one)) for one in smiles]
+        ).astype(np.float32)
         for smiles in (asked.values(), measured)
     )
     shared = ours @ known.T
