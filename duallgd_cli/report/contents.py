@@ -51,6 +51,7 @@ from duallgd_cli.report.depiction import depictions
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.writers.formats import likeness
 
 LONGEST_TEXT: Final = 300
 _SHOWN_SCORES: Final = 4
@@ -303,6 +304,7 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
         if (outcome.formula, outcome.adduct) == (candidate.formula, candidate.adduct)
     )
     subformulas = [peak.formula for peak in outcomes[hypothesis].peaks]
+    analogues = outcomes[hypothesis].known.get("analogues", {})
     return {
         "rank": candidate.rank,
         "smiles": candidate.smiles,
@@ -315,6 +317,7 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
         "confidence": candidate.confidence,
         "scores": [[name, _short(value)] for name, value in candidate.extra_scores.items()],
         "hypothesis": hypothesis,
+        "like": readable(likeness(analogues.get(candidate.inchikey14, {}))),
         "explains": explained_by(candidate.smiles, candidate.adduct, subformulas),
     }
 

@@ -225,6 +225,7 @@ function card(view, candidate) {
       el("span", { class: "number" }, percent(candidate.confidence))),
     el("div", { class: "drawing" }, structure(candidate.drawing, candidate.smiles, candidate.certainty)),
     el("p", { class: "facts" }, formula(candidate.formula), ` · ${candidate.samples} of ${own.sampled} samples · ${mine} of ${peaks} peaks`),
+    candidate.like ? el("p", { class: "facts" }, candidate.like) : null,
     el("p", { class: "code" }, candidate.inchikey),
     el("p", { class: "acts" }, copier("Copy SMILES", candidate.smiles), copier("Copy key", candidate.inchikey), elsewhere(candidate.inchikey)),
     el("details", {}, el("summary", {}, "Scores"), el("table", { class: "plain" },

@@ -255,11 +255,11 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     plain = inert(sentences(prediction.message))
     of_formula = {name: _formula_cells(one) for name, one in tried.items()}
     for candidate in prediction.offered:
-        message, likeness = plain, _likeness(prediction.analogue_of(candidate))
-        if likeness or candidate.rank == 1:
+        message, like = plain, likeness(prediction.analogue_of(candidate))
+        if like or candidate.rank == 1:
             top10 = f"P(first 10) = {prediction.confidence_top10:.3g}"
             first_says = top10 if candidate.rank == 1 else ""
-            message = inert(sentences(prediction.message, likeness, first_says))
+            message = inert(sentences(prediction.message, like, first_says))
         yield (
             shared
             | of_formula.get((candidate.formula, candidate.adduct), {})
@@ -281,13 +281,15 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         )
 
 
-def _likeness(analogue: Mapping[str, Any]) -> str:
+def likeness(analogue: Mapping[str, Any]) -> str:
     """The nearest of the user's molecules, and what was changed; "" without any."""
     if not analogue:
         return ""
     change, name = analogue["change"], analogue["change_name"]
-    said = f"{change} ({name})" if change and name else change or name
     of = analogue["name"] or analogue["smiles"]
+    if not change and name != "isomer":  # nothing at all
+        return f"is {of}"
+    said = f"{change} ({name})" if change and name else change or name
     return f"like {of}: {said}, Tanimoto {analogue['tanimoto']:.2f}"
 
 

@@ -25,6 +25,7 @@ from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.spectra.reading import read
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
@@ -132,6 +133,18 @@ def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spect
     changes = {aspirin.analogue_of(one)["change_name"] for one in aspirin.candidates}
     assert changes == {"the same molecule"}
     assert [one.smiles for one in caffeine.candidates] == [CAFFEINE_SMILES]
+
+
+def test_table_and_page_say_how_the_database_calls_a_candidate(tmp_path, model, spectra, database):
+    out, guide = tmp_path / "out.csv", GuideFiles(databases=(str(database),))
+    predict(PredictRequest((str(spectra),), str(out), guide=guide), model)
+
+    _, aspirin, caffeine = ReportedRun([out]).features()
+
+    assert "is caffeine" in out.read_text()
+    assert [one["like"] for one in caffeine["candidates"]] == ["is caffeine"]
+    names = {one["like"] for one in aspirin["candidates"]}
+    assert names == {"is aspirin", "is caffeic acid", "is pyruvic acid"}
 
 
 def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
