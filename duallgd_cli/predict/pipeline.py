@@ -254,7 +254,7 @@ def _predicted(
     hypothesis, total = annotated.hypothesis, settings.sampling.samples
     guide = None if known is None else known.guide
     given = (known,) if known is not None and known.says_something else ()
-    drawn, more = 0, max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+    drawn, more = 0, _at_first(hypothesis, known, total)
     try:
         if guide is not None:
             guide.require_room(hypothesis.formula)
@@ -288,6 +288,13 @@ def _predicted(
     else:
         result = _collected(result, rounds, settings, known)
     yield replace(result, seconds=time.perf_counter() - started)
+
+
+def _at_first(hypothesis: Hypothesis, known: Known | None, total: int) -> int:
+    """Samples of the first round: as the formula is probable, but structures of databases all."""
+    if known is not None and known.databases:
+        return total
+    return max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
 
 
 def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:

@@ -135,6 +135,16 @@ def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spect
     assert [one.smiles for one in caffeine.candidates] == [CAFFEINE_SMILES]
 
 
+def test_predicted_formulas_share_no_samples(model, spectra, database):
+    files = GuideFiles(databases=(str(database),))
+
+    found = model.predict(list(read(str(spectra))), guide=files, formula="predict", samples=2)
+
+    drawn = {one.formula: one.sampled for each in found for one in each.hypotheses}
+    assert drawn["C9H8O4"] == 2
+    assert drawn["C8H10N4O2"] == 1
+
+
 def test_table_and_page_say_how_the_database_calls_a_candidate(tmp_path, model, spectra, database):
     out, guide = tmp_path / "out.csv", GuideFiles(databases=(str(database),))
     predict(PredictRequest((str(spectra),), str(out), guide=guide), model)
