@@ -292,3 +292,11 @@ def table_rows(
                 yield {name: (cell or "").strip() for name, cell in row.items() if name}
         except (UnicodeDecodeError, csv.Error, *DAMAGED) as error:
             raise UnreadableError(f"{path} is no readable table: {error}") from error
+
+
+def memory_bytes() -> int:
+    """Of the whole machine; 0 where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return 0

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import InterruptedRunError, UsageError, quote
+from duallgd_cli.files import memory_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -74,8 +75,8 @@ _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
 _MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load libraries into
 
-# What a GPU draws in a second keeps about so many processes busy.
-_MOST_WORKERS: Final = 16
+_MOST_WORKERS: Final = 16  # about so many processes are busy with what a GPU draws
+_OF_A_PROCESS: Final = 3 << 30  # bytes of the machine's memory; a process takes 1 GiB and a third
 
 _AHEAD: Final = 2  # chunks of items for each process that are made at once, and again beside those
 
@@ -171,9 +172,9 @@ class Runtime:
 
     @property
     def default_workers(self) -> int:
-        """Assembling processes if nobody says: none beside a network that needs the cores."""
+        """Processes if nobody says: that predict, as memory lets them, or assemble for a GPU."""
         if self.device.type == "cpu":
-            return 1
+            return max(1, min(self.threads, memory_bytes() // _OF_A_PROCESS))
         return max(1, min(_MOST_WORKERS, available_cores() - 1))
 
     @property

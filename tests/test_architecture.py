@@ -17,11 +17,11 @@ NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 MAX_LINES = 500
 # Room -> its most lines and modules. What is deleted may not grow back: lower a bound with every
 # cut; a feature that needs more says so when it raises one. The last that did: databases to choose
-# from, 130 lines of seven rooms.
+# from, 130 lines of seven rooms; processes that predict, 140 of two.
 BOUNDS = {
     "spectra": (3_282, 11),
     "formulas": (1_397, 5),
-    "predict": (3_792, 12),  # journals name the engine; confidence of the first is corrected
+    "predict": (3_932, 12),  # journals name the engine; confidence of the first is corrected
     # Molecules made of known ones; bits of these before any is made; cores too unsaturated.
     "chem": (4_010, 16),
     "guide": (986, 3),  # a million analogues
@@ -39,11 +39,11 @@ BOUNDS = {
     "report": (953, 4),
     # Molecules made of known ones, with a core too, those that explain the peaks, rivals; how far
     # cutting is.
-    "generator": (2_502, 11),
+    "generator": (2_509, 11),
     "writers": (851, 4),
     # predict --library, --guide, --max-draws, --preset, --engine; evaluate --analogues; building
     # blocks of other structures; evidence from rivals
-    "cli": (2_664, 14),
+    "cli": (2_665, 14),
 }
 
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a

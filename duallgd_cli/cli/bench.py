@@ -234,7 +234,8 @@ def predict(
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
     formulas = made_formulas(atoms, made)
-    workers = runtime.default_workers if workers is None else workers
+    if workers is None:  # stages are measured in this process
+        workers = 1 if runtime.device.type == "cpu" else runtime.default_workers
     found, model = throughput.measure_throughput(
         weights, runtime, settings, formulas, tuple(spectra or ()), workers
     )

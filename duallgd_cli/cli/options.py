@@ -111,8 +111,8 @@ Workers = Annotated[
     machine(
         min=1,
         metavar="K",
-        help="Processes that turn drawn graphs into molecules; results do not depend on them. By "
-        "default 1 on a CPU, and with a GPU all cores but one, 16 at most.",
+        help="Processes; results do not depend on them. On a CPU they predict, by default one a "
+        "thread and 3 GiB of memory; with a GPU they turn drawn graphs into molecules.",
     ),
 ]
 MaxMemory = Annotated[

@@ -230,9 +230,16 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
+        again=partial(_alone, path, runtime) if runtime.device.type == "cpu" else None,
         known=() if templates is None else templates.names,
         engine="openvino" if isinstance(rewritten, Converted) else "torch",
     )
+
+
+def _alone(path: Path, runtime: Runtime) -> LoadedModel:
+    """The same on one thread of another process."""
+    asked = Runtime.resolve("cpu", runtime.precision, threads=1, engine=runtime.engine)
+    return load_model(path, asked)
 
 
 class Parts(NamedTuple):

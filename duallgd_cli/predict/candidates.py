@@ -5,12 +5,18 @@ it was drawn.
 """
 
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing.synchronize import Event
 from typing import Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,9 +35,9 @@ from duallgd_cli.chem.molecule import (
 )
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
-from duallgd_cli.errors import MoleculeError
+from duallgd_cli.errors import MoleculeError, UsageError
 from duallgd_cli.generator.reranker import CandidateScorer
-from duallgd_cli.predict.generation import Generated, OutOfTimeError
+from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.runtime import ELSEWHERE, add_seconds, leave_to_parent
 
@@ -312,23 +318,33 @@ def _structure(
 
 
 class Workers:
-    """Assembles molecules with a number of processes; the result does not depend on how many.
+    """Predicts, or assembles molecules, with a number of processes; results do not depend on it.
 
     Attributes:
-        count: Assembling processes.
+        count: Processes.
         drawing: The network's thread of its own, or None.
+        again: Loads the network once more, for processes that predict whole features; None where
+            they only assemble.
     """
 
-    def __init__(self, count: int, *, draws_aside: bool = False) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        draws_aside: bool = False,
+        again: Callable[[], LoadedModel] | None = None,
+    ) -> None:
         """Start `count` processes when there is work, or none if it is 1.
 
         Args:
-            count: Assembling processes.
+            count: Processes.
             draws_aside: Whether the network has a thread of its own, for networks that leave this
                 process idle while they run.
+            again: Loads the network once more, or None.
         """
-        self.count = count
+        self.count, self.again = count, again if count > 1 else None
         self._pool: ProcessPoolExecutor | None = None
+        self._stop: Event | None = None
         self.drawing = ThreadPoolExecutor(1, "draw") if draws_aside else None
 
     @property
@@ -372,19 +388,45 @@ class Workers:
             for rows in np.array_split(chosen, self.count)
             if rows.size
         ]
-        if self._pool is None and self.count > 1:
-            # Forking a process that holds threads of torch can hang it.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=leave_to_parent)
-        submitted = [self._pool.submit(_timed, share) for share in shares] if self._pool else []
+        submitted = [self._submit(share) for share in shares] if self.count > 1 else shares
 
         def wait() -> list[Assembled]:
-            results = [] if submitted else shares[0]()
+            results = list[Assembled]()
             for share in submitted:
-                part, seconds = share.result()
-                results += part
-                add_seconds(ELSEWHERE, seconds)
+                results += share()
             return [results[number] for number in matrix.reshape(-1)]
+
+        return wait
+
+    def predict(self, work: Callable[[LoadedModel], T]) -> Callable[[], T]:
+        """Begin work with the network in a process that has its own; see `again`.
+
+        Returns:
+            A function that waits for what it gives.
+        """
+        return self._submit(partial(_with_network, work), self.again)
+
+    def _submit(
+        self, work: Callable[[], T], again: Callable[[], LoadedModel] | None = None
+    ) -> Callable[[], T]:
+        if self._pool is None:
+            # Forking a process that holds threads of torch can hang it.
+            context = multiprocessing.get_context("spawn")
+            self._stop = context.Event()
+            self._pool = ProcessPoolExecutor(self.count, context, _begin, (self._stop, again))
+        with _ctrl_c_after():
+            submitted = self._pool.submit(_timed, work)
+
+        def wait() -> T:
+            try:
+                result, seconds = submitted.result()
+            except BrokenProcessPool:
+                raise UsageError(
+                    "a process was stopped from outside, perhaps for lack of memory; go on with "
+                    "--resume and fewer --workers"
+                ) from None
+            add_seconds(ELSEWHERE, seconds)
+            return result
 
         return wait
 
@@ -393,9 +435,50 @@ class Workers:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # Whoever pressed Ctrl-C does not wait for work that is dropped.
-        for pool in (self.drawing, self._pool):
-            if pool is not None:
-                pool.shutdown(wait=kind is not KeyboardInterrupt, cancel_futures=True)
+        is_stopped = kind is KeyboardInterrupt
+        if self.drawing is not None:
+            self.drawing.shutdown(wait=not is_stopped, cancel_futures=True)
+        if self._pool is not None and self._stop is not None:
+            if is_stopped:
+                self._stop.set()
+            self._pool.shutdown(cancel_futures=True)
+        self._pool = self._stop = None  # their semaphores are given back before the process ends
+
+
+_networks: Final = list[LoadedModel]()  # of a process that predicts
+
+
+def _begin(stop: Event, again: Callable[[], LoadedModel] | None) -> None:
+    """What a process does first."""
+    leave_to_parent()
+    threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
+    if again is not None:
+        _networks.append(again())
+
+
+def _end_with(stop: Event) -> None:
+    stop.wait()
+    os._exit(1)
+
+
+def _with_network(work: Callable[[LoadedModel], T]) -> T:
+    return work(_networks[0])
+
+
+@contextmanager
+def _ctrl_c_after() -> Iterator[None]:
+    """Ctrl-C inside waits for the end, and processes that are started inside never hear it.
+
+    Those that still load libraries would print where they were.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

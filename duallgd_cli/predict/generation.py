@@ -5,7 +5,7 @@ S samples, N heavy atoms, M = N (N - 1) / 2 pairs in row-major order of the stri
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -106,6 +106,7 @@ class LoadedModel:
         max_heavy_atoms: Largest molecule the generator accepts.
         record: Training record of the checkpoint, for reports.
         parameters: Trainable parameters by part of the network, for reports.
+        again: Loads it once more on one thread, in a process of its own; None where it must not be.
         draws_aside: Whether drawing leaves this process idle: then it goes on beside other work.
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
         database: Ranking and calibration fitted for structures of a database; None where they
@@ -125,6 +126,7 @@ class LoadedModel:
     remark: str = ""
     database: RankingModel | None = None
     draws_aside: bool = False
+    again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
     engine: str = "torch"
 

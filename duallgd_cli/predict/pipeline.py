@@ -7,13 +7,14 @@ with one spectrum becomes a result with a status; whatever is not is a bug and i
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
 _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
+_AT_HAND: Final = 3
 _NO_CHOICE: Final = "the only structure of the database with this formula"
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 
@@ -73,7 +75,8 @@ def results(
 ) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
-    Features are begun while the workers still assemble those before, as far as `workers.ahead`.
+    Features are begun while the workers still assemble those before, as far as `workers.ahead`;
+    or predicted by the workers, each by one of them.
 
     Args:
         features: With their numbers in the whole input.
@@ -83,21 +86,73 @@ def results(
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
 
-    Yields:
+    Returns:
         One result a hypothesis; a feature without any has one failure.
     """
     of_all = None if (guide := settings.guide) is None else Known(guide)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
+
+    def asked() -> Iterator[_Asked]:
+        for number, item in features:
+            with stage("clean"):
+                cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+            spectra = tuple(map(SpectrumReference.of, cleaned))
+            usable = tuple(one for one in cleaned if one.failure is None)
+            tried = _hypotheses(spectra, usable, source)
+            known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
+            yield _Asked(number, spectra, tried, known)
+
+    if workers.again is None or knowledge is not None:
+        return _in_turn(asked(), model, settings, workers)
+    return _in_processes(asked(), model, settings, workers)
+
+
+class _Asked(NamedTuple):
+    """A feature, its formulas at hand.
+
+    Attributes:
+        number: In the whole input.
+        spectra: It was measured with.
+        tried: What it may be.
+        known: Of its molecule, or None.
+    """
+
+    number: int
+    spectra: tuple[SpectrumReference, ...]
+    tried: Sequence[Hypothesis | Failure]
+    known: Known | None
+
+
+def _in_processes(
+    features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
+) -> Iterator[HypothesisResult]:
+    """Each feature by a process; the first few here, before these would be at work."""
+    with Workers(1) as alone:
+        yield from _in_turn(islice(features, _AT_HAND), model, settings, alone)
+    waiting = deque[Callable[[], list[HypothesisResult]]]()
+    for one in features:
+        waiting.append(workers.predict(partial(_of_feature, one, settings)))
+        while len(waiting) > 2 * workers.count:
+            yield from waiting.popleft()()
+    while waiting:
+        yield from waiting.popleft()()
+
+
+def _of_feature(
+    asked: _Asked, settings: PredictSettings, model: LoadedModel
+) -> list[HypothesisResult]:
+    with Workers(1) as workers:
+        return list(_in_turn([asked], model, settings, workers))
+
+
+def _in_turn(
+    features: Iterable[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
+) -> Iterator[HypothesisResult]:
+    """One result a hypothesis, of which some are begun ahead; see `results`."""
     limit_s, drawing = settings.sampling.timeout_s, workers.drawing
     waiting: deque[tuple[_Steps, _Begun]] = deque()
-    for number, item in features:
+    for number, spectra, tried, known in features:
         until = None if limit_s is None else time.monotonic() + limit_s
-        with stage("clean"):
-            cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
-        spectra = tuple(map(SpectrumReference.of, cleaned))
-        usable = tuple(one for one in cleaned if one.failure is None)
-        tried = _hypotheses(spectra, usable, source)
-        known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
         for position, hypothesis in enumerate(tried):
             about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
             result, annotated = _described(hypothesis, settings, about)

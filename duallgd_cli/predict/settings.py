@@ -157,7 +157,7 @@ class PredictRequest:
         shard: The part of the features to predict.
         resume: Continue an interrupted run of the same settings.
         journal: Where finished spectra are kept; None puts it beside the output.
-        workers: Processes that assemble molecules; does not change results.
+        workers: Processes that predict, or assemble molecules; does not change results.
         rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.

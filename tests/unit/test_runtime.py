@@ -112,10 +112,14 @@ def test_the_environment_is_prepared_before_torch_is_there():
 
 
 @pytest.mark.parametrize(
-    ("device", "cores", "expected"),
-    [("cpu", 8, 1), ("cuda", 1, 1), ("cuda", 8, 7), ("cuda", 64, 16)],
-)
-def test_only_beside_a_gpu_do_several_processes_assemble(device, cores, expected, monkeypatch):
+    ("device", "cores", "gib", "expected"),
+    [
+        ("cpu", 1, 64, 1), ("cpu", 8, 64, 8), ("cpu", 8, 16, 5), ("cpu", 8, 2, 1), ("cpu", 8, 0, 1),
+        ("cuda", 1, 64, 1), ("cuda", 8, 64, 7), ("cuda", 64, 64, 16),
+    ],
+)  # fmt: skip
+def test_processes_are_as_many_as_cores_and_memory_allow(device, cores, gib, expected, monkeypatch):
     monkeypatch.setattr(runtime, "available_cores", lambda: cores)
+    monkeypatch.setattr(runtime, "memory_bytes", lambda: gib << 30)
 
-    assert Runtime(torch.device(device), None, False, 1).default_workers == expected
+    assert Runtime(torch.device(device), None, False, threads=cores).default_workers == expected

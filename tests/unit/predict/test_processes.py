@@ -1,0 +1,96 @@
+"""Whole features predicted in processes that have the network of their own."""
+
+import multiprocessing
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import UsageError
+from duallgd_cli.files import memory_bytes
+from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.candidates import Workers
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import stub_model
+
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
+_SECONDS = 20.0
+
+
+@pytest.fixture
+def spectra(tmp_path):
+    molecules = (ASPIRIN, CAFFEINE, ALANINE, ASPIRIN, CAFFEINE, ALANINE, ASPIRIN)
+    scaled = (block(one, scale=1 + n) for n, one in enumerate(molecules))
+    return mgf(tmp_path / "in.mgf", *scaled, "BEGIN IONS\nPEPMASS=x\nEND IONS\n")
+
+
+def test_results_are_the_same_bytes_and_in_order(spectra, tmp_path):
+    model = replace(stub_model(), again=stub_model)
+    written = []
+    for count in (1, 2):
+        out = tmp_path / f"{count}.csv"
+        predict(PredictRequest((str(spectra),), str(out), settings=SETTINGS, workers=count), model)
+        written.append(out.read_bytes())
+
+    assert written[0] == written[1]
+    assert written[0].count(b"\n") > 8
+
+
+def test_the_python_interface_takes_processes_too(spectra):
+    model = replace(stub_model(), again=stub_model)
+
+    alone, together = (
+        [one.candidates for one in predict_spectra(model, str(spectra), SETTINGS, workers=count)]
+        for count in (1, 2)
+    )
+
+    assert alone == together
+
+
+def _die(_):
+    os._exit(9)
+
+
+def _wait(_):
+    time.sleep(_SECONDS)
+
+
+def test_a_process_that_was_killed_is_a_sentence_that_says_how_to_go_on():
+    with Workers(2, again=stub_model) as workers:
+        wait = workers.predict(_die)
+
+        with pytest.raises(UsageError, match="go on with --resume and fewer --workers"):
+            wait()
+
+
+def _stopped_while_two_are_at_work():
+    with Workers(2, again=stub_model) as workers:
+        for _ in range(2):
+            workers.predict(_wait)
+        while len(multiprocessing.active_children()) < 2:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+
+def test_whoever_stops_does_not_wait_for_what_is_under_way():
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _stopped_while_two_are_at_work()
+    for child in multiprocessing.active_children():
+        child.join(_SECONDS)
+
+    assert not multiprocessing.active_children()
+    assert time.monotonic() - started < _SECONDS
+
+
+def test_one_process_is_none_beside_this_one():
+    assert Workers(1, again=stub_model).again is None
+    assert Workers(2, again=stub_model).again is stub_model
+
+
+def test_the_memory_of_this_machine_is_known_here():
+    assert memory_bytes() > 1 << 28
