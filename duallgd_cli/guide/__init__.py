@@ -5,8 +5,8 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -158,6 +158,13 @@ class Known:
         """Whether samples are drawn until enough are as they must be."""
         return self.guide is not None and not self.databases
 
+    def within(self, formulas: Sequence[Formula]) -> "Known":
+        """The same with those structures of the databases alone that have one of these formulas."""
+        each = ([one.with_formula(formula) for formula in formulas] for one in self.databases)
+        rows = (np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64) for own in each)
+        pairs = zip(self.databases, rows, strict=True)
+        return replace(self, databases=tuple(one.taken(own) for one, own in pairs))
+
     def isomers(self, formula: Formula) -> "Iterator[Mol]":
         """Molecules of the databases that have a formula, read when they are asked for."""
         each = (one.molecules(one.with_formula(formula)) for one in self.databases)
@@ -232,6 +239,11 @@ class Knowledge:
     libraries: "tuple[Library, ...]" = ()
     guides: "Mapping[str, Guide]" = field(default_factory=dict)
     databases: "tuple[Analogues, ...]" = ()
+
+    @property
+    def is_small(self) -> bool:
+        """Whether what `of` gives can be sent to other processes, but for `Known.within`."""
+        return not self.analogues and not self.libraries
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":

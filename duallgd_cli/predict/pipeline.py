@@ -99,10 +99,13 @@ def results(
             spectra = tuple(map(SpectrumReference.of, cleaned))
             usable = tuple(one for one in cleaned if one.failure is None)
             tried = _hypotheses(spectra, usable, source)
-            known = knowledge.of(Feature(usable)) if knowledge and usable else of_all
+            known = of_all
+            if knowledge and usable:
+                formulas = [one.formula for one in tried if isinstance(one, Hypothesis)]
+                known = knowledge.of(Feature(usable)).within(formulas)
             yield _Asked(number, spectra, tried, known)
 
-    if workers.again is None or knowledge is not None:
+    if workers.again is None or (knowledge is not None and not knowledge.is_small):
         return _in_turn(asked(), model, settings, workers)
     return _in_processes(asked(), model, settings, workers)
 
@@ -127,8 +130,7 @@ def _in_processes(
     features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
 ) -> Iterator[HypothesisResult]:
     """Each feature by a process; the first few here, before these would be at work."""
-    with Workers(1) as alone:
-        yield from _in_turn(islice(features, _AT_HAND), model, settings, alone)
+    yield from _in_turn(islice(features, _AT_HAND), model, settings, Workers(1))
     waiting = deque[Callable[[], list[HypothesisResult]]]()
     for one in features:
         waiting.append(workers.predict(partial(_of_feature, one, settings)))
@@ -141,8 +143,7 @@ def _in_processes(
 def _of_feature(
     asked: _Asked, settings: PredictSettings, model: LoadedModel
 ) -> list[HypothesisResult]:
-    with Workers(1) as workers:
-        return list(_in_turn([asked], model, settings, workers))
+    return list(_in_turn([asked], model, settings, Workers(1)))
 
 
 def _in_turn(
@@ -386,12 +387,11 @@ def _collected(
         if len(rounds) > 1 or few:
             said = f"{valid} of {drawn} samples are as asked for{few}"
     smiles = {one.block: one.smiles for one in result.structures}
-    fingerprint = rounds[0][0].fingerprint
     result = replace(
         result,
         message=sentences(rounds[0][0].message, result.message, said),
         notes=tuple(note for generated, _ in rounds for note in generated.notes),
-        known={} if known is None else known.told(smiles, result.formula, fingerprint),
+        known={} if known is None else known.told(smiles, result.formula, rounds[0][0].fingerprint),
     )
     if not result.structures:
         return _failed(result, _empty(result))

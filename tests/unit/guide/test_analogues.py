@@ -13,7 +13,7 @@ from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.generator.templates import exchanged, starts
-from duallgd_cli.guide import analogues
+from duallgd_cli.guide import Known, analogues
 from duallgd_cli.guide.analogues import Analogues, difference, named
 
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
@@ -202,3 +202,16 @@ def test_surplus_atoms_become_those_that_lack(tmp_path):
     assert (np.bincount(found.element, minlength=12) == wanted).all()
     bonds = bonds_of(9, starts([found], formula, 1, 0)[0])
     assert len(bonds) == len(graph.pair)
+
+
+def test_a_database_within_some_formulas_holds_their_molecules_alone(tmp_path):
+    database = read(tmp_path / "a.smi", "CCCCO a\nCCO b\nCC(C)CO c\nCOC d\nc1ccccc1 e\n")
+    known = Known(None, databases=(database, database))
+    formulas = [Formula.parse(text) for text in ("C2H6O", "C4H10O", "C4H10O", "CH4")]
+
+    for asked, names in ((formulas, ["a", "b", "c", "d"]), (formulas[1:2], ["a", "c"]), ([], [])):
+        within = known.within(asked)
+        assert [list(one.names) for one in within.databases] == [names, names]
+        for formula in asked:
+            of_all, own = (list(map(formula_of, one.isomers(formula))) for one in (known, within))
+            assert of_all == own

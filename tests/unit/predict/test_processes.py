@@ -10,12 +10,13 @@ import pytest
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import memory_bytes
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import stub_model
+from tests.stub_model import StubGenerator, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
 _SECONDS = 20.0
@@ -49,6 +50,42 @@ def test_the_python_interface_takes_processes_too(spectra):
     )
 
     assert alone == together
+
+
+class _Told(StubGenerator):
+    """Draws as many graphs as the databases have molecules of the formula."""
+
+    def generate(self, annotated, settings, seed, known=None):
+        n = sum(1 for _ in known.isomers(annotated.hypothesis.formula))
+        return super().generate(annotated, replace(settings, samples=max(1, n)), seed)
+
+
+def told():
+    return replace(stub_model(), generator=_Told())
+
+
+def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, monkeypatch):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    smiles = (
+        "CC(=O)Oc1ccccc1C(=O)O",
+        "O=C(O)C=Cc1ccc(O)c(O)c1",
+        "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+        "CCO",
+    )
+    (tmp_path / "all.smi").write_text("\n".join(smiles))
+    files = GuideFiles(databases=(str(tmp_path / "all.smi"),))
+    written = []
+    for count in (1, 2):
+        out = tmp_path / f"{count}.jsonl"
+        asked = PredictRequest(
+            (str(spectra),), str(out), guide=files, settings=SETTINGS, workers=count
+        )
+        predict(asked, replace(told(), again=told))
+        written.append(out.read_text())
+
+    assert written[0] == written[1]
+    assert "chosen among 2 structures of the database" in written[0]
+    assert "the only structure of the database" in written[0]
 
 
 def _die(_):
