@@ -47,6 +47,7 @@ _UNPACKERS: Final[dict[bytes, Callable[[], Any]]] = {
 _LARGEST_RATIO: Final = 200
 _SURELY_FINE_BYTES: Final = 1 << 28
 _BLOCK_BYTES: Final = 1 << 20
+_CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
 _PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
 _LONGEST_CELL: Final = 2**31 - 1
@@ -295,8 +296,12 @@ def table_rows(
 
 
 def memory_bytes() -> int:
-    """Of the whole machine; 0 where it does not say."""
+    """Of the whole machine, or as the container allows; 0 where nothing says."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return 0
+    try:
+        return min(whole, int(_CGROUP_MEMORY.read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no cgroup v2, or "max"
+        return whole

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import memory_bytes
@@ -129,5 +130,15 @@ def test_one_process_is_none_beside_this_one():
     assert Workers(2, again=stub_model).again is stub_model
 
 
-def test_the_memory_of_this_machine_is_known_here():
-    assert memory_bytes() > 1 << 28
+@pytest.mark.parametrize(
+    ("said", "bytes_"), [("5000000\n", 5_000_000), ("max\n", None), (None, None)]
+)
+def test_memory_is_the_machines_or_what_a_container_allows(tmp_path, monkeypatch, said, bytes_):
+    whole = memory_bytes()
+    if said is not None:
+        (tmp_path / "memory.max").write_text(said)
+    monkeypatch.setattr(files, "_CGROUP_MEMORY", tmp_path / "memory.max")
+
+    found = memory_bytes()
+
+    assert found == bytes_ if bytes_ else found >= whole > 1 << 28
