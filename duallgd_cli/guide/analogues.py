@@ -83,7 +83,7 @@ class Analogues:
             UnreadableError: It is of another format.
             UsageError: It holds no molecule, or too many.
         """
-        return cls(**kept(path, _KIND, "molecule that can be an analogue", _arrays))
+        return cls(**kept(path, _KIND, "molecule that can be used", _arrays))
 
     @classmethod
     def of(cls, rows: Sequence[StructureRow]) -> "Analogues":

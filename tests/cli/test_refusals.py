@@ -50,7 +50,7 @@ REFUSED = [
     ("predict SPECTRA --core [Fe]", 2, "core '[Fe]' holds Fe"),
     ("predict SPECTRA --require 'xx('", 2, "'xx(' is neither a SMARTS nor the name of a part"),
     ("predict SPECTRA --forbid hexoze", 2, "'hexoze' is neither a SMARTS nor the name of a part"),
-    ("predict SPECTRA --analogues empty.csv", 2, "no molecule that can be an analogue"),
+    ("predict SPECTRA --analogues empty.csv", 2, "no molecule that can be used"),
     ("predict SPECTRA --analogues absent.smi", 66, "absent.smi does not exist"),
     ("predict SPECTRA --library absent.msp", 66, "absent.msp does not exist"),
     ("predict SPECTRA --guide absent.csv", 66, "absent.csv does not exist"),

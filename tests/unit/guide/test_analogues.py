@@ -95,7 +95,7 @@ def test_of_many_it_is_said_how_many_are_read(tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize(
     ("name", "text", "error", "said"),
     [
-        ("a.smi", "", UsageError, "holds no molecule that can be an analogue: it is empty"),
+        ("a.smi", "", UsageError, "holds no molecule that can be used: it is empty"),
         ("a.smi", "xx(\n", UsageError, "1 molecule left out"),
         ("a.csv", "name\nx\n", UnreadableError, "has no column smiles"),
         ("a.pdf", "x", UnreadableError, "is not .tsv, .csv, .smi or .sdf"),
