@@ -24,7 +24,7 @@ from duallgd_cli.errors import Failure, RefusedError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.generator.sampling import sampling_task
 from duallgd_cli.generator.templates import BEGUN, Templates, in_templates, molecule_of, starts
-from duallgd_cli.guide import Known
+from duallgd_cli.guide import MOST_CHOSEN, Known
 from duallgd_cli.model.settings import DiffusionSettings
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ class Planner:
     def _of_databases(
         self, whole: SamplingTask, unknown: Unknown, known: Known
     ) -> list[SamplingTask]:
-        """The likeliest molecules of the databases, at most as many as samples."""
+        """The likeliest molecules of the databases, however many samples were asked for."""
         made = unknown.allowed((mol, 0.0) for mol in known.isomers(unknown.formula))
-        tasks = self._of_made(whole, made, unknown, whole.samples)
+        tasks = self._of_made(whole, made, unknown, MOST_CHOSEN)
         if tasks:
             return tasks
         asked = "" if unknown.guide is None else " and is as asked for"

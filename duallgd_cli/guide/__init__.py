@@ -45,11 +45,6 @@ class GuideFiles:
     tables: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
 
-    @property
-    def says_what_is_alike(self) -> bool:
-        """Whether there are files of what drawn samples follow."""
-        return bool(self.analogues or self.libraries or self.tables)
-
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal.
 
@@ -125,6 +120,9 @@ def _read_back(array: NDArray[Any]) -> Any:  # noqa: ANN401
     return bytes(array).decode().split("\n")[:-1] if is_text else array
 
 
+# Structures of the databases that are candidates. How many samples are drawn otherwise has no say:
+# the only one of many that was looked at would seem certain.
+MOST_CHOSEN: Final = 100
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
 

@@ -216,15 +216,15 @@ class Analogues:
         alike = common / (has.sum() + self.n_bits - common)
         best = int(alike.argmax())
         before, after = Formula(tuple(self.counts[best].tolist())), formula_of(mol)
-        change = named(before, after)
-        if inchikey_block(parse_smiles(self.smiles[best])) == inchikey_block(mol):
-            change = _THE_SAME
+        change, name, known = difference(before, after), named(before, after), self.smiles[best]
+        if not change and inchikey_block(parse_smiles(known)) == inchikey_block(mol):
+            name = _THE_SAME
         return {
-            "smiles": self.smiles[best],
+            "smiles": known,
             "name": self.names[best],
             "tanimoto": round(float(alike[best]), 4),
-            "change": difference(before, after),
-            "change_name": change,
+            "change": change,
+            "change_name": name,
         }
 
 

@@ -174,7 +174,8 @@ def warn_uncalibrated(
         reasons += ["structures of a database"] if model.database is None else []
     else:
         reasons += _uncalibrated_draws(ranking, settings.sampling)
-    if settings.guide is not None or (files is not None and files.says_what_is_alike):
+    alike = files is not None and bool(files.analogues or files.libraries or files.tables)
+    if settings.guide is not None or alike:
         reasons.append("a core, parts or analogues that are known (with right ones it is too low)")
     if not ranking.n_spectra:
         logger.warning("the ranking of these weights was never fitted: confidence means nothing")

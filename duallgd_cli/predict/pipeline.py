@@ -24,7 +24,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
-from duallgd_cli.guide import GuideFiles, Knowledge, Known
+from duallgd_cli.guide import MOST_CHOSEN, GuideFiles, Knowledge, Known
 from duallgd_cli.predict.candidates import Round, Workers, collect, fitting
 from duallgd_cli.predict.generation import (
     Generator,
@@ -55,8 +55,7 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Sp
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
 _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
-_AT_HAND: Final = 3
-_NO_CHOICE: Final = "the only structure of the database with this formula"
+_AT_HAND: Final = 3  # features that are predicted before processes would be at work
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 
 # The steps of a hypothesis, see `_predicted`; and what its first step gave, or will.
@@ -310,7 +309,7 @@ def _predicted(
     hypothesis, total = annotated.hypothesis, settings.sampling.samples
     guide = None if known is None else known.guide
     given = (known,) if known is not None and known.says_something else ()
-    drawn, more = 0, _at_first(hypothesis, known, total)
+    drawn, more = 0, max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
     try:
         if guide is not None:
             guide.require_room(hypothesis.formula)
@@ -346,13 +345,6 @@ def _predicted(
     yield replace(result, seconds=time.perf_counter() - started)
 
 
-def _at_first(hypothesis: Hypothesis, known: Known | None, total: int) -> int:
-    """Samples of the first round: as the formula is probable, but structures of databases all."""
-    if known is not None and known.databases:
-        return total
-    return max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
-
-
 def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:
     """Samples so far, those of them that have what is required, and how many to draw next.
 
@@ -380,7 +372,8 @@ def _collected(
     said = ""
     if known is not None and known.databases:
         n = len(rounds[0][1])
-        said = f"chosen among {n} structures of the database" if n > 1 else _NO_CHOICE
+        among = f"chosen among {'the likeliest ' * (n == MOST_CHOSEN)}{n} structures"
+        said = f"{among if n > 1 else 'the only possible structure'} of the database"
     elif known is not None and known.is_demanding:
         drawn, valid, _ = _yield(rounds, settings)
         few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""

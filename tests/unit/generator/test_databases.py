@@ -17,10 +17,12 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
+from duallgd_cli.generator import planning
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.guide import Known
 from duallgd_cli.guide.analogues import Analogues
+from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
@@ -92,10 +94,35 @@ def test_all_samples_are_the_structures_of_the_formula_each_once(network, databa
     assert set(found) == blocks(ISOMERS)
 
 
-def test_the_likeliest_are_taken_where_there_are_more_than_samples(network, database):
+def test_the_likeliest_are_taken_where_there_are_many(network, database, monkeypatch):
+    monkeypatch.setattr(planning, "MOST_CHOSEN", 1)
     for smiles in ISOMERS:
-        _, found = planned(network, database, samples=1, likely=smiles)
+        _, found = planned(network, database, likely=smiles)
         assert found == [inchikey_block(parse_smiles(smiles))]
+
+
+@pytest.mark.parametrize("samples", [1, 2, 400])
+def test_the_number_of_samples_has_no_say(model, spectra, database, samples):
+    """The only one of three that was looked at would seem certain."""
+    files = GuideFiles(databases=(str(database),))
+
+    _, aspirin, _ = model.predict(list(read(str(spectra))), guide=files, samples=samples)
+
+    assert len(aspirin.candidates) == 3
+    assert "chosen among 3 structures of the database" in aspirin.message
+
+
+def test_the_message_says_where_only_the_likeliest_were_looked_at(
+    model, spectra, database, monkeypatch
+):
+    for module in (planning, pipeline):
+        monkeypatch.setattr(module, "MOST_CHOSEN", 2)
+    files = GuideFiles(databases=(str(database),))
+
+    _, aspirin, caffeine = model.predict(list(read(str(spectra))), guide=files)
+
+    assert "chosen among the likeliest 2 structures of the database" in aspirin.message
+    assert "the only possible structure of the database" in caffeine.message
 
 
 def test_what_the_molecule_must_have_holds_for_a_database_too(network, database):
@@ -141,7 +168,7 @@ def test_predicted_formulas_share_no_samples(model, spectra, database):
     found = model.predict(list(read(str(spectra))), guide=files, formula="predict", samples=2)
 
     drawn = {one.formula: one.sampled for each in found for one in each.hypotheses}
-    assert drawn["C9H8O4"] == 2
+    assert drawn["C9H8O4"] == 3
     assert drawn["C8H10N4O2"] == 1
 
 

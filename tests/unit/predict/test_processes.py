@@ -86,7 +86,7 @@ def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, mo
 
     assert written[0] == written[1]
     assert "chosen among 2 structures of the database" in written[0]
-    assert "the only structure of the database" in written[0]
+    assert "the only possible structure of the database" in written[0]
 
 
 def _die(_):
