@@ -75,8 +75,10 @@ _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
 
 _MOST_THREADS: Final = 1024  # some tens of thousands leave no memory to load libraries into
 
-_MOST_WORKERS: Final = 16  # about so many processes are busy with what a GPU draws
-_OF_A_PROCESS: Final = 3 << 30  # bytes of the machine's memory; a process takes 1 GiB and a third
+_MOST_ON_A_GPU: Final = 16  # processes: about so many keep it busy
+# Bytes of the machine's memory and of a GPU's that there must be for each process; it takes less.
+_OF_MEMORY: Final = 3 << 30
+_OF_A_GPU: Final = 2 << 30
 
 _AHEAD: Final = 2  # chunks of items for each process that are made at once, and again beside those
 
@@ -146,9 +148,11 @@ class Runtime:
         rank, local_rank, world_size = _ranks()
         chosen = _device(device, local_rank)
         on_cuda = chosen.type == "cuda"
+        has_bfloat16 = on_cuda and torch.cuda.is_bf16_supported(including_emulation=False)
+        lower = precision == "bfloat16" or (precision == "auto" and has_bfloat16)
         runtime = cls(
             device=chosen,
-            autocast_dtype=torch.bfloat16 if _wants_bfloat16(precision, chosen) else None,
+            autocast_dtype=torch.bfloat16 if lower else None,
             compile=compile == "on" or (compile == "auto" and on_cuda),
             threads=threads or default_threads(),
             rank=rank,
@@ -172,10 +176,14 @@ class Runtime:
 
     @property
     def default_workers(self) -> int:
-        """Processes if nobody says: that predict, as memory lets them, or assemble for a GPU."""
-        if self.device.type == "cpu":
-            return max(1, min(self.threads, memory_bytes() // _OF_A_PROCESS))
-        return max(1, min(_MOST_WORKERS, available_cores() - 1))
+        """Processes if nobody says: one a thread, as memory lets them."""
+        most = min(self.threads, memory_bytes() // _OF_MEMORY)
+        if self.device.type == "cuda":
+            import torch
+
+            free, _ = torch.cuda.mem_get_info(self.device)
+            most = min(most, free // _OF_A_GPU, _MOST_ON_A_GPU)
+        return max(1, most)
 
     @property
     def captures(self) -> bool:
@@ -421,14 +429,6 @@ def _cuda_device(device: torch.device, local_rank: int) -> torch.device:
     return torch.device("cuda", index)
 
 
-def _wants_bfloat16(precision: str, device: torch.device) -> bool:
-    import torch
-
-    if precision != "auto":
-        return precision == "bfloat16"
-    return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-
-
 def _core_of(cpu: int) -> str:
     """A name shared by the hardware threads of one core."""
     try:
@@ -495,6 +495,5 @@ def each_in_stage(name: Stage, items: Iterable[T]) -> Iterator[T]:
 
 def add_seconds(name: str, seconds: float) -> None:
     """Count seconds that something else measured."""
-    watch = _watched.get()
-    if watch is not None:
+    if (watch := _watched.get()) is not None:
         watch[name] += seconds

@@ -57,7 +57,7 @@ def measure_throughput(
         settings: Of the prediction.
         made: Formulas of spectra to make, of which the first warms up.
         inputs: Spectrum files; none for the spectra that are made.
-        workers: Processes that assemble molecules.
+        workers: Processes that predict.
 
     Returns:
         The figures as results.json holds them, and the model for a profile. Not part of the whole
@@ -65,7 +65,7 @@ def measure_throughput(
         (``warm_up_s``). ``steady_s`` is the time between the first and the last finished spectrum,
         a spectrum; None for one. ``assembled`` tells whether molecules were made: without rdkit
         only the network runs. ``memory_mib`` is the peak above what was there after warming up,
-        assembling processes not counted. ``gflop`` is of a candidate-step, the mean over
+        other processes not counted. ``gflop`` is of a candidate-step, the mean over
         candidates; None where it cannot be counted.
     """
     clock = time.perf_counter()

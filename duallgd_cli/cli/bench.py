@@ -234,10 +234,8 @@ def predict(
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
     formulas = made_formulas(atoms, made)
-    if workers is None:  # stages are measured in this process
-        workers = 1 if runtime.device.type == "cpu" else runtime.default_workers
-    found, model = throughput.measure_throughput(
-        weights, runtime, settings, formulas, tuple(spectra or ()), workers
+    found, model = throughput.measure_throughput(  # stages are of this process
+        weights, runtime, settings, formulas, tuple(spectra or ()), workers or 1
     )
     show_throughput(found)
     written = {throughput.RESULTS: json.dumps(found, indent=1) + "\n"}

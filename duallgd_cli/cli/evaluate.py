@@ -163,7 +163,7 @@ def evaluate(
         options.machine(
             min=1,
             metavar="K",
-            help="Processes that make molecules of what the network draws, and that score; they "
+            help="Processes that predict, and that score; they "
             "change no result. By default as predict's, and to score the physical cores at hand.",
         ),
     ] = None,

@@ -111,8 +111,8 @@ Workers = Annotated[
     machine(
         min=1,
         metavar="K",
-        help="Processes; results do not depend on them. On a CPU they predict, by default one a "
-        "thread and 3 GiB of memory; with a GPU they turn drawn graphs into molecules.",
+        help="Processes that predict spectra; results do not depend on them. By default one a "
+        "thread and 3 GiB of memory, and beside a GPU at most 16, one for 2 GiB of its memory.",
     ),
 ]
 MaxMemory = Annotated[

@@ -230,7 +230,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         record=checkpoint.record,
         parameters=parameter_counts(model),
         draws_aside=runtime.device.type == "cuda",
-        again=partial(_alone, path, runtime) if runtime.device.type == "cpu" else None,
+        again=None if runtime.device.type == "mps" else partial(_alone, path, runtime),
         known=() if templates is None else templates.names,
         engine="openvino" if isinstance(rewritten, Converted) else "torch",
     )
@@ -238,8 +238,8 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
 
 def _alone(path: Path, runtime: Runtime) -> LoadedModel:
     """The same on one thread of another process."""
-    asked = Runtime.resolve("cpu", runtime.precision, threads=1, engine=runtime.engine)
-    return load_model(path, asked)
+    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1, engine=runtime.engine)
+    return load_model(path, own)
 
 
 class Parts(NamedTuple):

@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _LEAST_PROBABILITY: Final = 1e-4
 _SALT: Final = "internal salt"
+_GO_ON: Final = "go on with --resume and fewer --workers"
 # Of each molecule: samples that became it, samples that it is a further reading of, those of the
 # first that were repaired, and the summed log-likelihoods of the first and of the second.
 _COUNTED: Final = ("samples", "alternatives", "repaired", "total", "alternative_total")
@@ -323,8 +324,7 @@ class Workers:
     Attributes:
         count: Processes.
         drawing: The network's thread of its own, or None.
-        again: Loads the network once more, for processes that predict whole features; None where
-            they only assemble.
+        again: Loads the network for processes that predict features; None where they assemble.
     """
 
     def __init__(
@@ -404,16 +404,14 @@ class Workers:
         Returns:
             A function that waits for what it gives.
         """
-        return self._submit(partial(_with_network, work), self.again)
+        return self._submit(partial(_with_network, work, self.again))
 
-    def _submit(
-        self, work: Callable[[], T], again: Callable[[], LoadedModel] | None = None
-    ) -> Callable[[], T]:
+    def _submit(self, work: Callable[[], T]) -> Callable[[], T]:
         if self._pool is None:
             # Forking a process that holds threads of torch can hang it.
             context = multiprocessing.get_context("spawn")
             self._stop = context.Event()
-            self._pool = ProcessPoolExecutor(self.count, context, _begin, (self._stop, again))
+            self._pool = ProcessPoolExecutor(self.count, context, _begin, (self._stop,))
         with _ctrl_c_after():
             submitted = self._pool.submit(_timed, work)
 
@@ -421,10 +419,8 @@ class Workers:
             try:
                 result, seconds = submitted.result()
             except BrokenProcessPool:
-                raise UsageError(
-                    "a process was stopped from outside, perhaps for lack of memory; go on with "
-                    "--resume and fewer --workers"
-                ) from None
+                stopped = "a process was stopped from outside, perhaps for lack of memory"
+                raise UsageError(f"{stopped}; {_GO_ON}") from None
             add_seconds(ELSEWHERE, seconds)
             return result
 
@@ -448,12 +444,10 @@ class Workers:
 _networks: Final = list[LoadedModel]()  # of a process that predicts
 
 
-def _begin(stop: Event, again: Callable[[], LoadedModel] | None) -> None:
+def _begin(stop: Event) -> None:
     """What a process does first."""
     leave_to_parent()
     threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
-    if again is not None:
-        _networks.append(again())
 
 
 def _end_with(stop: Event) -> None:
@@ -461,7 +455,13 @@ def _end_with(stop: Event) -> None:
     os._exit(1)
 
 
-def _with_network(work: Callable[[LoadedModel], T]) -> T:
+def _with_network(work: Callable[[LoadedModel], T], again: Callable[[], LoadedModel] | None) -> T:
+    if again is not None and not _networks:
+        try:
+            _networks.append(again())
+        except RuntimeError as error:  # the GPU is full, or takes one process alone
+            why = str(error).partition("\n")[0]
+            raise UsageError(f"a process cannot load the network ({why}); {_GO_ON}") from None
     return work(_networks[0])
 
 

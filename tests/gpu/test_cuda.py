@@ -244,3 +244,25 @@ def test_compiled_layers_have_the_losses_of_plain_ones():
     for batch in islice(batches(stage, 0, CUDA), 3):
         one, two = (float(stage.loss(model, batch)[0].detach()) for model in (plain, compiled))
         assert math.isclose(one, two, rel_tol=1e-3)
+
+
+@pytest.mark.slow
+def test_processes_of_their_own_predict_what_this_one_predicts(tmp_path):
+    pytest.importorskip("rdkit", reason="molecules are assembled")
+    from duallgd_cli.predict.api import load
+    from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+
+    spectra = (block(one, scale=n) for n in (1, 2) for one in (ASPIRIN, CAFFEINE, ALANINE))
+    path = str(mgf(tmp_path / "in.mgf", *spectra))
+    model = load(runtime=Runtime.resolve("cuda", "float32", threads=1))
+
+    alone, together = (
+        [
+            [one.smiles for one in found.candidates]
+            for found in model.predict(path, workers=count, samples=20)
+        ]
+        for count in (1, 2)
+    )
+
+    assert alone == together
+    assert all(alone)

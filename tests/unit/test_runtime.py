@@ -115,11 +115,18 @@ def test_the_environment_is_prepared_before_torch_is_there():
     ("device", "cores", "gib", "expected"),
     [
         ("cpu", 1, 64, 1), ("cpu", 8, 64, 8), ("cpu", 8, 16, 5), ("cpu", 8, 2, 1), ("cpu", 8, 0, 1),
-        ("cuda", 1, 64, 1), ("cuda", 8, 64, 7), ("cuda", 64, 64, 16),
+        ("cuda", 1, 64, 1), ("cuda", 4, 64, 4), ("cuda", 8, 64, 5), ("cuda", 8, 9, 3),
     ],
 )  # fmt: skip
 def test_processes_are_as_many_as_cores_and_memory_allow(device, cores, gib, expected, monkeypatch):
-    monkeypatch.setattr(runtime, "available_cores", lambda: cores)
     monkeypatch.setattr(runtime, "memory_bytes", lambda: gib << 30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (11 << 30, 12 << 30))
 
     assert Runtime(torch.device(device), None, False, threads=cores).default_workers == expected
+
+
+def test_a_gpu_has_no_more_processes_than_keep_it_busy(monkeypatch):
+    monkeypatch.setattr(runtime, "memory_bytes", lambda: 999 << 30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (80 << 30, 80 << 30))
+
+    assert Runtime(torch.device("cuda"), None, False, threads=64).default_workers == 16

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
@@ -103,6 +104,18 @@ def test_a_process_that_was_killed_is_a_sentence_that_says_how_to_go_on():
 
         with pytest.raises(UsageError, match="go on with --resume and fewer --workers"):
             wait()
+
+
+def full():
+    raise torch.OutOfMemoryError("CUDA out of memory\nand how much of it")
+
+
+def test_a_process_without_room_for_the_network_is_a_sentence_too():
+    with (
+        Workers(2, again=full) as workers,
+        pytest.raises(UsageError, match=r"\(CUDA out of memory\); go on with --resume and fewer"),
+    ):
+        workers.predict(_wait)()
 
 
 def _stopped_while_two_are_at_work():
