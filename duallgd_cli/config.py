@@ -51,6 +51,7 @@ class SamplingSettings:
         analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
             the predicted fingerprint instead of pure noise; see `generator.templates`.
         core: SMILES of a substructure that every sample holds, or None; see `chem.guide`.
+        exclude_known: Whether the molecule is none of those that come with the weights.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.
         timeout_s: Seconds one spectrum may take, looked at between steps; None waits for ever.
@@ -63,6 +64,7 @@ class SamplingSettings:
     time_shift: float | None = None
     analogue_share: float = 0.75
     core: str | None = None
+    exclude_known: bool = False
     max_memory_mib: int = 1024
     timeout_s: float | None = None
 

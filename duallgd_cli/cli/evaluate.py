@@ -120,6 +120,7 @@ def evaluate(
             "lacks are never found.",
         ),
     ] = None,
+    exclude_known: options.ExcludeKnown = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     schedule: options.Schedule = None,

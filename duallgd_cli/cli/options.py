@@ -127,6 +127,14 @@ TimeoutPerSpectrum = Annotated[
         show_default="no limit",
     ),
 ]
+ExcludeKnown = Annotated[
+    bool | None,
+    known(
+        "--exclude-known",
+        help="Leave out the molecules that come with the weights, some thousands of public "
+        "spectral libraries: for spectra that match no library.",
+    ),
+]
 Resume = Annotated[
     bool,
     long(
@@ -177,6 +185,7 @@ Assignments = Annotated[
 # Settings behind the options of sampling, by the names of the options.
 _SAMPLING_SETTINGS: Final = {
     **{name: name for name in ("samples", "steps", "schedule", "time_shift", "temperature")},
+    "exclude_known": "exclude_known",
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",
 }

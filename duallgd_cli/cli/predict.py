@@ -183,6 +183,7 @@ def predict(
             "forbid, analogue; several values with | between them.",
         ),
     ] = None,
+    exclude_known: options.ExcludeKnown = None,
     preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.checkpoint.format import load, save
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump, parse
@@ -25,8 +25,9 @@ from duallgd_cli.evaluate.calibrate import (
     scored_case,
 )
 from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.generator.templates import Templates
 from duallgd_cli.predict.journal import FinishedRun, read
-from duallgd_cli.predict.prediction import Results
+from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import RankingModel
 
 _DATABASES: Final = "databases"  # in the header of a run that had any
@@ -72,14 +73,15 @@ def fit_weights_file(
         raise UsageError("some of the runs had a database and some had none; fit one at a time")
     kind = "database" if searched == {True} else "ranking"
     start = parse(RankingModel, getattr(checkpoint, kind)) if keep_ranking else RankingModel()
-    cases = [case for run in finished for case in scored_cases(run, truths, start)]
+    known = known_blocks(checkpoint)
+    cases = [case for run in finished for case in scored_cases(run, truths, start, known)]
     if not cases:
         raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
     ranking = fit(cases, start, keep_ranking=keep_ranking)
     validation = cross_validate(cases, start, keep_ranking=keep_ranking)
     name = f"{kind}_validation"
-    known = checkpoint.record.get(name, {}) if keep_ranking else {}
-    record = {**checkpoint.record, name: record_of(validation, known)}
+    kept = checkpoint.record.get(name, {}) if keep_ranking else {}
+    record = {**checkpoint.record, name: record_of(validation, kept)}
     changes: dict[str, Any] = {"record": record, kind: dump(ranking)}
     fitted = replace(checkpoint, **changes)
     save(out, fitted, torch.float16, short_codes=True)
@@ -102,11 +104,21 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
     return {**figures, **kept}
 
 
+def known_blocks(checkpoint: Checkpoint) -> frozenset[str]:
+    """First blocks of the InChIKeys of the molecules that come with weights."""
+    return frozenset(Templates.of(checkpoint.templates).names if checkpoint.templates else ())
+
+
 def scored_cases(
-    run: FinishedRun, truths: Mapping[str, Mapping[str, str]], start: RankingModel
+    run: FinishedRun,
+    truths: Mapping[str, Mapping[str, str]],
+    start: RankingModel,
+    known: frozenset[str],
 ) -> Iterator[ScoredCase]:
     """Every feature of a run, then parts of its samples, always the same parts.
 
+    Known molecules, of which `known` has the first blocks of the InChIKeys, are no candidates where
+    the truth is none of them: a fold that was held out cannot say how often they are right.
     A part of the structures of a database would say nothing: fewer of them are no fewer draws.
     """
     of_database = _DATABASES in run.header.settings
@@ -120,6 +132,8 @@ def scored_cases(
             raise UsageError(
                 f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
             )
+        if truth["inchikey"][:_BLOCK] not in known:
+            results = tuple(_without(known, result) for result in results)
         alike = _alike(results, truth["smiles"])
         case = scored_case(results, truth["inchikey"], model, alike)
         yield replace(case, of_database=of_database)
@@ -129,6 +143,11 @@ def scored_cases(
         generator = np.random.default_rng(results[0].feature)
         for part in (part_of(results, n, generator) for n in NUMBERS if n < sampled):
             yield replace(scored_case(part, truth["inchikey"], model, alike), whole=False)
+
+
+def _without(known: frozenset[str], result: HypothesisResult) -> HypothesisResult:
+    left = tuple(one for one in result.structures if one.block not in known)
+    return replace(result, structures=left)
 
 
 def _alike(results: Results, truth: str) -> dict[str, float]:

@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _LEAST_PROBABILITY: Final = 1e-4
 _SALT: Final = "internal salt"
+KNOWN_MOLECULE: Final = "known molecule"
 _GO_ON: Final = "go on with --resume and fewer --workers"
 # Of each molecule: samples that became it, samples that it is a further reading of, those of the
 # first that were repaired, and the summed log-likelihoods of the first and of the second.
@@ -225,8 +226,9 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
         for block, of_block in spellings.items()
     }
-    salts = _without_strays(counts, molecules)
-    rejected.update({_SALT: salts} if salts else {})
+    rejected[_SALT] += _without_strays(counts, molecules)
+    for block in rounds[0][0].excluded & counts.keys():
+        rejected[KNOWN_MOLECULE] += int(counts.pop(block)[_SAMPLES])
     fingerprint = rounds[0][0].fingerprint
     structures = tuple(
         _structure(molecules[block], counts[block], fingerprint) for block in sorted(counts)
@@ -239,7 +241,7 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
         sampled=sampled,
         assembled=sampled - repaired - rejected.total(),
         repaired=repaired,
-        rejected=dict(sorted(rejected.items())),
+        rejected=dict(sorted((+rejected).items())),
         distinct=len(structures),
     )
 

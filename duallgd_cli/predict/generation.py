@@ -47,6 +47,7 @@ class Generated:
         scorer: Scores candidates for the spectrum, or None.
         notes: Sentences for the run record, such as a chunk halved after running out of memory.
         message: Sentence that must accompany the candidates, "" for none.
+        excluded: First blocks of the InChIKeys of molecules that are no candidates.
     """
 
     bond_class: NDArray[np.int8]
@@ -56,6 +57,7 @@ class Generated:
     scorer: CandidateScorer | None = None
     notes: tuple[str, ...] = ()
     message: str = ""
+    excluded: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         samples = len(self.bond_class)

@@ -25,7 +25,7 @@ from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import MOST_CHOSEN, GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import Round, Workers, collect, fitting
+from duallgd_cli.predict.candidates import KNOWN_MOLECULE, Round, Workers, collect, fitting
 from duallgd_cli.predict.generation import (
     Generator,
     LoadedModel,
@@ -371,7 +371,7 @@ def _collected(
         result = collect(result, rounds)
     said = ""
     if known is not None and known.databases:
-        n = len(rounds[0][1])
+        n = len(rounds[0][1]) - result.rejected.get(KNOWN_MOLECULE, 0)
         among = f"chosen among {'the likeliest ' * (n == MOST_CHOSEN)}{n} structures"
         said = f"{among if n > 1 else 'the only possible structure'} of the database"
     elif known is not None and known.is_demanding:

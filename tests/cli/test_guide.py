@@ -165,3 +165,12 @@ def test_a_table_guides_single_features_and_is_part_of_the_run(guided, tmp_path)
 
     (tmp_path / "guide.csv").write_text("feature_id,forbid\n2,[F]\n")
     assert "tables" in guided(*given, "--resume").err
+
+
+@pytest.mark.parametrize("how", ["option", "file"])
+def test_known_molecules_are_excluded_where_that_is_said(guided, tmp_path, how):
+    (tmp_path / "own.yaml").write_text("sampling: {exclude_known: true}\n")
+    guided(*(["--exclude-known"] if how == "option" else ["--config", "own.yaml"]), "-o", "out.csv")
+
+    record = json.loads((tmp_path / "out.csv.run.json").read_text())
+    assert record["settings"]["sampling"]["exclude_known"] is True

@@ -16,7 +16,7 @@ import typer
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import NUMBERS, ScoredCase
-from duallgd_cli.evaluate.fitting import scored_cases, truths_of
+from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.ranking import RankingModel
 
@@ -28,12 +28,13 @@ def record(
     output: Annotated[Path, typer.Option("-o", "--output", help="The .npz file to write.")],
 ) -> None:
     """Record the draws of runs of known truth."""
-    model = parse(RankingModel, load(weights).ranking)
+    checkpoint = load(weights)
+    model, known = parse(RankingModel, checkpoint.ranking), known_blocks(checkpoint)
     truths = truths_of(truth)
     cases = [
         case
         for one in run
-        for case in scored_cases(read([one], partial=True), truths, model)
+        for case in scored_cases(read([one], partial=True), truths, model, known)
         if round(np.exp(case.statistics.log_samples)) in NUMBERS
     ]
     molecules = {name: number for number, name in enumerate(sorted({c.molecule for c in cases}))}

@@ -7,8 +7,9 @@ import pytest
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.evaluate.fitting import fit_weights_file, scored_cases, truths_of
 from duallgd_cli.files import sha256
+from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
@@ -80,6 +81,23 @@ def test_structures_of_the_truth_teach_by_likeness(tmp_path, weights, run):
 
     assert alike.n_spectra == by_key.n_spectra
     assert alike != by_key
+
+
+def candidates_of(path, truth_, known):
+    cases = scored_cases(read([path]), truths_of(truth_), RankingModel(), frozenset(known))
+    return [set(case.keys) for case in cases if case.whole]
+
+
+def test_known_molecules_are_no_candidates_but_where_the_truth_is_one(tmp_path, run):
+    every = candidates_of(run, truth(tmp_path), ())
+    others = {key[:14] for found in every for key in found} - set(KEYS)
+
+    assert candidates_of(run, truth(tmp_path), others) != every
+    for left, found, right in zip(
+        candidates_of(run, truth(tmp_path), others), every, KEYS, strict=True
+    ):
+        assert left == {key for key in found if key[:14] == right}
+    assert candidates_of(run, truth(tmp_path), others | set(KEYS)) == every
 
 
 @pytest.mark.parametrize(

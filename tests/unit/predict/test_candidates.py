@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -221,6 +223,17 @@ def test_internal_salts_are_left_out_where_anything_else_was_drawn():
 
     assert [structure.inchikey for structure in structures] == [key(DIOL)]
     assert (tallies.assembled, tallies.rejected) == (1, {"internal salt": 3})
+
+
+def test_excluded_molecules_are_no_candidates_and_are_accounted_for():
+    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN)
+    both = frozenset({key(ASPIRIN)[:14], key(SALT)[:14]})
+
+    structures, tallies = assembled(formula, replace(generated, excluded=both))
+
+    assert [structure.inchikey for structure in structures] == [key(ISOMER)]
+    assert (tallies.assembled, tallies.distinct) == (1, 1)
+    assert tallies.rejected == {"known molecule": 2}
 
 
 def test_one_placement_of_charges_stays_where_nothing_else_was_drawn():
