@@ -253,8 +253,8 @@ def calibrate(
 ) -> None:
     """Fit how candidates are scored, and what their scores mean as probabilities.
 
-    Use a fold that was not trained on and will not be reported. What fewer samples are worth is
-    learnt from parts of those drawn. Figures printed are cross-validated by molecule.
+    Use a fold that was not trained on and will not be reported, and runs of as many and as few
+    samples as will be asked for. Figures printed are cross-validated by molecule.
     """
     from duallgd_cli.evaluate.fitting import fit_weights_file
 

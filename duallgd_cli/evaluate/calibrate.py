@@ -5,7 +5,8 @@ proportion to how alike the truth they are, steeply so that the right one outwei
 it is there; where it is not, a spectrum counts little. They are shrunk towards the weights one
 starts from by an amount that cross-validation chooses. Whether the truth is among the
 candidates is a logistic regression with Platt's smoothed targets; it knows how many samples were
-drawn, in how many steps, and learns what that means from parts of the samples of each spectrum.
+drawn, in how many steps, and learns what that means from runs of several numbers of both. A part of
+many samples is no run of few: what is likeliest to be right is always drawn.
 Folds are by molecule. C candidates of one spectrum, F features, B spectra, X observations.
 """
 
@@ -13,7 +14,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
-from duallgd_cli.predict.prediction import HypothesisResult, Results
+from duallgd_cli.predict.prediction import Results
 from duallgd_cli.predict.ranking import (
     CORRECTION,
     FEATURES,
@@ -47,8 +47,6 @@ _FOLDS: Final = 5
 _TEMPERATURE: Final = 0.05
 _WITHOUT_TRUTH: Final = 0.05
 _NEVER_THE_SAME: Final = 0.95  # equal bits are not yet an equal molecule
-# Numbers of samples that probabilities are fitted on, as far as so many were drawn.
-NUMBERS: Final = (1, 2, 3, 5, 10, 20, 30, 60, 100, 200, 300, 500, 1000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +61,6 @@ class ScoredCase:
         statistics: Of the samples they come from.
         likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); all 0 where only the key
             of the truth is known.
-        whole: Whether these are all samples that were drawn, not a part of them: parts teach what
-            few samples are worth, not how candidates are ranked.
         of_database: Whether candidates are the structures of a database, however many there are.
     """
 
@@ -74,7 +70,6 @@ class ScoredCase:
     molecule: str
     statistics: SampleStatistics
     likeness: Array
-    whole: bool = True
     of_database: bool = False
 
     @property
@@ -145,39 +140,6 @@ def scored_case(
     )
 
 
-def part_of(
-    results: Results, samples: int, generator: np.random.Generator
-) -> list[HypothesisResult]:
-    """The results of a feature as if only so many of its samples had been drawn, chosen at random.
-
-    The mean log-likelihood of a molecule's samples stays; molecules that no chosen sample became,
-    even as a further reading, are gone. Every hypothesis keeps its share of the samples.
-    """
-    total = sum(result.sampled for result in results)
-    return [
-        _part_of_result(one, round(one.sampled * samples / total), generator) for one in results
-    ]
-
-
-def _part_of_result(
-    result: HypothesisResult, samples: int, generator: np.random.Generator
-) -> HypothesisResult:
-    """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
-    sampled, structures = result.sampled, result.structures
-    if samples >= sampled:
-        return result
-    counts = np.array([one.samples for one in structures] + [0], dtype=np.int64)
-    counts[-1] = sampled - counts.sum()  # those that became no molecule
-    chosen = generator.multivariate_hypergeometric(counts, samples)
-    parts = []
-    for one, count in zip(structures, chosen.tolist(), strict=False):
-        repaired = generator.hypergeometric(one.repaired, one.samples - one.repaired, count)
-        further = int(generator.binomial(one.alternatives, samples / sampled))
-        if count or further:
-            parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
-    return replace(result, structures=tuple(parts), sampled=samples)
-
-
 def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) -> RankingModel:
     """Fit the weights of the score; calibration is left as it is in `start`.
 
@@ -189,7 +151,6 @@ def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) 
         start: What weights are shrunk towards; None for the neutral defaults.
     """
     model = start or RankingModel()
-    cases = [case for case in cases if case.whole]
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
@@ -214,13 +175,14 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     told = [case for case in cases if len(case.keys)]
     if not told:
         return model
-    n_spectra = sum(case.whole for case in cases)
     steps = [round(np.exp(case.statistics.log_steps)) for case in told]
+    samples = [round(np.exp(case.statistics.log_samples)) for case in told]
     model = replace(
         model,
-        n_spectra=n_spectra,
+        n_spectra=len(cases),
         sharpness=_sharpness(told, model),
-        most_samples=max(round(np.exp(case.statistics.log_samples)) for case in told),
+        least_samples=min(samples),
+        most_samples=max(samples),
         least_steps=min(steps),
         most_steps=max(steps),
     )
@@ -301,25 +263,21 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
         rights.append(is_right)
     first, tens = (np.array([one[:k].sum() for one in confidences]) for k in (1, FIRST))
     first_right, hits = (np.array([one[:k].any() for one in rights]) for k in (1, FIRST))
-    whole = np.array([case.whole for case in cases])
     number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
     drawn = np.array([not case.of_database for case in cases])
     settings = [
         (case.statistics.log_samples, case.statistics.log_steps) if own else None
         for case, own in zip(cases, drawn, strict=True)
     ]
-    usual = Counter(compress(settings, whole)).most_common(1)[0][0]
-    stated = whole & np.array([one == usual for one in settings])
+    usual = Counter(settings).most_common(1)[0][0]
+    stated = np.array([one == usual for one in settings])
     return Validation(
         top1=float(first_right[stated].mean()),
         top10=float(hits[stated].mean()),
         n_spectra=int(stated.sum()),
-        candidates=reliability(
-            np.concatenate([one for one, all_ in zip(confidences, whole, strict=True) if all_]),
-            np.concatenate([one for one, all_ in zip(rights, whole, strict=True) if all_]),
-        ),
-        first=reliability(first[whole], first_right[whole]),
-        first_ten=reliability(tens[whole], hits[whole]),
+        candidates=reliability(np.concatenate(confidences), np.concatenate(rights)),
+        first=reliability(first, first_right),
+        first_ten=reliability(tens, hits),
         by_samples={
             int(n): reliability(first[number == n], first_right[number == n])
             for n in np.unique(number[drawn])

@@ -16,12 +16,10 @@ from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import dump, parse
 from duallgd_cli.errors import MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.calibrate import (
-    NUMBERS,
     ScoredCase,
     Validation,
     cross_validate,
     fit,
-    part_of,
     scored_case,
 )
 from duallgd_cli.files import sha256, table_rows
@@ -115,11 +113,10 @@ def scored_cases(
     start: RankingModel,
     known: frozenset[str],
 ) -> Iterator[ScoredCase]:
-    """Every feature of a run, then parts of its samples, always the same parts.
+    """Every feature of a run.
 
     Known molecules, of which `known` has the first blocks of the InChIKeys, are no candidates where
     the truth is none of them: a fold that was held out cannot say how often they are right.
-    A part of the structures of a database would say nothing: fewer of them are no fewer draws.
     """
     of_database = _DATABASES in run.header.settings
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
@@ -137,12 +134,6 @@ def scored_cases(
         alike = _alike(results, truth["smiles"])
         case = scored_case(results, truth["inchikey"], model, alike)
         yield replace(case, of_database=of_database)
-        if of_database:
-            continue
-        sampled = sum(result.sampled for result in results)
-        generator = np.random.default_rng(results[0].feature)
-        for part in (part_of(results, n, generator) for n in NUMBERS if n < sampled):
-            yield replace(scored_case(part, truth["inchikey"], model, alike), whole=False)
 
 
 def _without(known: frozenset[str], result: HypothesisResult) -> HypothesisResult:

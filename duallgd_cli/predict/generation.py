@@ -190,9 +190,10 @@ def warn_uncalibrated(
 def _uncalibrated_draws(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
     """What of the way that samples are drawn the probabilities were not fitted on."""
     steps, samples = sampling.steps, sampling.samples
-    if samples > ranking.most_samples or not ranking.least_steps <= steps <= ranking.most_steps:
+    least, most = ranking.least_samples, ranking.most_samples
+    if not least <= samples <= most or not ranking.least_steps <= steps <= ranking.most_steps:
         yield (
-            f"{samples} samples and {steps} steps (but 1 to {ranking.most_samples} samples and "
+            f"{samples} samples and {steps} steps (but {least} to {most} samples and "
             f"{ranking.least_steps} to {ranking.most_steps} steps)"
         )
     if sampling.schedule is not None:

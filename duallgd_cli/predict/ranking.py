@@ -88,7 +88,8 @@ class RankingModel:
         corrected_samples: Weight there of the log number of samples.
         corrected_odds_samples: Weight there of the product of these two.
         steps: Denoising steps of the samples that are ranked; a run sets it.
-        most_samples: The probabilities were fitted on 1 to so many samples; 0 if that is unknown.
+        least_samples: The fewest samples that the probabilities were fitted on.
+        most_samples: The most; 0 if that is unknown.
         least_steps: The fewest denoising steps that they were fitted on.
         most_steps: The most denoising steps that they were fitted on.
         n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
@@ -119,6 +120,7 @@ class RankingModel:
     corrected_samples: float = 0.0
     corrected_odds_samples: float = 0.0
     steps: int = 10
+    least_samples: int = 1
     most_samples: int = 0
     least_steps: int = 0
     most_steps: int = 0

@@ -26,6 +26,7 @@ from tests.made_graphs import small_settings
 from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
 from tests.made_runs import rows_of
 from tests.stub_model import stub_model
+from tests.unit.predict.test_ranking import outcome, structure
 from weights.recipe import parts as recipe
 from weights.recipe.cations import CATION_TYPES, cations
 from weights.recipe.cations import main as write_cations
@@ -356,3 +357,37 @@ def test_average_precision_is_one_where_all_true_ones_come_first():
     assert recipe.average_precision(np.array([0.1, 0.2, 0.8, 0.9]), has) == pytest.approx(
         (1 / 3 + 2 / 4) / 2
     )
+
+
+def drawn_twice(sampled=100):
+    """A feature of 100 samples: 50 became A, 30 B (10 repaired), 2 C, the rest no molecule."""
+    structures = (
+        structure("A", 50, alternatives=4),
+        structure("B", 30, repaired=10),
+        structure("C", 2),
+        structure("D", 0, alternatives=6),
+    )
+    return (outcome(*structures, sampled=sampled),)
+
+
+@pytest.mark.parametrize("n", [1, 7, 99])
+def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
+    (part,) = recipe.part_of(drawn_twice(), n, np.random.default_rng(0))
+
+    assert part.sampled == n
+    assert sum(one.samples for one in part.structures) <= n
+    assert all(one.samples or one.alternatives for one in part.structures)
+    assert all(one.repaired <= one.samples for one in part.structures)
+
+
+def test_parts_are_right_on_average_and_all_samples_are_themselves():
+    drawn, generator = drawn_twice(), np.random.default_rng(1)
+
+    parts = [recipe.part_of(drawn, 10, generator)[0].structures for _ in range(2000)]
+
+    counts = {
+        name: np.mean([sum(one.samples for one in part if one.smiles == name) for part in parts])
+        for name in "AB"
+    }
+    assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.15)
+    assert tuple(recipe.part_of(drawn, 100, generator)) == drawn

@@ -26,11 +26,11 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.parts import RING_SYSTEM, Part, catalogue, fatty_acyl, find
 from duallgd_cli.config import parse
-from duallgd_cli.evaluate.calibrate import logistic, part_of
+from duallgd_cli.evaluate.calibrate import logistic
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.prediction import Results
+from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
 
 Array = NDArray[Any]
@@ -201,6 +201,39 @@ def _draws(
             root=(kept @ root / root.sum())[there],
             is_ring=is_ring[there],
         )
+
+
+def part_of(
+    results: Results, samples: int, generator: np.random.Generator
+) -> list[HypothesisResult]:
+    """The results of a feature as if only so many of its samples had been drawn, chosen at random.
+
+    The mean log-likelihood of a molecule's samples stays; molecules that no chosen sample became,
+    even as a further reading, are gone. Every hypothesis keeps its share of the samples.
+    """
+    total = sum(result.sampled for result in results)
+    return [
+        _part_of_result(one, round(one.sampled * samples / total), generator) for one in results
+    ]
+
+
+def _part_of_result(
+    result: HypothesisResult, samples: int, generator: np.random.Generator
+) -> HypothesisResult:
+    """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
+    sampled, structures = result.sampled, result.structures
+    if samples >= sampled:
+        return result
+    counts = np.array([one.samples for one in structures] + [0], dtype=np.int64)
+    counts[-1] = sampled - counts.sum()  # those that became no molecule
+    chosen = generator.multivariate_hypergeometric(counts, samples)
+    parts = []
+    for one, count in zip(structures, chosen.tolist(), strict=False):
+        repaired = generator.hypergeometric(one.repaired, one.samples - one.repaired, count)
+        further = int(generator.binomial(one.alternatives, samples / sampled))
+        if count or further:
+            parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
+    return replace(result, structures=tuple(parts), sampled=samples)
 
 
 def _questions(smiles: list[str], truth: str) -> tuple[list[Part], Array]:

@@ -1,7 +1,7 @@
 """What the samples of many spectra came to, in numbers alone, for the test of their confidence.
 
-Scores of candidates, best first, which of them is right, and what the samples say besides are kept
-for the numbers of samples that confidence is fitted on; no structure, formula or name is.
+Scores of candidates, best first, which of them is right, and what the samples say besides are kept;
+no structure, formula or name is.
 
     python weights/recipe/recorded_draws.py duallgd.safetensors --run val/predictions.csv \
         --truth val/truth.tsv -o tests/unit/evaluate/recorded_draws.npz
@@ -15,7 +15,7 @@ import typer
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
-from duallgd_cli.evaluate.calibrate import NUMBERS, ScoredCase
+from duallgd_cli.evaluate.calibrate import ScoredCase
 from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.ranking import RankingModel
@@ -35,7 +35,6 @@ def record(
         case
         for one in run
         for case in scored_cases(read([one], partial=True), truths, model, known)
-        if round(np.exp(case.statistics.log_samples)) in NUMBERS
     ]
     molecules = {name: number for number, name in enumerate(sorted({c.molecule for c in cases}))}
     scores = [np.sort(case.features @ model.weights)[::-1] for case in cases]

@@ -11,7 +11,6 @@ from duallgd_cli.evaluate.calibrate import (
     fit_ranking,
     judge,
     logistic,
-    part_of,
     scored_case,
 )
 from duallgd_cli.evaluate.fitting import record_of
@@ -35,10 +34,10 @@ def without_truth(case):
     return replace(case, is_right=np.zeros_like(case.is_right))
 
 
-def drawn(cases, *, whole=True, **statistics):
+def drawn(cases, **statistics):
     """The same cases as if their samples had been drawn in another way."""
     told = SampleStatistics(20, **statistics)
-    return [replace(case, statistics=told, whole=whole) for case in cases]
+    return [replace(case, statistics=told) for case in cases]
 
 
 def synthetic(count, seed=0, present=1.0, n_candidates=20):
@@ -186,56 +185,16 @@ def test_a_spectrum_whose_samples_agree_is_trusted_more_once_that_was_seen_to_he
     assert with_counts.first_ten.brier < 0.5 * without.first_ten.brier
 
 
-def drawn_twice(sampled=100):
-    """A feature of 100 samples: 50 became A, 30 B (10 repaired), 2 C, the rest no molecule."""
-    structures = (
-        structure("A", 50, alternatives=4),
-        structure("B", 30, repaired=10),
-        structure("C", 2),
-        structure("D", 0, alternatives=6),
-    )
-    return (outcome(*structures, sampled=sampled),)
-
-
-@pytest.mark.parametrize("n", [1, 7, 99])
-def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
-    (part,) = part_of(drawn_twice(), n, np.random.default_rng(0))
-
-    assert part.sampled == n
-    assert sum(one.samples for one in part.structures) <= n
-    assert all(one.samples or one.alternatives for one in part.structures)
-    assert all(one.repaired <= one.samples for one in part.structures)
-
-
-def test_parts_are_right_on_average_and_all_samples_are_themselves():
-    drawn, generator = drawn_twice(), np.random.default_rng(1)
-
-    parts = [part_of(drawn, 10, generator)[0].structures for _ in range(2000)]
-
-    counts = {
-        name: np.mean([sum(one.samples for one in part if one.smiles == name) for part in parts])
-        for name in "AB"
-    }
-    assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.15)
-    assert tuple(part_of(drawn, 100, generator)) == drawn
-
-
-def test_parts_teach_probabilities_but_not_the_order():
-    whole = synthetic(200, present=0.5)
-    misled = [replace(case, features=-case.features, whole=False) for case in whole]
-
-    assert fit([*whole, *misled]).weights == pytest.approx(fit(whole).weights)
-
-
 def test_few_samples_are_trusted_less_once_that_was_seen():
     many = drawn(synthetic(400, present=0.8), log_samples=np.log(100.0))
-    few = drawn(synthetic(400, present=0.05), log_samples=0.0, whole=False)
+    few = drawn(synthetic(400, present=0.05), log_samples=0.0)
 
     validation = cross_validate([*many, *few], MODEL, keep_ranking=True)
 
     assert validation.by_samples.keys() == {1, 100}
     assert all(one.expected_error < 0.05 for one in validation.by_samples.values())
-    assert fit([*many, *few], MODEL, keep_ranking=True).most_samples == 100
+    fitted = fit([*many, *few], MODEL, keep_ranking=True)
+    assert (fitted.least_samples, fitted.most_samples) == (1, 100)
 
 
 def test_the_order_is_kept_where_that_is_asked_for():

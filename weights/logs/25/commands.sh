@@ -83,6 +83,26 @@ python3 weights/recipe/parts.py "$data" --run "$runs/draw-100-10/predictions.csv
 duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
   --precision bfloat16 --weights "$runs/duallgd.safetensors" -o "$runs/val-database" --samples 100 --steps 10 --database "$runs/database.tsv" < /dev/null
 duallgd calibrate "$runs/duallgd.safetensors" --run "$runs/val-database/predictions.csv" --truth "$runs/val-database/truth.tsv" -o "$runs/with-database.safetensors"
-# Added later: confidence fitted without the known molecules, which `duallgd calibrate` now leaves out; the order of candidates stays. The draws are those above,
-# their headers given the digest of these weights by hand; 11 more of 300 samples were of this release, and others of these molecules left out.
-duallgd calibrate "$runs/with-database.safetensors" "${from[@]}" --truth "$runs/draw-100-10/truth.tsv" --keep-ranking -o "$runs/confidence.safetensors"
+# Added later: confidence fitted anew, without the known molecules and on whole runs of this release alone; the order of candidates stays. The draws of
+# 100 and a part of those of 300 samples in 10 steps were the ones above, their headers given the digest of these weights by hand, and of 300 samples there were 101 in all.
+again=()
+while read -r samples steps limit; do
+  drawn="$runs/again-$samples-$steps"
+  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
+    --precision bfloat16 --weights "$runs/with-database.safetensors" -o "$drawn" --samples "$samples" --steps "$steps" --limit "$limit" < /dev/null
+  again+=(--run "$drawn/predictions.csv")
+done << 'DRAWS'
+100 10 522
+300 10 101
+100 1 200
+60 10 100
+60 3 160
+60 5 110
+30 10 200
+30 20 50
+30 50 40
+10 10 200
+5 10 150
+1 10 200
+DRAWS
+duallgd calibrate "$runs/with-database.safetensors" "${again[@]}" --truth "$runs/again-100-10/truth.tsv" --keep-ranking -o "$runs/confidence.safetensors"
