@@ -106,3 +106,5 @@ done << 'DRAWS'
 1 10 200
 DRAWS
 duallgd calibrate "$runs/with-database.safetensors" "${again[@]}" --truth "$runs/again-100-10/truth.tsv" --keep-ranking -o "$runs/confidence.safetensors"
+duallgd calibrate "$runs/confidence.safetensors" --run "$runs/val-database/predictions.csv" --truth "$runs/val-database/truth.tsv" --keep-ranking \
+  -o "$runs/confidences.safetensors"
