@@ -373,7 +373,7 @@ def _collected(
     if known is not None and known.databases:
         n = len(rounds[0][1]) - result.rejected.get(KNOWN_MOLECULE, 0)
         among = f"chosen among {'the likeliest ' * (n == MOST_CHOSEN)}{n} structures"
-        said = f"{among if n > 1 else 'the only possible structure'} of the database"
+        said = f"{among if n > 1 else 'the only possible structure'} of the database" * (n > 0)
     elif known is not None and known.is_demanding:
         drawn, valid, _ = _yield(rounds, settings)
         few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""
@@ -490,4 +490,6 @@ def _empty(result: HypothesisResult) -> Failure:
         f"none of {result.sampled} samples is a molecule of {result.formula} "
         f"({reasons}); more --samples or --steps may help"
     )
+    if result.rejected.keys() == {KNOWN_MOLECULE}:
+        message = f"all that was found are known molecules of {result.formula}, which are excluded"
     return Failure("no_candidate", message, "assemble")

@@ -1,10 +1,18 @@
 """Molecules that come with the weights: candidates like any others, unless they are excluded."""
 
+from dataclasses import replace
+
 import pytest
 
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict import api
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
+from tests.made_runs import rows_of
 from tests.made_spectra import CAFFEINE, block, mgf
+from tests.stub_model import StubGenerator, stub_model
 
 
 @pytest.mark.slow
@@ -26,3 +34,33 @@ def test_known_molecules_are_candidates_unless_they_are_excluded(tmp_path):
     assert others[0].confidence > next(
         one.confidence for one in told.candidates if one.inchikey == others[0].inchikey
     )
+
+
+class _Knowing(StubGenerator):
+    """Has drawn all its molecules before."""
+
+    def generate(self, annotated, settings, seed, known=None):
+        drawn = super().generate(annotated, settings, seed, known)
+        return replace(drawn, excluded=frozenset(self.blocks))
+
+
+@pytest.mark.parametrize("has_database", [False, True])
+def test_where_all_are_known_the_row_says_so(tmp_path, monkeypatch, has_database):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    made = str(mgf(tmp_path / "in.mgf", block(CAFFEINE)))
+    (tmp_path / "all.smi").write_text("Cn1c(=O)c2c(ncn2C)n(C)c1=O\n")
+    files = GuideFiles(databases=(str(tmp_path / "all.smi"),)) if has_database else None
+    settings = PredictSettings(top_k=99, sampling=SamplingSettings(steps=1, samples=8))
+    asked = PredictRequest((made,), str(tmp_path / "a.csv"), guide=files, settings=settings)
+    generator = _Knowing()
+    generator.blocks = ()
+    model = replace(stub_model(), generator=generator)
+    predict(asked, model)
+    generator.blocks = {row["inchikey14"] for row in rows_of(tmp_path / "a.csv")}
+
+    predict(replace(asked, output=str(tmp_path / "b.csv")), model)
+
+    (row,) = rows_of(tmp_path / "b.csv")
+    assert row["status"] == "no_candidate"
+    said = "all that was found are known molecules of C8H10N4O2, which are excluded"
+    assert row["message"] == said
