@@ -371,8 +371,8 @@ def _collected(
         result = collect(result, rounds)
     said = ""
     if known is not None and known.databases:
-        n = len(rounds[0][1]) - result.rejected.get(KNOWN_MOLECULE, 0)
-        among = f"chosen among {'the likeliest ' * (n == MOST_CHOSEN)}{n} structures"
+        n = (looked_at := len(rounds[0][1])) - result.rejected.get(KNOWN_MOLECULE, 0)
+        among = f"chosen among {'the likeliest ' * (looked_at == MOST_CHOSEN)}{n} structures"
         said = f"{among if n > 1 else 'the only possible structure'} of the database" * (n > 0)
     elif known is not None and known.is_demanding:
         drawn, valid, _ = _yield(rounds, settings)
