@@ -66,7 +66,7 @@ class Formula:
         if foreign:
             raise UnsupportedElementError(
                 f"formula {quote(text.strip())} holds {', '.join(foreign[:9])}; "
-                f"supported elements are {' '.join(SYMBOLS)}"
+                f"supported elements are {' '.join(SYMBOLS)}; check it, no others can be drawn"
             )
         return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
 

@@ -93,7 +93,7 @@ class ModelGenerator:
                 fingerprint, scorer = self.fingerprint(annotated), self.scorer(annotated)
             unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer)
             drawn, notes = self.draw(unknown, settings, seed, check)
-        names = () if self.templates is None else self.templates.names
+        none_of = self.templates if settings.exclude_known else None
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
             log_likelihood=drawn.log_likelihood.numpy(),
@@ -101,7 +101,7 @@ class ModelGenerator:
             fingerprint=fingerprint.numpy(),
             scorer=scorer,
             notes=notes,
-            excluded=frozenset(names if settings.exclude_known else ()),
+            excluded=frozenset(() if none_of is None else none_of.names),
         )
 
     @property

@@ -122,7 +122,7 @@ def predictions(
             ``adduct``, ``collision_energy`` ...), or what `duallgd_cli.spectra.reading.read` gives.
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
-        workers: Processes that predict on a CPU, or assemble molecules; does not change the result.
+        workers: Processes that predict; does not change the result.
         rescore: Adds a score of your own to all candidates of a feature, before the best are
             chosen: see `ranking.rescored`.
         changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``; and ``guide``,

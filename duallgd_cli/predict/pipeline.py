@@ -370,10 +370,10 @@ def _collected(
     with stage("assemble"):
         result = collect(result, rounds)
     said = ""
-    if known is not None and known.databases:
-        n = (looked_at := len(rounds[0][1])) - result.rejected.get(KNOWN_MOLECULE, 0)
-        among = f"chosen among {'the likeliest ' * (looked_at == MOST_CHOSEN)}{n} structures"
-        said = f"{among if n > 1 else 'the only possible structure'} of the database" * (n > 0)
+    if known is not None and known.databases and result.structures:
+        likeliest = "the likeliest " * (len(rounds[0][1]) == MOST_CHOSEN)
+        among = f"chosen among {likeliest}{result.distinct} structures"
+        said = f"{among if result.distinct > 1 else 'the only possible structure'} of the database"
     elif known is not None and known.is_demanding:
         drawn, valid, _ = _yield(rounds, settings)
         few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""
@@ -491,5 +491,5 @@ def _empty(result: HypothesisResult) -> Failure:
         f"({reasons}); more --samples or --steps may help"
     )
     if result.rejected.keys() == {KNOWN_MOLECULE}:
-        message = f"all that was found are known molecules of {result.formula}, which are excluded"
+        message = f"all found for {result.formula} are known molecules; drop --exclude-known"
     return Failure("no_candidate", message, "assemble")

@@ -62,5 +62,5 @@ def test_where_all_are_known_the_row_says_so(tmp_path, monkeypatch, has_database
 
     (row,) = rows_of(tmp_path / "b.csv")
     assert row["status"] == "no_candidate"
-    said = "all that was found are known molecules of C8H10N4O2, which are excluded"
+    said = "all found for C8H10N4O2 are known molecules; drop --exclude-known"
     assert row["message"] == said

@@ -56,13 +56,16 @@ made = replace(
 save(runs / "base.safetensors", made, torch.float16, short_codes=True)
 PYTHON
 duallgd weights hashes "$runs/measured" "$runs/structures" --also weights/duallgd.train.hashes -o "$runs/base.train.hashes"
-from=()
-while read -r samples steps limit; do
-  drawn="$runs/draw-$samples-$steps"
-  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
-    --precision bfloat16 --weights "$runs/base.safetensors" -o "$drawn" --samples "$samples" --steps "$steps" --limit "$limit" < /dev/null
-  from+=(--run "$drawn/predictions.csv")
-done << 'DRAWS'
+draws() { # NAME WEIGHTS: runs on fold val; standard input has samples, steps and molecules of each
+  from=()
+  while read -r samples steps limit; do
+    drawn="$runs/$1-$samples-$steps"
+    duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
+      --precision bfloat16 --weights "$runs/$2.safetensors" -o "$drawn" --samples "$samples" --steps "$steps" --limit "$limit" < /dev/null
+    from+=(--run "$drawn/predictions.csv")
+  done
+}
+draws draw base << 'DRAWS'
 100 10 522
 300 10 375
 100 1 200
@@ -85,13 +88,7 @@ duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spect
 duallgd calibrate "$runs/duallgd.safetensors" --run "$runs/val-database/predictions.csv" --truth "$runs/val-database/truth.tsv" -o "$runs/with-database.safetensors"
 # Added later: confidence fitted anew, without the known molecules and on whole runs of this release alone; the order of candidates stays. The draws of
 # 100 and a part of those of 300 samples in 10 steps were the ones above, their headers given the digest of these weights by hand, and of 300 samples there were 101 in all.
-again=()
-while read -r samples steps limit; do
-  drawn="$runs/again-$samples-$steps"
-  duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces --device cpu \
-    --precision bfloat16 --weights "$runs/with-database.safetensors" -o "$drawn" --samples "$samples" --steps "$steps" --limit "$limit" < /dev/null
-  again+=(--run "$drawn/predictions.csv")
-done << 'DRAWS'
+draws again with-database << 'DRAWS'
 100 10 522
 300 10 101
 100 1 200
@@ -105,6 +102,6 @@ done << 'DRAWS'
 5 10 150
 1 10 200
 DRAWS
-duallgd calibrate "$runs/with-database.safetensors" "${again[@]}" --truth "$runs/again-100-10/truth.tsv" --keep-ranking -o "$runs/confidence.safetensors"
+duallgd calibrate "$runs/with-database.safetensors" "${from[@]}" --truth "$runs/again-100-10/truth.tsv" --keep-ranking -o "$runs/confidence.safetensors"
 duallgd calibrate "$runs/confidence.safetensors" --run "$runs/val-database/predictions.csv" --truth "$runs/val-database/truth.tsv" --keep-ranking \
   -o "$runs/confidences.safetensors"
