@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import logging
 import multiprocessing
 import os
@@ -185,12 +184,20 @@ class Runtime:
             most = min(most, free // _OF_A_GPU, _MOST_ON_A_GPU)
         return max(1, most)
 
+    def graph_pool(self) -> torch.cuda._POOL_HANDLE | None:
+        """Working memory for captured graphs to share; None where `captures` is false."""
+        import torch
+
+        return torch.cuda.graph_pool_handle() if self.captures else None
+
     @property
     def captures(self) -> bool:
         """Whether `capture` makes a CUDA graph."""
         return self.compile and self.device.type == "cuda"
 
-    def capture(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    def capture(
+        self, function: Callable[[], torch.Tensor], pool: torch.cuda._POOL_HANDLE | None
+    ) -> Callable[[], torch.Tensor]:
         """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
         A network's hundreds of small kernels then cost one call of the host. Captured graphs share
@@ -199,6 +206,7 @@ class Runtime:
         Args:
             function: Reads and writes the same tensors at each call, takes no decision by their
                 values and moves nothing to the host.
+            pool: Working memory to share, of `graph_pool`; it is gone once no graph has it.
 
         Returns:
             The same function; its result is overwritten by the next call.
@@ -215,7 +223,7 @@ class Runtime:
                     function()
             torch.cuda.current_stream().wait_stream(aside)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=_graph_pool(), capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 result = function()
 
         def replay() -> torch.Tensor:
@@ -336,14 +344,6 @@ def prepare_environment() -> None:
     """
     for name, value in (_QUIET_THREADS | _FEW_KERNELS).items():
         os.environ.setdefault(name, value)
-
-
-@functools.cache
-def _graph_pool() -> torch.cuda._POOL_HANDLE:
-    """The working memory that all captured graphs share."""
-    import torch
-
-    return torch.cuda.graph_pool_handle()
 
 
 def _keep_memory_warm() -> None:

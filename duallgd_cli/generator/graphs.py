@@ -31,6 +31,7 @@ class CapturedDenoiser:
         # all that it keeps.
         self._graphs: OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise, int]]
         self._graphs = OrderedDict()
+        self._pool = runtime.graph_pool()
 
     def bound(self, context: Context, samples: int) -> Denoise:
         """The denoiser of a spectrum's samples.
@@ -72,7 +73,7 @@ class CapturedDenoiser:
             with self._runtime.autocast():
                 return self._denoiser(bonds, steps, repeated)  # type: ignore[no-any-return]
 
-        launch: Callable[[], Tensor] = self._runtime.capture(evaluate)
+        launch: Callable[[], Tensor] = self._runtime.capture(evaluate, self._pool)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
             bonds.copy_(bond_class)

@@ -188,9 +188,15 @@ def test_training_steps_in_bfloat16_lower_the_loss():
     assert all(p.dtype == torch.float32 for p in model.parameters())
 
 
+def trained(out, settings, device, stop_after=None):
+    """A small network on a device, trained there."""
+    runtime, model = Runtime(device, None, False, 1), small_model().to(device)
+    run(out, settings, model=model, runtime=runtime, stop_after=stop_after)
+
+
 def test_a_run_has_the_losses_of_a_run_on_the_cpu(tmp_path):
     for device in ("cpu", "cuda"):
-        run(tmp_path / device, made_settings(steps=4), model=small_model().to(device))
+        trained(tmp_path / device, made_settings(steps=4), torch.device(device))
 
     expected, got = (figures(tmp_path / device, "loss") for device in ("cpu", "cuda"))
     assert got == pytest.approx(expected, rel=1e-3)
@@ -199,10 +205,10 @@ def test_a_run_has_the_losses_of_a_run_on_the_cpu(tmp_path):
 def test_processes_that_make_batches_change_nothing_and_a_run_resumes(tmp_path):
     settings = made_settings(steps=6)
     helped = replace(settings, data=replace(settings.data, workers=2))
-    run(tmp_path / "alone", settings, model=small_model().to(CUDA))
+    trained(tmp_path / "alone", settings, CUDA)
 
-    run(tmp_path / "helped", helped, model=small_model().to(CUDA), stop_after=3)
-    run(tmp_path / "helped", helped, model=small_model().to(CUDA))
+    trained(tmp_path / "helped", helped, CUDA, stop_after=3)
+    trained(tmp_path / "helped", helped, CUDA)
 
     assert figures(tmp_path / "helped", "loss") == pytest.approx(
         figures(tmp_path / "alone", "loss"), rel=1e-4
