@@ -148,7 +148,8 @@ encoder)
   unpacked alike && unpacked measured || exit 1
   # shellcheck disable=SC2086
   python3 weights/recipe/encoder_at_scale.py "$runs/measured" "$runs/alike" -o "$runs/encoder" --device "$device" \
-    --simulator "$packs/simulator.safetensors" --minutes "$(python3 -c "print(max(0.05, ($(left) - 90) / 60))")" ${SCALE:-} || exit 1
+    --simulator "$packs/simulator.safetensors" --minutes "$(python3 -c "print(max(0.05, 0.7 * ($(left) - 90) / 60))")" \
+    --ending "$(python3 -c "print(max(0.05, 0.3 * ($(left) - 90) / 60))")" ${SCALE:-} || exit 1
   cp "$runs/encoder/metrics.jsonl" "$out/encoder.metrics.jsonl"
   handed "$runs/encoder/encoder.safetensors" encoder
   ;;

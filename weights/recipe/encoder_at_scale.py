@@ -2,8 +2,9 @@
 
 A GPU trains on more spectra a second than are simulated in that time, and batches made one spectrum
 at a time would keep it waiting. So all that is drawn goes to the GPU and stays there: batches are
-chosen, padded and made noisy where they are needed, and a spectrum comes back a few times. First
-simulated spectra alone, at a constant rate; then measured ones among them, while the rate falls.
+chosen, padded and made noisy where they are needed, and a spectrum comes back many times, simulated
+ones each time with other peaks left out. First hardly any measured ones, at a constant rate; then
+more of them, while the rate falls: for each share of them another end, from the same state.
 
     python weights/recipe/encoder_at_scale.py prepared/measured prepared/alike -o runs/encoder
       --simulator packs/simulator.safetensors --minutes 8
@@ -16,10 +17,12 @@ Letters: B spectra, K peak rows, E examples, P peak rows of them all, F fingerpr
 import json
 import math
 import multiprocessing
+import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -32,7 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
+from duallgd_cli.checkpoint.format import Checkpoint, load, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.peaks import (
@@ -67,7 +70,8 @@ from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings
 from duallgd_cli.train.simulator import fit_simulator, simulated_rows
 
-_WEIGHT_DECAY, _EMA, _WARMUP = 0.05, 0.999, 300
+ENCODER: Final = "encoder.safetensors"
+_WEIGHT_DECAY, _EMA, _WARMUP = 0.05, 0.995, 300
 _ROUNDS: Final = 30  # measured examples of each molecule; some are of several spectra
 _CHUNK: Final = 1_000  # examples that a process sends at once
 _AHEAD: Final = 100
@@ -76,7 +80,9 @@ _GROUPS: Final = 4  # parts of a batch, of spectra of like numbers of rows
 _BITS_SET: Final = 44.0  # of a molecule, about: what the loss is divided by
 _LOOK_EVERY_S: Final = 20.0
 _LEAST_RATE: Final = 0.01
-_PEAK_DROPOUT: Final = 0.15  # largest share of rows that are dropped
+# Largest share of rows that are dropped. Simulated spectra come back more often, and are never seen
+# whole again; what a threshold leaves of a measured one varies as much.
+_PEAK_DROPOUT, _SIMULATED_DROPOUT = 0.15, 0.4
 
 
 def simulator_of(path: Path, spectra: PreparedSpectra) -> Simulator:
@@ -132,6 +138,16 @@ def simulate(
             out.put(packed([from_annotated(one) for one in drawn], part.tolist()))
 
 
+def measured_store(spectra: PreparedSpectra, seed: int, device: torch.device) -> "Store":
+    """All measured examples, on a device."""
+    chunks = list(measured_examples(spectra, seed))
+    n_examples, n_rows = (sum(len(one[name]) for one in chunks) for name in ("n_rows", "carrier"))
+    store = Store.of(spectra.molecules, n_examples, n_rows, device)
+    for chunk in chunks:
+        store.add(chunk)
+    return store
+
+
 def measured_examples(spectra: PreparedSpectra, seed: int) -> Iterator[Arrays]:
     """Spectra of every molecule of fold train, alone or merged, a chunk for each round."""
     sampler, generator = SpectrumSampler(spectra), np.random.default_rng(seed)
@@ -149,6 +165,7 @@ class Store:
         bits: Set bits of the molecules, one after the other, int16.
         bit_offset: Where those of each begin, int64.
         arrays: As `packed` gives them, of E examples or P rows, most of them not yet filled.
+        most_bits: Of a molecule.
         n_rows: Of each example, on the CPU, where batches are planned.
         n_examples: That are there.
     """
@@ -157,6 +174,7 @@ class Store:
     bit_offset: Tensor
     arrays: dict[str, Tensor]
     n_rows: NDArray[np.int64]
+    most_bits: int
     n_examples: int = 0
     _start: Tensor = field(init=False)
     _filled: int = 0
@@ -184,7 +202,8 @@ class Store:
         }
         bits = torch.from_numpy(np.asarray(molecules.bits).astype(np.int16)).to(device)
         offset = torch.from_numpy(np.array(molecules.bit_offset)).to(device)
-        return cls(bits, offset, arrays, np.zeros(n_examples, np.int64))
+        most_bits = int(np.diff(molecules.bit_offset).max())
+        return cls(bits, offset, arrays, np.zeros(n_examples, np.int64), most_bits)
 
     def add(self, chunk: Arrays) -> bool:
         """Take examples in; False where there is no room left for them."""
@@ -203,17 +222,20 @@ class Store:
         self.n_examples = examples.stop  # last: another thread draws from what is there
         return True
 
-    def batches(
-        self, size: int, generator: np.random.Generator, noise: bool = True
-    ) -> Iterator[tuple[PeakBatch, Tensor]]:
-        """Examples at random, by their numbers of rows in parts, each with its true bits (B, F)."""
-        drawn = generator.integers(0, self.n_examples, size)
+    def batches(self, drawn: NDArray[np.int64]) -> Iterator[tuple[PeakBatch, Tensor]]:
+        """Examples by their numbers of rows in parts, each with its true bits (B, F)."""
         by_length = drawn[np.argsort(self.n_rows[drawn], kind="stable")]
-        for own in np.array_split(by_length, min(_GROUPS, size)):
-            n_rows = torch.from_numpy(self.n_rows[own]).to(self._start.device)
-            index = torch.from_numpy(own).to(self._start.device)
+        for own in np.array_split(by_length, min(_GROUPS, len(drawn))):
+            n_rows, index = self._there(self.n_rows[own]), self._there(own)
             peaks = self._peaks(index, n_rows, max(1, int(self.n_rows[own].max())))
-            yield noisy(peaks) if noise else peaks, self._truth(self.arrays["molecule"][index])
+            yield peaks, self._truth(self.arrays["molecule"][index])
+
+    def _there(self, numbers: NDArray[np.int64]) -> Tensor:
+        """On the device, without waiting for what it still computes."""
+        tensor = torch.from_numpy(numbers)
+        if self._start.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self._start.device, non_blocking=True)
 
     def _peaks(self, index: Tensor, n_rows: Tensor, most: int) -> PeakBatch:
         place = torch.arange(most, device=index.device)
@@ -229,17 +251,17 @@ class Store:
 
     def _truth(self, molecule: Tensor) -> Tensor:
         start, stop = self.bit_offset[molecule], self.bit_offset[molecule + 1]
-        place = torch.arange(int((stop - start).max()), device=molecule.device)
+        place = torch.arange(self.most_bits, device=molecule.device)
         bits = self.bits[(start[:, None] + place).clamp_max(len(self.bits) - 1)].long()
         bits = bits.where(place < (stop - start)[:, None], FINGERPRINT_BITS)
         truth = torch.zeros(len(molecule), FINGERPRINT_BITS + 1, device=molecule.device)
         return truth.scatter_(1, bits, 1.0)[:, :-1]
 
 
-def noisy(peaks: PeakBatch) -> PeakBatch:
+def noisy(peaks: PeakBatch, dropout: float) -> PeakBatch:
     """Spectra made to look like those of a lab's own run, as `data.peaks.augment` does one."""
     mask, like = peaks.mask, peaks.intensity
-    share = torch.rand_like(like[:, :1]) * _PEAK_DROPOUT
+    share = torch.rand_like(like[:, :1]) * dropout
     kept = mask & (torch.rand_like(like) >= share)
     intensity = (peaks.intensity * torch.exp(JITTER * torch.randn_like(like))).where(kept, 0.0)
     intensity = intensity / intensity.amax(1, keepdim=True).clamp_min(1e-6)
@@ -264,6 +286,8 @@ class Run:
         measured: Examples.
         runtime: Device and precision.
         seed: Random seed.
+        batch: Spectra of a step.
+        rate: Learning rate at its peak.
     """
 
     model: FormulaTransformer
@@ -272,6 +296,8 @@ class Run:
     measured: Store
     runtime: Runtime
     seed: int
+    batch: int
+    rate: float
 
     def __post_init__(self) -> None:
         settings = OptimiserSettings(weight_decay=_WEIGHT_DECAY)
@@ -279,26 +305,51 @@ class Run:
         self.generator = np.random.default_rng(self.seed)
         self.steps = 0
 
-    def step(self, rate: float, n_simulated: int, n_measured: int) -> Tensor:
-        """Take one step; the loss for each set bit."""
+    def step(self, share: float, part: float) -> Tensor:
+        """Take one step; the loss for each set bit.
+
+        Args:
+            share: Of measured spectra.
+            part: Of the peak rate.
+        """
         total = torch.zeros((), device=self.runtime.device)
-        for store, size in ((self.simulated, n_simulated), (self.measured, n_measured)):
-            for peaks, truth in store.batches(size, self.generator) if size else ():
+        n_measured = round(self.batch * share)
+        for store, size, dropout, power in (
+            # Later ones more often, as the first would else be seen many more times in all.
+            (self.simulated, self.batch - n_measured, _SIMULATED_DROPOUT, 0.5),
+            (self.measured, n_measured, _PEAK_DROPOUT, 1.0),
+        ):
+            place = self.generator.random(size) ** power
+            drawn = (place * store.n_examples).astype(np.int64)
+            for peaks, truth in store.batches(drawn) if size else ():
                 with self.runtime.autocast():
-                    logits = self.model(peaks)
+                    logits = self.model(noisy(peaks, dropout))
                 loss = binary_cross_entropy_with_logits(logits.float(), truth, reduction="sum")
-                loss = loss / (_BITS_SET * (n_simulated + n_measured))
+                loss = loss / (_BITS_SET * self.batch)
                 loss.backward()
                 total += loss.detach()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = rate * min(1.0, (self.steps + 1) / _WARMUP)
+                group["lr"] = part * self.rate * min(1.0, (self.steps + 1) / _WARMUP)
             optimiser.step()
             optimiser.zero_grad()
         update_average(self.averaged, self.model, _EMA, self.steps)
         self.steps += 1
         return total
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A copy of what training goes on from."""
+        modules: list[Any] = [self.model, self.averaged, *self.optimisers]
+        return deepcopy({"modules": [one.state_dict() for one in modules], "steps": self.steps})
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        modules: list[Any] = [self.model, self.averaged, *self.optimisers]
+        for one, own in zip(modules, deepcopy(state["modules"]), strict=True):
+            one.load_state_dict(own)
+        self.steps = state["steps"]
 
 
 @torch.no_grad()
@@ -313,6 +364,16 @@ def looked_at(encoder: FormulaTransformer, spectra: PreparedSpectra) -> dict[str
     return fingerprint_figures(torch.sigmoid(logits.float()).cpu(), true_bits(spectra, rows))
 
 
+@torch.no_grad()
+def entropy_of(encoder: FormulaTransformer, store: Store, drawn: NDArray[np.int64]) -> float:
+    """Cross entropy of examples, a spectrum."""
+    entropy = [
+        binary_cross_entropy_with_logits(encoder(peaks).float(), truth, reduction="sum")
+        for peaks, truth in store.batches(drawn)
+    ]
+    return float(sum(entropy)) / len(drawn)
+
+
 def new_encoder(sizes: EncoderSettings, molecules: Molecules) -> FormulaTransformer:
     """An encoder that begins with how often each bit is set."""
     encoder = FormulaTransformer(sizes)
@@ -323,49 +384,66 @@ def new_encoder(sizes: EncoderSettings, molecules: Molecules) -> FormulaTransfor
     return encoder
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a run does when.
+def train(
+    run: Run, seconds: float, share: float, falls: bool, look: Callable[[str, Tensor], None]
+) -> None:
+    """Train for so long, the rate constant or falling from the peak to next to nothing."""
+    begun = looked = time.monotonic()
+    while (elapsed := time.monotonic() - begun) < seconds:
+        part = 0.5 * (1 + math.cos(math.pi * elapsed / seconds)) if falls else 1.0
+        loss = run.step(share, max(_LEAST_RATE, part))
+        if run.steps == 1 or time.monotonic() - looked >= _LOOK_EVERY_S:
+            look("falling" if falls else "constant", loss)
+            looked = time.monotonic()
 
-    Attributes:
-        seconds: From the first step to the last.
-        settling: Share of these at the end, while the rate falls.
-        measured: Share of measured spectra in that time.
-        batch: Spectra of a step.
-        rate: Learning rate at its peak.
+
+class Watch:
+    """Looks at a run and keeps its encoder.
+
+    Args:
+        run: As it is trained.
+        sizes: Of its encoder.
+        spectra: Measured, fold val among them.
+        out: Folder for figures and weights.
+        n_looked_at: Simulated spectra of the beginning, and as many of the newest.
     """
 
-    seconds: float
-    settling: float
-    measured: float
-    batch: int
-    rate: float
+    def __init__(
+        self,
+        run: Run,
+        sizes: EncoderSettings,
+        spectra: PreparedSpectra,
+        out: Path,
+        n_looked_at: int,
+    ) -> None:
+        self.run, self.sizes, self.spectra, self.out = run, sizes, spectra, out
+        self.begun, self.oldest = time.monotonic(), np.arange(n_looked_at)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "metrics.jsonl").unlink(missing_ok=True)
 
-    def at(self, elapsed_s: float) -> tuple[float, int, int]:
-        """Rate, and how many simulated and measured spectra a step has."""
-        fallen = max(0.0, elapsed_s / self.seconds - 1 + self.settling) / self.settling
-        n_measured = round(self.batch * self.measured) if fallen else 0
-        rate = self.rate * max(_LEAST_RATE, 0.5 * (1 + math.cos(math.pi * min(1.0, fallen))))
-        return rate, self.batch - n_measured, n_measured
-
-
-def train(run: Run, plan: Plan, spectra: PreparedSpectra, log: Path) -> dict[str, Any]:
-    """Train as planned and write figures as it goes; those of the end."""
-    begun = looked = time.monotonic()
-    with log.open("w") as lines:
-        while (elapsed := time.monotonic() - begun) < plan.seconds:
-            loss = run.step(*plan.at(elapsed))
-            if run.steps > 1 and time.monotonic() - looked < _LOOK_EVERY_S:
-                continue
-            looked = time.monotonic()
-            row = {"step": run.steps, "s": round(looked - begun, 1), "loss": float(loss)}
-            row |= {"spectra": run.steps * plan.batch, "simulated": run.simulated.n_examples}
-            row |= looked_at(run.averaged, spectra)
-            typer.echo(json.dumps(row))
+    def look(self, phase: str, loss: Tensor) -> None:
+        """Write figures; "new" is of simulated spectra that were hardly seen."""
+        run = self.run
+        row: dict[str, Any] = {"phase": phase, "step": run.steps, "loss": float(loss)}
+        row |= {"s": round(time.monotonic() - self.begun, 1), "spectra": run.steps * run.batch}
+        row |= {"simulated": run.simulated.n_examples} | looked_at(run.averaged, self.spectra)
+        newest = run.simulated.n_examples - 1 - self.oldest
+        for name, drawn in (("old", self.oldest), ("new", newest)):
+            row[name] = entropy_of(run.averaged, run.simulated, drawn)
+        typer.echo(json.dumps(row))
+        with (self.out / "metrics.jsonl").open("a") as lines:
             lines.write(json.dumps(row) + "\n")
-            lines.flush()
-    seen = {"spectra": run.steps * plan.batch, "simulated": run.simulated.n_examples}
-    return seen | looked_at(run.averaged, spectra)
+
+    def keep(self, name: str) -> float:
+        """Write the encoder, averaged, as weights to go on from; its cross entropy on fold val."""
+        record: dict[str, Any] = {"seed": self.run.seed, "spectra": self.run.steps * self.run.batch}
+        record |= looked_at(self.run.averaged, self.spectra)
+        typer.echo(json.dumps({"written": name} | record))
+        state = self.run.averaged.state_dict()
+        tensors = {f"encoder.{part}": tensor for part, tensor in state.items()}
+        made = Checkpoint(ModelSettings(encoder=self.sizes), tensors, {"at_scale": record})
+        save(self.out / f"{name}.safetensors", made, torch.float16)
+        return float(record.get("fp_bce", math.nan))
 
 
 @contextmanager
@@ -401,13 +479,14 @@ def main(
     structures: Annotated[Path, typer.Argument(help="Folder of structures to simulate.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for encoder and figures.")],
     simulator: Annotated[Path, typer.Option(help="Fragment model; fitted if there is none.")],
-    minutes: Annotated[float, typer.Option(min=0.01, help="From the first step to the last.")] = 8,
-    settling: Annotated[
-        float, typer.Option(min=0.01, max=1, help="Share of these while the rate falls.")
-    ] = 0.35,
-    share: Annotated[
-        float, typer.Option(min=0, max=1, help="Of measured spectra in that time.")
-    ] = 0.35,
+    minutes: Annotated[float, typer.Option(min=0.01, help="At a constant rate.")] = 5,
+    ending: Annotated[
+        float, typer.Option(min=0.01, help="Minutes for each end, while the rate falls.")
+    ] = 1.5,
+    share: Annotated[str, typer.Option(help="Of measured spectra in each end, 0.1,0.3.")] = "0.3",
+    before: Annotated[
+        float, typer.Option(min=0, max=1, help="Of measured spectra until then.")
+    ] = 0.0,
     batch: Annotated[int, typer.Option(min=2, help="Spectra of a step.")] = 16_384,
     rate: Annotated[float, typer.Option(help="Learning rate at its peak.")] = 2e-3,
     width: Annotated[int, typer.Option(help="Channels of a peak.")] = 256,
@@ -416,35 +495,41 @@ def main(
     most: Annotated[int, typer.Option(help="Simulated spectra to keep at most.")] = 6_000_000,
     first: Annotated[int, typer.Option(help="Simulated spectra to begin with.")] = 40_000,
     workers: Annotated[int | None, typer.Option(help="Processes that simulate.")] = None,
+    start: Annotated[Path | None, typer.Option(help="Weights whose encoder goes on.")] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
-    """Train an encoder; writes OUT/encoder.safetensors and OUT/metrics.jsonl."""
+    """Train an encoder.
+
+    Writes OUT/metrics.jsonl, OUT/constant.safetensors, from which every end starts, the ends, such
+    as OUT/encoder-0.3.safetensors, and the best of them on fold val as OUT/encoder.safetensors.
+    """
     torch.manual_seed(seed)
     runtime = Runtime.resolve(device, "bfloat16", "off")
     spectra, known = load_spectra(measured), load_molecules(structures)
     simulator_of(simulator, spectra)  # before others look for it
     simulated = Store.of(known, most, most * _ROWS, runtime.device)
-    chunks = list(measured_examples(spectra, seed))
-    n_examples, n_rows = (sum(len(one[name]) for one in chunks) for name in ("n_rows", "carrier"))
-    beside = Store.of(spectra.molecules, n_examples, n_rows, runtime.device)
-    for chunk in chunks:
-        beside.add(chunk)
-    processes = workers or max(1, available_cores() - 4)
+    beside = measured_store(spectra, seed, runtime.device)
+    processes = workers or max(1, available_cores() - 3)
     sizes = EncoderSettings(width=width, layers=layers, summary=summary, dropout=0.1)
-    model = new_encoder(sizes, known).to(runtime.device)
+    model = new_encoder(sizes, known)
+    if start is not None:
+        tensors = load(start).tensors
+        model.load_state_dict({name: tensors[f"encoder.{name}"] for name in model.state_dict()})
+    model = model.to(runtime.device)
     averaged = FormulaTransformer(sizes).to(runtime.device).eval()
     averaged.load_state_dict(model.state_dict())
-    out.mkdir(parents=True, exist_ok=True)
-    plan = Plan(60 * minutes, settling, share, batch, rate)
-    run = Run(model, averaged, simulated, beside, runtime, seed)
+    run = Run(model, averaged, simulated, beside, runtime, seed, batch, rate)
+    watch = Watch(run, sizes, spectra, out, first // 4)
     with simulated_by(processes, (structures, measured, simulator), seed, simulated, first):
-        figures = train(run, plan, spectra, out / "metrics.jsonl")
-    record = {"at_scale": figures, "seed": seed}
-    typer.echo(json.dumps(record))
-    tensors = {f"encoder.{name}": tensor for name, tensor in averaged.state_dict().items()}
-    made = Checkpoint(ModelSettings(encoder=sizes), tensors, record)
-    save(out / "encoder.safetensors", made, torch.float16)
+        train(run, 60 * minutes, before, False, watch.look)
+        watch.keep("constant")
+        state, ends = run.state, dict[str, float]()
+        for own in share.split(","):
+            run.state = state
+            train(run, 60 * ending, float(own), True, watch.look)
+            ends[own] = watch.keep(f"encoder-{own}")
+    shutil.copyfile(out / f"encoder-{min(ends, key=ends.__getitem__)}.safetensors", out / ENCODER)
 
 
 if __name__ == "__main__":
