@@ -12,7 +12,7 @@ DEMO := out/demo.csv
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env lint test quick check slow fuzz gpu parity demo pictures docs dist clean
+.PHONY: help env lint test quick check slow fuzz oldest gpu parity demo pictures docs dist clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
@@ -46,6 +46,17 @@ slow: env  ## the property tests with 1,000 examples each
 
 fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 25 kills, counts printed
 	DUALLGD_FUZZ=25 DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/fuzz -rP --show-capture=stdout
+
+# Paths, archives and the printed page are where libraries differ most from version to version.
+OLDEST := import tomllib; \
+  about = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  wanted = about["dependencies"] + about["optional-dependencies"]["plots"] + about["optional-dependencies"]["evaluate"]; \
+  print(*(name.replace(">=", "==") for name in wanted if not name.startswith("duallgd")))
+
+oldest:   ## the fast tests of commands and modules, with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install -q --root-user-action=ignore -e . pytest hypothesis $$($(PYTHON) -c '$(OLDEST)')
+	build/oldest/bin/python -m pytest -q -o filterwarnings= -m "not slow and not gpu" tests/cli tests/unit
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu

@@ -190,7 +190,7 @@ def _keep(place: Path, content: bytes) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with replaced(place) as partial, partial.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, layers=np.frombuffer(content, np.uint8))
+            np.savez(stream, layers=np.frombuffer(content, np.uint8))
     except OSError as error:
         logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
 

@@ -96,7 +96,7 @@ def kept(
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with replaced(place) as partial, partial.open("wb") as stream:
-                np.savez(stream, allow_pickle=False, **made)
+                np.savez(stream, **made)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
     found = {name: _read_back(array) for name, array in made.items()}

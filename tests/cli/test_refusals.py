@@ -45,7 +45,7 @@ REFUSED = [
     ("predict SPECTRA --report b.html --shard 1/2", 2, "--report needs a whole run"),
     ("predict SPECTRA -o b.csv --report ./b.csv", 2, "would overwrite"),
     ("predict SPECTRA -o b.csv --report SPECTRA", 2, "would overwrite"),
-    ("predict SPECTRA --atom-order truth", 2, "No such option: --atom-order"),
+    ("predict SPECTRA --atom-order truth", 2, "--atom-order"),
     ("predict SPECTRA --core c1cc", 2, "core 'c1cc' is not a SMILES"),
     ("predict SPECTRA --core [Fe]", 2, "core '[Fe]' holds Fe"),
     ("predict SPECTRA --require 'xx('", 2, "'xx(' is neither a SMARTS nor the name of a part"),
