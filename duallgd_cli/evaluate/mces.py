@@ -11,6 +11,7 @@ how it ended: myopic-mces takes what HiGHS has when its time is over for the exa
 import logging
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ THRESHOLD: Final = 15.0
 CAP: Final = 100.0
 LIMIT_S: Final = 30.0
 _STEP: Final = 0.5
+# What PuLP says of a solution, in versions 3 and 4 alike.
+_OPTIMAL, _NOT_SOLVED, _INFEASIBLE = 1, 0, -1
 # Part of the table's name: answers of another kind would be taken for these.
 _TABLE: Final = "pair_v2"
 _WAIT_S: Final = 60.0
@@ -67,6 +70,7 @@ class SolvedPairs:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(where, timeout=_WAIT_S, isolation_level=None)
+            weakref.finalize(self, self._file.close)
             self._file.execute(
                 f"CREATE TABLE IF NOT EXISTS {_TABLE} (first TEXT, second TEXT, cutoff REAL, "
                 "distance REAL, limit_s REAL, PRIMARY KEY (first, second, cutoff)) WITHOUT ROWID"
@@ -193,13 +197,17 @@ def search(first: str, second: str, cutoff: float, limit_s: float) -> Answer:
 
     _hear_banner()
     program = construct_ILP(_graph(first), _graph(second), cutoff)
-    program.solve(pulp.HiGHS(msg=False, threads=1, timeLimit=limit_s))
-    if program.status == pulp.LpStatusInfeasible:
+    solved = program.solve(pulp.HiGHS(msg=False, threads=1, timeLimit=limit_s))
+    if isinstance(solved, int):  # PuLP 3; snakemake asks for it
+        found, is_proven = solved not in (_NOT_SOLVED, _INFEASIBLE), program.sol_status == _OPTIMAL
+    else:
+        found, is_proven = solved.has_solution, solved.status == _OPTIMAL
+    if getattr(solved, "status", solved) == _INFEASIBLE:
         return Answer(None)
-    if program.status == pulp.LpStatusNotSolved:
+    if not found:
         return Answer(None, limit_s)
     distance = round(program.objective.value() / _STEP) * _STEP
-    return Answer(distance, 0.0 if program.sol_status == pulp.LpSolutionOptimal else limit_s)
+    return Answer(distance, 0.0 if is_proven else limit_s)
 
 
 @lru_cache(maxsize=1_000)

@@ -7,6 +7,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.mces import Answer, Search, SolvedPairs, search
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
+pulp = pytest.importorskip("pulp", reason="needs the evaluate extra")
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(OC(C)=O)cc1"  # acetoxy group moved
 OTHERS = (
@@ -24,6 +25,8 @@ def theirs(first, second, threshold=15):
     """Distance and bound as myopic-mces gives them, in one call where one suffices."""
     from myopic_mces import MCES
 
+    if hasattr(pulp, "LpSolveStatus"):
+        pytest.skip("myopic-mces cannot ask PuLP 4 how it ended")
     answer = MCES(
         first,
         second,
