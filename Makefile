@@ -12,7 +12,7 @@ DEMO := out/demo.csv
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env lint test quick check slow fuzz oldest gpu parity demo pictures docs dist clean
+.PHONY: help env lint test quick check slow fuzz oldest newest gpu parity demo pictures docs dist clean
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
@@ -53,10 +53,17 @@ OLDEST := import tomllib; \
   wanted = about["dependencies"] + about["optional-dependencies"]["plots"] + about["optional-dependencies"]["evaluate"]; \
   print(*(name.replace(">=", "==") for name in wanted if not name.startswith("duallgd")))
 
+tried := -m pytest -q -o filterwarnings= -m "not slow and not gpu" tests/cli tests/unit
+
 oldest:   ## the fast tests of commands and modules, with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/python -m pip install -q --root-user-action=ignore -e . pytest hypothesis $$($(PYTHON) -c '$(OLDEST)')
-	build/oldest/bin/python -m pytest -q -o filterwarnings= -m "not slow and not gpu" tests/cli tests/unit
+	build/oldest/bin/python $(tried)
+
+newest:   ## the same with the newest, as a user's installation gets them; make newest PYTHON=python3.13
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install -q --root-user-action=ignore -e '.[evaluate,library]' pytest hypothesis
+	build/newest/bin/python $(tried)
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu
