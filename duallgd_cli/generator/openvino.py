@@ -170,7 +170,9 @@ def _compiled(layers: Rewritten, runtime: Runtime, digest: str) -> Any:  # noqa:
     compiled = _kept(core, place, options)
     if compiled is None:
         compiled = core.compile_model(_traced(layers), "CPU", options)
-        _keep(place, compiled.export_model().getvalue())
+        exported = io.BytesIO()  # what a call without one gives differs from version to version
+        compiled.export_model(exported)
+        _keep(place, exported.getvalue())
     return compiled
 
 
