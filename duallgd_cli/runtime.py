@@ -196,7 +196,7 @@ class Runtime:
         return self.compile and self.device.type == "cuda"
 
     def capture(
-        self, function: Callable[[], torch.Tensor], pool: torch.cuda._POOL_HANDLE | None
+        self, function: Callable[[], torch.Tensor], pool: torch.cuda._POOL_HANDLE | None = None
     ) -> Callable[[], torch.Tensor]:
         """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
@@ -206,7 +206,8 @@ class Runtime:
         Args:
             function: Reads and writes the same tensors at each call, takes no decision by their
                 values and moves nothing to the host.
-            pool: Working memory to share, of `graph_pool`; it is gone once no graph has it.
+            pool: Working memory to share, of `graph_pool`, which is gone once no graph has it; None
+                for memory of its own.
 
         Returns:
             The same function; its result is overwritten by the next call.

@@ -196,6 +196,7 @@ def evaluate(duallgd, table, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_scoring_a_file_gives_the_numbers_of_scoring_while_predicting(evaluate, duallgd, tmp_path):
     first = evaluate("one")
 

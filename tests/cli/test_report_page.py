@@ -269,6 +269,7 @@ def test_in_print_there_are_results_and_no_buttons(visit):
     assert visit.page.is_visible(".card")
 
 
+@pytest.mark.slow
 def test_of_a_thousand_features_those_in_view_are_drawn(
     browser, made, example_run, tmp_path, monkeypatch
 ):
