@@ -96,8 +96,7 @@ def kept(
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with replaced(place) as partial, partial.open("wb") as stream:
-                # NumPy 1.26 would take allow_pickle for one more array.
-                np.savez(stream, **made)  # type: ignore[arg-type]
+                np.savez(stream, **made)  # type: ignore[arg-type] # an old NumPy has no more
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
     found = {name: _read_back(array) for name, array in made.items()}

@@ -13,7 +13,8 @@ from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.train.encoder import dense_bits
 from tests.made_prepared import molecules_of, spectra_folder, structures_folder
 from tests.made_simulation import model_of, simulator
-from weights.recipe.encoder_at_scale import Store, main, noisy, packed
+from weights.recipe.encoder_at_scale import main
+from weights.recipe.examples import Store, noisy, packed
 
 CPU = torch.device("cpu")
 ENDS = ("constant", "encoder-0.5", "encoder-1")

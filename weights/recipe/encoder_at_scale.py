@@ -18,12 +18,13 @@ import json
 import math
 import multiprocessing
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -36,14 +37,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, read_tensors, save, write_tensors
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.peaks import (
-    ENERGY_DROP,
-    INSTRUMENT_DROP,
-    JITTER,
-    NOISE_PPM,
-    PeakRows,
     from_annotated,
     from_prepared,
     prepared_batch,
@@ -53,11 +49,10 @@ from duallgd_cli.data.prepared import (
     PreparedSpectra,
     load_molecules,
     load_spectra,
-    offsets,
 )
 from duallgd_cli.data.simulation import FragmentModel, Simulator
 from duallgd_cli.errors import DuallgdError, UnreadableError
-from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
+from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings, ModelSettings
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.train.encoder import (
@@ -70,13 +65,15 @@ from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings
 from duallgd_cli.train.simulator import fit_simulator, simulated_rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # as a script, its folder alone is
+from weights.recipe.examples import Arrays, Store, noisy, packed
+
 ENCODER: Final = "encoder.safetensors"
 _WEIGHT_DECAY, _EMA, _WARMUP = 0.05, 0.995, 300
 _ROUNDS: Final = 30  # measured examples of each molecule; some are of several spectra
 _CHUNK: Final = 1_000  # examples that a process sends at once
 _AHEAD: Final = 100
 _ROWS: Final = 27  # peak rows of an example that memory is taken for
-_GROUPS: Final = 4  # parts of a batch, of spectra of like numbers of rows
 _BITS_SET: Final = 44.0  # of a molecule, about: what the loss is divided by
 _LOOK_EVERY_S: Final = 20.0
 _LEAST_RATE: Final = 0.01
@@ -103,23 +100,6 @@ def measured_ions(spectra: PreparedSpectra) -> tuple[list[Ion], NDArray[np.float
     ions = [Ion(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
     molecule = spectra.molecule[rows]
     return ions, 1 / np.bincount(molecule)[molecule]
-
-
-Arrays = dict[str, NDArray[Any]]
-
-
-def packed(examples: Sequence[PeakRows], molecules: Sequence[int]) -> Arrays:
-    """Arrays of some spectra and the rows of their molecules."""
-    return {
-        "subformula": np.concatenate([one.subformula for one in examples]).astype(np.uint8),
-        "numbers": np.concatenate([one.numbers for one in examples]),
-        "carrier": np.concatenate([one.carrier for one in examples]).astype(np.uint8),
-        "n_rows": np.array([len(one.carrier) for one in examples]),
-        "parent": np.stack([one.parent for one in examples]).astype(np.uint8),
-        "adduct": np.array([one.adduct for one in examples], np.uint8),
-        "instrument": np.array([one.instrument for one in examples], np.uint8),
-        "molecule": np.array(molecules, np.int64),
-    }
 
 
 def simulate(
@@ -155,124 +135,6 @@ def measured_examples(spectra: PreparedSpectra, seed: int) -> Iterator[Arrays]:
         drawn = [sampler.draw_from(i, generator) for i in range(len(sampler.molecules))]
         rows = [from_prepared(spectra, numbers) for _, numbers in drawn]
         yield packed(rows, [molecule for molecule, _ in drawn])
-
-
-@dataclass(eq=False)
-class Store:
-    """Examples on a device, each a number of peak rows of it.
-
-    Attributes:
-        bits: Set bits of the molecules, one after the other, int16.
-        bit_offset: Where those of each begin, int64.
-        arrays: As `packed` gives them, of E examples or P rows, most of them not yet filled.
-        most_bits: Of a molecule.
-        n_rows: Of each example, on the CPU, where batches are planned.
-        n_examples: That are there.
-    """
-
-    bits: Tensor
-    bit_offset: Tensor
-    arrays: dict[str, Tensor]
-    n_rows: NDArray[np.int64]
-    most_bits: int
-    n_examples: int = 0
-    _start: Tensor = field(init=False)
-    _filled: int = 0
-
-    def __post_init__(self) -> None:
-        self._start = torch.zeros_like(self.arrays["molecule"])
-
-    @classmethod
-    def of(
-        cls, molecules: Molecules, n_examples: int, n_rows: int, device: torch.device
-    ) -> "Store":
-        """Room for so many examples of some molecules, with so many peak rows."""
-
-        def room(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-            return torch.zeros(*shape, dtype=dtype, device=device)
-
-        arrays = {
-            "subformula": room(n_rows, N_ELEMENTS),
-            "numbers": room(n_rows, 5, dtype=torch.float32),
-            "carrier": room(n_rows),
-            "parent": room(n_examples, N_ELEMENTS),
-            "adduct": room(n_examples),
-            "instrument": room(n_examples),
-            "molecule": room(n_examples, dtype=torch.int64),
-        }
-        bits = torch.from_numpy(np.asarray(molecules.bits).astype(np.int16)).to(device)
-        offset = torch.from_numpy(np.array(molecules.bit_offset)).to(device)
-        most_bits = int(np.diff(molecules.bit_offset).max())
-        return cls(bits, offset, arrays, np.zeros(n_examples, np.int64), most_bits)
-
-    def add(self, chunk: Arrays) -> bool:
-        """Take examples in; False where there is no room left for them."""
-        size, n_rows = len(chunk["n_rows"]), len(chunk["carrier"])
-        examples = slice(self.n_examples, self.n_examples + size)
-        rows = slice(self._filled, self._filled + n_rows)
-        if examples.stop > len(self.n_rows) or rows.stop > len(self.arrays["carrier"]):
-            return False
-        for name, into in self.arrays.items():
-            by_row = name in ("subformula", "numbers", "carrier")
-            into[rows if by_row else examples] = torch.from_numpy(chunk[name]).to(into.device)
-        start = torch.from_numpy(self._filled + offsets(chunk["n_rows"])[:-1])
-        self._start[examples] = start.to(self._start.device)
-        self.n_rows[examples] = chunk["n_rows"]
-        self._filled = rows.stop
-        self.n_examples = examples.stop  # last: another thread draws from what is there
-        return True
-
-    def batches(self, drawn: NDArray[np.int64]) -> Iterator[tuple[PeakBatch, Tensor]]:
-        """Examples by their numbers of rows in parts, each with its true bits (B, F)."""
-        by_length = drawn[np.argsort(self.n_rows[drawn], kind="stable")]
-        for own in np.array_split(by_length, min(_GROUPS, len(drawn))):
-            n_rows, index = self._there(self.n_rows[own]), self._there(own)
-            peaks = self._peaks(index, n_rows, max(1, int(self.n_rows[own].max())))
-            yield peaks, self._truth(self.arrays["molecule"][index])
-
-    def _there(self, numbers: NDArray[np.int64]) -> Tensor:
-        """On the device, without waiting for what it still computes."""
-        tensor = torch.from_numpy(numbers)
-        if self._start.device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(self._start.device, non_blocking=True)
-
-    def _peaks(self, index: Tensor, n_rows: Tensor, most: int) -> PeakBatch:
-        place = torch.arange(most, device=index.device)
-        mask = place < n_rows[:, None]
-        rows = (self._start[index][:, None] + place).clamp_max(self._filled - 1)
-        a = self.arrays
-        intensity, ppm, mz, share, energy = a["numbers"][rows].unbind(-1)
-        return PeakBatch(
-            a["subformula"][rows].float(), intensity.where(mask, 0.0), ppm, mz, share,
-            a["carrier"][rows].long(), energy, mask, a["parent"][index].float(),
-            a["adduct"][index].long(), a["instrument"][index].long(),
-        )  # fmt: skip
-
-    def _truth(self, molecule: Tensor) -> Tensor:
-        start, stop = self.bit_offset[molecule], self.bit_offset[molecule + 1]
-        place = torch.arange(self.most_bits, device=molecule.device)
-        bits = self.bits[(start[:, None] + place).clamp_max(len(self.bits) - 1)].long()
-        bits = bits.where(place < (stop - start)[:, None], FINGERPRINT_BITS)
-        truth = torch.zeros(len(molecule), FINGERPRINT_BITS + 1, device=molecule.device)
-        return truth.scatter_(1, bits, 1.0)[:, :-1]
-
-
-def noisy(peaks: PeakBatch, dropout: float) -> PeakBatch:
-    """Spectra made to look like those of a lab's own run, as `data.peaks.augment` does one."""
-    mask, like = peaks.mask, peaks.intensity
-    share = torch.rand_like(like[:, :1]) * dropout
-    kept = mask & (torch.rand_like(like) >= share)
-    intensity = (peaks.intensity * torch.exp(JITTER * torch.randn_like(like))).where(kept, 0.0)
-    intensity = intensity / intensity.amax(1, keepdim=True).clamp_min(1e-6)
-    ppm = peaks.ppm + NOISE_PPM * (torch.randn_like(like) + torch.randn_like(like[:, :1]))
-    unknown = torch.rand_like(like[:, :1]) < ENERGY_DROP
-    nameless = torch.rand_like(like[:, 0]) < INSTRUMENT_DROP
-    return PeakBatch(
-        peaks.subformula, intensity, ppm, peaks.mz, peaks.share, peaks.carrier,
-        peaks.energy_ev.masked_fill(unknown, math.nan), kept, peaks.parent, peaks.adduct,
-        peaks.instrument.masked_fill(nameless, 0),
-    )  # fmt: skip
 
 
 @dataclass(eq=False)
