@@ -56,6 +56,7 @@ def first(model, rivals):
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
+@pytest.mark.slow
 def test_molecules_are_told_from_rivals_that_were_never_seen():
     """Of the isomers of each unseen ester, the one whose acyl cation is seen comes first."""
     isomers = ("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")
