@@ -6,7 +6,7 @@ messages alone.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache, partial
 from itertools import islice
@@ -86,8 +86,8 @@ def bar(
         quiet: Show nothing.
     """
     shown = Console(quiet=True) if quiet else console()
-    idle = not shown.is_terminal
-    with Progress(*columns, console=shown, transient=True, disable=quiet or idle) as progress:
+    progress = Progress(*columns, console=shown, transient=True)
+    with progress if is_interactive(quiet) else nullcontext():  # even a disabled one ends a line
         yield shown, partial(progress.update, progress.add_task(description, total=total))
 
 

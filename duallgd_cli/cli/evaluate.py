@@ -189,7 +189,6 @@ def evaluate(
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
     weights at hand. With --predictions a table is scored as it is.
     """
-    asked = locals()  # paths as paths; before version 0.29 of typer the context has them as texts
     from duallgd_cli.cli import display, scoreboard
     from duallgd_cli.evaluate import settings as parsing
     from duallgd_cli.evaluate.run import evaluate as use_case
@@ -205,9 +204,9 @@ def evaluate(
                 f"{refused} is for a prediction, and --predictions scores a finished one; "
                 "give one of them"
             )
-    # Options of the same names as the settings; beside them, those that are read or have a home.
+    # Options of the settings' names, read by typer (the context's may be text); others below.
     named = {field.name for field in fields(parsing.EvaluateSettings)}
-    values = {name: value for name, value in asked.items() if name in named}
+    values = {name: value for name, value in locals().items() if name in named}
     values |= {
         "mces_cache": mces_cache or cache_folder() / "mces.sqlite",
         "top_k": parsing.parse_ranks(top_k),

@@ -39,10 +39,7 @@ ANALOGUES_EPILOG: Final = (
     "prepared/massbank -o runs/templates.safetensors`, then add a re-ranker by `duallgd weights "
     "evidence`"
 )
-VERIFY_EPILOG: Final = (
-    "Examples: `duallgd weights verify` · "
-    "`duallgd weights verify weights/nplib1-reference.safetensors`"
-)
+VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
 
 
 @app.command("convert", epilog=CONVERT_EPILOG)
@@ -70,18 +67,13 @@ def convert(
 
 
 @app.command("verify", epilog=VERIFY_EPILOG)
-def verify(
-    weights: Annotated[
-        Path | None, typer.Argument(help="A .safetensors file; by default the one predict takes.")
-    ] = None,
-) -> None:
+def verify(weights: _Weights) -> None:
     """Check that a weights file is whole and that everything in it fits; print its SHA-256.
 
     The file's own digest is compared where it has one. Weights of which only one part was trained
     pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint import resolve_weights
     from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.lineage import require_trained
     from duallgd_cli.errors import WeightsError
@@ -89,7 +81,6 @@ def verify(
     from duallgd_cli.generator.network import parts_of
     from duallgd_cli.reference import weights_file as reference
 
-    weights = resolve_weights(weights)
     if is_reference(weights):
         checkpoint = reference.load(weights)
         checkpoint.build(checkpoint.parts)

@@ -28,8 +28,6 @@ THRESHOLD: Final = 15.0
 CAP: Final = 100.0
 LIMIT_S: Final = 30.0
 _STEP: Final = 0.5
-# What PuLP says of a solution, in versions 3 and 4 alike.
-_OPTIMAL, _NOT_SOLVED, _INFEASIBLE = 1, 0, -1
 # Part of the table's name: answers of another kind would be taken for these.
 _TABLE: Final = "pair_v2"
 _WAIT_S: Final = 60.0
@@ -78,12 +76,10 @@ class SolvedPairs:
 
     def known(self, pair: Pair, cutoff: float) -> Answer | None:
         """What a search for a pair up to a cutoff found; None if there was none."""
-        wanted = (
-            f"SELECT distance, limit_s FROM {_TABLE} WHERE first = ? AND second = ? AND cutoff = ?"
-        )
+        row = f"SELECT distance, limit_s FROM {_TABLE} WHERE (first, second, cutoff) = (?, ?, ?)"
         with self._asked():
-            row = self._file.execute(wanted, (*pair, cutoff)).fetchone()
-        return row and Answer(*row)
+            found = self._file.execute(row, (*pair, cutoff)).fetchone()
+        return found and Answer(*found)
 
     def add(self, pair: Pair, cutoff: float, found: Answer) -> None:
         """Keep what a search found, in place of what an earlier one did."""
@@ -157,12 +153,11 @@ class Search:
 
     def _distance(self, pair: Pair, cutoff: float) -> float | None:
         """Distance of a pair, or None if it is above the cutoff or was not found in time."""
-        first, second = sorted(pair)
-        key = (first, second)
+        key = (min(pair), max(pair))
         self.needed.add(key)
         found = self.solved.known(key, cutoff)
         if found is None or 0 < found.limit_s < self.limit_s:
-            found = search(first, second, cutoff, self.limit_s)
+            found = search(*key, cutoff, self.limit_s)
             self.solved.add(key, cutoff, found)
         if found.limit_s:
             _log.debug("no proven distance within %.0f s for %s and %s", self.limit_s, *key)
@@ -192,22 +187,19 @@ def search(first: str, second: str, cutoff: float, limit_s: float) -> Answer:
         cutoff: Larger distances are of no interest.
         limit_s: Wall time, s.
     """
+    import highspy
     import pulp
     from myopic_mces.MCES_ILP import construct_ILP
 
     _hear_banner()
     program = construct_ILP(_graph(first), _graph(second), cutoff)
-    solved = program.solve(pulp.HiGHS(msg=False, threads=1, timeLimit=limit_s))
-    if isinstance(solved, int):  # PuLP 3; snakemake asks for it
-        found, is_proven = solved not in (_NOT_SOLVED, _INFEASIBLE), program.sol_status == _OPTIMAL
-    else:
-        found, is_proven = solved.has_solution, solved.status == _OPTIMAL
-    if getattr(solved, "status", solved) == _INFEASIBLE:
-        return Answer(None)
-    if not found:
-        return Answer(None, limit_s)
-    distance = round(program.objective.value() / _STEP) * _STEP
-    return Answer(distance, 0.0 if is_proven else limit_s)
+    program.solve(pulp.HiGHS(msg=False, threads=1, timeLimit=limit_s))
+    solver, end = program.solverModel, highspy.HighsModelStatus  # not of PuLP: 4 speaks otherwise
+    left = 0.0 if solver.getModelStatus() in (end.kOptimal, end.kInfeasible) else limit_s
+    found = solver.getInfo()
+    if found.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return Answer(None, left)
+    return Answer(round(found.objective_function_value / _STEP) * _STEP, left)
 
 
 @lru_cache(maxsize=1_000)

@@ -4,7 +4,6 @@ S samples of one spectrum, N atoms, M pairs, C bond classes, K fingerprint bits.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -29,8 +28,7 @@ class CapturedDenoiser:
         self._runtime = runtime
         # By shape: the context's tensors that a graph reads, the denoiser that runs it, bytes of
         # all that it keeps.
-        self._graphs: OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise, int]]
-        self._graphs = OrderedDict()
+        self._graphs = OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise, int]]()
         self._pool = runtime.graph_pool()
 
     def bound(self, context: Context, samples: int) -> Denoise:
@@ -73,7 +71,7 @@ class CapturedDenoiser:
             with self._runtime.autocast():
                 return self._denoiser(bonds, steps, repeated)  # type: ignore[no-any-return]
 
-        launch: Callable[[], Tensor] = self._runtime.capture(evaluate, self._pool)
+        launch = self._runtime.capture(evaluate, self._pool)
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
             bonds.copy_(bond_class)

@@ -170,8 +170,7 @@ def _compiled(layers: Rewritten, runtime: Runtime, digest: str) -> Any:  # noqa:
     compiled = _kept(core, place, options)
     if compiled is None:
         compiled = core.compile_model(_traced(layers), "CPU", options)
-        exported = io.BytesIO()  # what a call without one gives differs from version to version
-        compiled.export_model(exported)
+        compiled.export_model(exported := io.BytesIO())  # of 2025 it gives bytes without one
         _keep(place, exported.getvalue())
     return compiled
 

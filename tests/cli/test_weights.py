@@ -42,13 +42,6 @@ def test_an_encoder_is_converted_and_verified(encoder_file, tmp_path):
     assert path == str(target)
 
 
-def test_the_weights_that_predict_takes_are_verified_by_default(tmp_path, monkeypatch):
-    path = sound_weights(tmp_path / "mine.safetensors")
-    monkeypatch.setenv("DUALLGD_WEIGHTS", str(path))
-
-    assert run("verify").stdout == run("verify", path).stdout
-
-
 def test_weights_of_which_a_part_was_never_trained_are_whole_and_said_to_be_of_no_use(tmp_path):
     path = sound_weights(tmp_path / "w.safetensors")
     record = {"training": {"stage": "decoder"}, "init": {}}

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from device_examples import Store, noisy, packed
 
 from duallgd_cli.checkpoint.format import load, write_tensors
 from duallgd_cli.data.peaks import from_annotated, peak_batch
@@ -14,7 +15,6 @@ from duallgd_cli.train.encoder import dense_bits
 from tests.made_prepared import molecules_of, spectra_folder, structures_folder
 from tests.made_simulation import model_of, simulator
 from weights.recipe.encoder_at_scale import main
-from weights.recipe.examples import Store, noisy, packed
 
 CPU = torch.device("cpu")
 ENDS = ("constant", "encoder-0.5", "encoder-1")

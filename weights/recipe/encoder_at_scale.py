@@ -18,7 +18,6 @@ import json
 import math
 import multiprocessing
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import torch
 import typer
+from device_examples import Arrays, Store, noisy, packed
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -64,9 +64,6 @@ from duallgd_cli.train.encoder import (
 from duallgd_cli.train.loop import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings
 from duallgd_cli.train.simulator import fit_simulator, simulated_rows
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # as a script, its folder alone is
-from weights.recipe.examples import Arrays, Store, noisy, packed
 
 ENCODER: Final = "encoder.safetensors"
 _WEIGHT_DECAY, _EMA, _WARMUP = 0.05, 0.995, 300
