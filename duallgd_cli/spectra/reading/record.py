@@ -28,6 +28,7 @@ TOO_LARGE: Final = (
 )
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 _MISSING: Final = frozenset({"", "n/a", "na", "nan", "null", "none", "-", "?", "unknown"})
+_MEANT: Final = frozenset({("ionmode", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")})
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -316,10 +317,9 @@ def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for key, value in metadata.items():
         name = canonical_key(key)
-        stays = (name == "ionmode" and value.strip() == "-") or (
-            name in PRECURSOR and value.strip().lower() == "nan"
-        )
+        stays = (name, value.strip().lower()) in _MEANT
         absent = is_missing(value) or (name == "scans" and value.strip() == "-1")  # MS-DIAL
+        absent |= name == "ms_level" and _level(value) is None  # SPECTRUMTYPE: Centroid
         if stays or not absent:
             fields.setdefault(name, value)
     return fields
@@ -404,11 +404,14 @@ def level_of(fields: Mapping[str, str]) -> int:
     """MS level: the digit of ``2``, ``MS2`` or ``MS1``; 1 for correlated MS blocks; else 2."""
     if fields.get("spectype", "").strip().upper() == "CORRELATED MS":
         return 1
-    text = fields.get("ms_level", "").strip().upper()
-    if text in {"MS", "FULL MS"}:
-        return 1
-    match = re.fullmatch(r"(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", text, re.ASCII)
-    return int(match[1]) if match else 2
+    return _level(fields.get("ms_level", "")) or 2
+
+
+def _level(text: str) -> int | None:
+    """The MS level that a text gives; None for others, such as ``Centroid`` and ``MSn``."""
+    known = r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?"
+    match = re.fullmatch(known, text.strip().upper(), re.ASCII)
+    return int(match[1] or 1) if match else None
 
 
 def compound_name(metadata: Mapping[str, str]) -> str:

@@ -137,11 +137,8 @@ class _Entry(Block):
         lacks Num Peaks, the blank line between them is all that tells them apart.
         """
         if key == "mstype":
-            shared = {
-                k: v
-                for k, v in self.metadata.items()
-                if k != "mstype" and not _PEAK_COUNT.fullmatch(k)
-            }
+            own = {"mstype", *filter(_PEAK_COUNT.fullmatch, self.metadata)}
+            shared = {k: v for k, v in self.metadata.items() if k not in own}
             return self, _Entry(shared)
         if self.in_peaks or "name" in self.metadata:
             self.join()

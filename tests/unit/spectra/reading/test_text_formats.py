@@ -209,7 +209,8 @@ RECORDS = {
     ),
     "blocks of one compound by MS-FINDER": (
         "mat",
-        "NAME: a\nPRECURSORMZ: 181.0495\nPRECURSORTYPE: [M+H]+\nMSTYPE: MS1\nNum Peaks: 1\n"
+        "NAME: a\nPRECURSORMZ: 181.0495\nPRECURSORTYPE: [M+H]+\nSPECTRUMTYPE: Centroid\n"
+        "MSTYPE: MS1\nNum Peaks: 1\n"
         "181.0495 5\nMSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n",
         [
             {"ms_level": 1, "n_peaks": 1},
