@@ -131,7 +131,7 @@ def hashes(
 def evidence(
     weights: _Weights,
     structures: Annotated[
-        Path, typer.Option(help="Folder made by 'duallgd data structures', for the prior.")
+        Path, typer.Option(help="Folder made by 'duallgd data structures', for the priors.")
     ],
     spectra: Annotated[
         Path, typer.Option(help="Folder made by 'duallgd data spectra', for the score.")
@@ -140,26 +140,28 @@ def evidence(
     steps: Annotated[int, typer.Option(min=1, help="Steps of fitting the fragment model.")] = 2500,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
 ) -> None:
-    """Add a re-ranker: a substructure prior, and a score of the peaks that fragments explain.
+    """Add a re-ranker: substructure priors, and a score of the peaks that fragments explain.
 
-    Both are fitted to fold train. Where the weights hold known molecules (so run 'duallgd weights
+    All are fitted to fold train. Where the weights hold known molecules (so run 'duallgd weights
     analogues' first), the score learns to tell each molecule from others of its formula that are
     made of these, and so does a copy of the encoder. The network stays as it is. The ranking is
     dropped: until 'duallgd calibrate' fits another, the scores are recorded and do not count.
     """
     from dataclasses import replace
 
+    import numpy as np
+
     from duallgd_cli.checkpoint import format as weights_format
+    from duallgd_cli.chem.environments import known_environments
     from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
     from duallgd_cli.generator.rivals import rivals_of
-    from duallgd_cli.generator.templates import Templates
+    from duallgd_cli.generator.templates import Templates, mols_of
     from duallgd_cli.train.contrast import fit_contrast
     from duallgd_cli.train.evidence import fit_evidence, one_of_each
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
-    n_bits = checkpoint.settings.encoder.fingerprint_bits
     rivals: dict[int, Any] = {}
     contrast: dict[str, Any] = {}
     told: dict[str, Any] = {}
@@ -174,8 +176,11 @@ def evidence(
                     advance(1)
         with counting("steps of the contrastive encoder") as advance:
             contrast, told = fit_contrast(encoder, measured, rivals, seed, advance)
+    with counting("structures") as advance:
+        rows = np.flatnonzero(known.in_folds("train"))
+        seen = known_environments(mols_of(known, rows, advance))
     with counting("steps of the fragment model") as advance:
-        tensors, fitted = fit_evidence(known, measured, rivals, n_bits, steps, seed, advance)
+        tensors, fitted = fit_evidence(known, seen, measured, rivals, steps, seed, advance)
     record = {**checkpoint.record, "evidence": {**fitted, **told}}
     asking = replace(checkpoint, reranker=tensors, contrast=contrast, record=record, ranking={})
     weights_format.save(output, asking)

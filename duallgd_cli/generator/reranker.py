@@ -8,7 +8,7 @@ processes that assemble need nothing else. C fragments, H hydrogen shifts, K pea
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +47,18 @@ class Reranker:
 
     Attributes:
         log_prevalence: Log share of known molecules with each Morgan bit, (4096,).
+        environments: Filter of those that known structures have, see `chem.environments`, uint8
+            (B,); None in weights without.
         layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
             take what these give: of a `train.evidence.Judge`.
     """
 
     log_prevalence: Floats
+    environments: NDArray[np.uint8] | None
     layers: tuple[tuple[Floats, Floats], ...]
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Floats]) -> "Reranker":
+    def of(cls, tensors: Mapping[str, NDArray[Any]]) -> "Reranker":
         """From the arrays of a weights file.
 
         Raises:
@@ -63,7 +66,7 @@ class Reranker:
         """
         try:
             layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _NAMES)
-            log_prevalence = tensors["log_prevalence"]
+            log_prevalence, known = tensors["log_prevalence"], tensors.get("environments")
         except KeyError as error:
             raise WeightsError(
                 f"the weights hold no {error} of a re-ranker; take the weights that come with this "
@@ -79,12 +82,12 @@ class Reranker:
         expected = [((n, m), (n,)) for n, m in zip(outputs, inputs, strict=True)]
         fits = [(weight.shape, bias.shape) for weight, bias in layers] == expected
         heads = outputs[2:] == [len(SHIFTS), 2 * len(SHIFTS)]
-        known = heads and log_prevalence.shape == (FINGERPRINT_BITS,)
-        if not fits or not known:
+        counted = heads and log_prevalence.shape == (FINGERPRINT_BITS,)
+        if not fits or not counted or (known is not None and not _is_filter(known)):
             raise WeightsError(
                 "the re-ranker in the weights is broken; fetch or copy the weights again"
             )
-        return cls(log_prevalence, layers)
+        return cls(log_prevalence, known, layers)
 
     def worth(self, features: Floats) -> tuple[Floats, Floats]:
         """What a fragment speaks for a molecule, by `fragment_features`; both (C, H).
@@ -158,9 +161,11 @@ class CandidateScorer:
             its Morgan bits. ``contrast``: what these bits speak for it, summed. ``peaks_found``:
             what its fragments that are peaks speak for it, the sum, mean over collision energies.
             ``peaks_missed``: the same of those that are absent. ``known_halves``: see
-            `chem.joining.known_halves`.
+            `chem.joining.known_halves`. ``known_environments``: 0, less 1 for each environment of
+            an atom that no known structure has; not there in weights that do not know.
         """
-        from duallgd_cli.chem.joining import known_halves  # whoever has a molecule has rdkit
+        from duallgd_cli.chem.environments import unknown_environments  # as who has molecules can
+        from duallgd_cli.chem.joining import known_halves
 
         known = self.reranker.log_prevalence[bits]
         told = 0.0 if self.contrast is None else float(self.contrast[bits].sum(dtype=np.float64))
@@ -169,6 +174,9 @@ class CandidateScorer:
             "known_halves": round(known_halves(mol, self.ends), _DIGITS),
             "contrast": round(told, _DIGITS),
         }
+        if self.reranker.environments is not None:
+            unknown = unknown_environments(mol, self.reranker.environments)
+            scores["known_environments"] = -float(unknown)
         found, missed = self.peaks(parts)
         return scores | {"peaks_found": found, "peaks_missed": missed}
 
@@ -185,3 +193,8 @@ class CandidateScorer:
             sums.append((shown[there].sum(dtype=np.float64), hidden[~there].sum(dtype=np.float64)))
         matched, absent = np.mean(sums, axis=0).round(_DIGITS).tolist()
         return matched, absent
+
+
+def _is_filter(table: NDArray[Any]) -> bool:
+    size = table.size
+    return table.dtype == np.uint8 and table.ndim == 1 and size > 0 and not size & (size - 1)

@@ -264,17 +264,18 @@ def known_molecules(
         )
     others: Iterable[Mol] = ()
     if structures is not None:
-        others = _mols(structures, _rows_to_know(structures, max_atoms), advance)
-    return Templates(molecules.take(rows), cut(_mols(molecules, rows, advance), others))
+        others = mols_of(structures, _rows_to_know(structures, max_atoms), advance)
+    return Templates(molecules.take(rows), cut(mols_of(molecules, rows, advance), others))
 
 
 def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
     return np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
 
 
-def _mols(
+def mols_of(
     molecules: Molecules, rows: NDArray[np.int64], advance: Callable[[int], None]
 ) -> "Iterator[Mol]":
+    """Prepared molecules but those that none comes of, made when they are asked for."""
     for row in rows.tolist():
         advance(1)
         mol = molecule_of(graph_of(molecules, row))

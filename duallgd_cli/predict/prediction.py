@@ -92,6 +92,8 @@ class Structure(NamedTuple):
         known_halves: See `chem.joining.known_halves`; None as above.
         contrast: What its Morgan bits speak for it beside other molecules of its formula; None as
             above.
+        known_environments: 0, less 1 for each environment of an atom that no known structure has;
+            None as above, or where the weights do not know.
     """
 
     smiles: str
@@ -108,6 +110,7 @@ class Structure(NamedTuple):
     peaks_missed: float | None = None
     known_halves: float | None = None
     contrast: float | None = None
+    known_environments: float | None = None
 
     @property
     def block(self) -> str:

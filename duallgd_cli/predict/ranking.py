@@ -33,6 +33,7 @@ FEATURES: Final = (
     "peaks_missed",
     "known_halves",
     "contrast",
+    "known_environments",
 )
 PRESENCE: Final = (
     "present",
@@ -72,6 +73,7 @@ class RankingModel:
         peaks_missed: Weight of what fragments that are no peaks do, less the highest likewise.
         known_halves: Weight of how usual the two parts are that the molecule falls into.
         contrast: Weight of what its Morgan bits speak for it beside isomers, less the highest.
+        known_environments: Weight of minus the number of environments of its atoms that are new.
         alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
@@ -105,6 +107,7 @@ class RankingModel:
     peaks_missed: float = 0.0
     known_halves: float = 0.0
     contrast: float = 0.0
+    known_environments: float = 0.0
     alternative_weight: float = 0.5
     sharpness: float = 1.0
     present: float = -2.0
@@ -407,15 +410,13 @@ def _most(result: HypothesisResult, model: RankingModel) -> float:
 
 
 def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Familiarity, peaks found, peaks missed, known halves and contrast; (C, 5).
+    """Familiarity, peaks found and missed, known halves, contrast and environments; (C, 6).
 
     Peaks and contrast are next to the best of the molecules: only differences mean anything.
     A molecule that could not be scored, whose row is NaN, counts like the worst that could.
     """
     known = ~np.isnan(scores)
-    if not known.any():
-        return np.zeros_like(scores)
-    worst = np.where(known, scores, np.inf).min(0)
+    worst = np.where(known.any(0), np.where(known, scores, np.inf).min(0), 0.0)
     values = np.where(known, scores, worst)
     values[:, [1, 2, 4]] -= values[:, [1, 2, 4]].max(0)
     return values

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     FOUND,
@@ -96,9 +97,9 @@ def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
 
 def fit_evidence(
     structures: Molecules,
+    environments: NDArray[np.uint8],
     spectra: PreparedSpectra,
     rivals: Mapping[int, Sequence[Rival]],
-    n_bits: int,
     steps: int = 2500,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
@@ -107,9 +108,9 @@ def fit_evidence(
 
     Args:
         structures: Whose bits are counted.
+        environments: Filter of those that they have, see `chem.environments`, (B,).
         spectra: That the fragment model is fitted to.
         rivals: By row of a molecule, itself first: what it learns to tell apart then.
-        n_bits: Length of the fingerprints.
         steps: Optimiser steps of the first fit.
         seed: Random seed.
         advance: Told each step of both.
@@ -135,9 +136,10 @@ def fit_evidence(
     tensors = dict(judge.state_dict())
     # Share of the molecules that have each bit, none of it 0.
     of_bit = np.repeat(train, np.diff(structures.bit_offset))
-    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=n_bits)
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=FINGERPRINT_BITS)
     share = (counts + 1) / (train.sum() + 1)
     tensors["log_prevalence"] = torch.from_numpy(np.log(share)).float()
+    tensors["environments"] = torch.from_numpy(environments)
     return tensors, {"structures": int(train.sum()), **record, **told_apart}
 
 

@@ -17,7 +17,7 @@ from duallgd_cli.evaluate.fitting import record_of
 from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
-TRUE = np.array([1.5, 0.0, 6.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0])
+TRUE = np.array([1.5, 0.0, 6.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0, 0.0])
 MODEL = RankingModel(**dict(zip(FEATURES, TRUE, strict=True)))
 
 

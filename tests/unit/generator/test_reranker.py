@@ -9,6 +9,7 @@ import torch
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import disassemble
@@ -81,6 +82,15 @@ def test_the_substructure_prior_is_the_mean_log_share_of_the_bits():
     got = scored(Reranker.of(arrays_of(judge(), table)), annotated("C2H5"))
 
     assert got["familiarity"] == pytest.approx(-2, abs=1e-4)
+
+
+def test_environments_that_no_known_structure_has_count_against_a_molecule():
+    known = known_environments([identity.parse_smiles("CCO")] * 2)
+    model = Reranker.of(arrays_of(judge()) | {"environments": known})
+
+    assert scored(model, annotated("C2H5"))["known_environments"] == 0
+    # By hand in tests/unit/chem/test_environments.py.
+    assert scored(model, annotated("C2H5"), "CCCO")["known_environments"] == -3
 
 
 def test_contrast_is_the_sum_of_what_the_bits_speak_for_a_molecule():
@@ -169,6 +179,11 @@ def test_a_scorer_gives_the_same_in_another_process():
                 ("hidden.2.weight", np.array(0)),
             )
         ),
+        *(
+            ("environments", value, "the re-ranker in the weights is broken")
+            for value in (np.zeros(24, np.uint8), np.zeros(0, np.uint8), np.zeros(8, np.int64))
+        ),
+        ("environments", np.zeros((2, 4), np.uint8), "the re-ranker in the weights is broken"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_in_a_sentence(name, value, said):

@@ -206,6 +206,7 @@ def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
             peaks_missed=-8.0,
             known_halves=2.0,
             contrast=5.0,
+            known_environments=0.0,
         ),
         structure(
             "B",
@@ -214,6 +215,7 @@ def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
             peaks_missed=-6.0,
             known_halves=0.5,
             contrast=7.0,
+            known_environments=-3.0,
         ),
         structure("C"),  # could not be asked: like the worst
     ]
@@ -221,9 +223,22 @@ def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
 
     ranked, _ = rank((outcome(*asked),), model)
 
-    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-5:]] for one in ranked}
-    assert said == {"A": [-3, 0, -2, 2, -2], "B": [-4, -6, 0, 0.5, 0], "C": [-4, -6, -2, 0.5, -2]}
+    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-6:]] for one in ranked}
+    assert said == {
+        "A": [-3, 0, -2, 2, -2, 0],
+        "B": [-4, -6, 0, 0.5, 0, -3],
+        "C": [-4, -6, -2, 0.5, -2, -3],
+    }
     assert [one.smiles for one in ranked] == ["A", "B", "C"]
+
+
+def test_weights_that_know_no_environments_rank_by_the_rest():
+    asked = (structure("A", familiarity=-3.0), structure("B", familiarity=-4.0))
+
+    ranked, _ = rank((outcome(*asked),), RankingModel(familiarity=1.0, known_environments=5.0))
+
+    assert [one.extra_scores["known_environments"] for one in ranked] == [0, 0]
+    assert [one.smiles for one in ranked] == ["A", "B"]
 
 
 def test_weights_without_evidence_rank_as_before():

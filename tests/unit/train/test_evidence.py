@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
@@ -98,8 +99,9 @@ def test_the_record_says_how_many_were_told_apart(spectra):
     }
     rivals[len(names) - 1] = ()  # of one there are none
 
-    tensors, record = fit_evidence(structures, spectra, rivals, 4096, 3, 1, told.append)
-    plain, alone = fit_evidence(structures, spectra, {}, 4096, 3)
+    known = known_environments(map(parse_smiles, ESTERS))
+    tensors, record = fit_evidence(structures, known, spectra, rivals, 3, 1, told.append)
+    plain, alone = fit_evidence(structures, known, spectra, {}, 3)
 
     assert record["told_apart"] == len(ESTERS) - 1
     assert "told_apart" not in alone
