@@ -2,7 +2,7 @@
 
 An environment is an atom with all that is up to three bonds away, by the number that Morgan
 fingerprints give it before they are folded. Hundreds of thousands of these are kept as a Bloom
-filter: of each five bits are set, so that one in eighty that was never seen passes for known. E
+filter: of each five bits are set, so that one in forty that was never seen passes for known. E
 environments, B bytes.
 """
 
@@ -20,7 +20,7 @@ _RADIUS: Final = 3
 # What a single structure has says as little as what none has.
 _COMMON: Final = 2
 # Bits of the filter for each environment, and the odd numbers that spread its number over them.
-_BITS_EACH, _FEWEST_BITS = 8, 64
+_BITS_EACH, _FEWEST_BITS = 7, 64
 _SPREAD: Final = np.array(
     [0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1], dtype=np.uint32
 )
