@@ -244,6 +244,7 @@ def request_(folder, weights, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_study_gives_the_same_bytes_again_and_others_with_another_seed(request_, tmp_path):
     found = study_of(**request_)
     study_of(**request_ | {"output": tmp_path / "again"})
