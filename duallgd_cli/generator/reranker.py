@@ -164,8 +164,8 @@ class CandidateScorer:
             `chem.joining.known_halves`. ``known_environments``: 0, less 1 for each environment of
             an atom that no known structure has; not there in weights that do not know.
         """
-        from duallgd_cli.chem.environments import unknown_environments  # as who has molecules can
-        from duallgd_cli.chem.joining import known_halves
+        from duallgd_cli.chem.environments import unknown_environments
+        from duallgd_cli.chem.joining import known_halves  # whoever has a molecule has rdkit
 
         known = self.reranker.log_prevalence[bits]
         told = 0.0 if self.contrast is None else float(self.contrast[bits].sum(dtype=np.float64))
@@ -175,8 +175,8 @@ class CandidateScorer:
             "contrast": round(told, _DIGITS),
         }
         if self.reranker.environments is not None:
-            unknown = unknown_environments(mol, self.reranker.environments)
-            scores["known_environments"] = -float(unknown)
+            new = unknown_environments(mol, self.reranker.environments)
+            scores["known_environments"] = float(-new)  # 0, not the -0 of JSON
         found, missed = self.peaks(parts)
         return scores | {"peaks_found": found, "peaks_missed": missed}
 
