@@ -131,7 +131,7 @@ class FormulaTransformer(nn.Module):
         """Whole ion and peaks as one vector, (B, 2 width)."""
         parent = self.parent_out(relu(self.parent_in(count_features(peaks.parent))))
         parent = parent + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
-        rows = self.peak_out(relu(self.peak_in(_peak_features(peaks))))
+        rows = self.peak_out(relu(self.peak_in(peak_features(peaks))))
         rows = rows + self.carrier(peaks.carrier)
         tokens = torch.cat([parent.unsqueeze(1), rows], 1)
         mask = nn.functional.pad(peaks.mask, (1, 0), value=True)
@@ -182,7 +182,8 @@ def count_features(counts: Tensor) -> Tensor:
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
 
 
-def _peak_features(peaks: PeakBatch) -> Tensor:
+def peak_features(peaks: PeakBatch) -> Tensor:
+    """What a peak is known by: its formula, what the ion has lost, and numbers, (B, K, ...)."""
     loss = peaks.parent.unsqueeze(1) - peaks.subformula
     energy = peaks.energy_ev / _ENERGY_SCALE_EV
     known = ~energy.isnan()

@@ -1,16 +1,20 @@
 """An encoder trained beside processes that simulate: the batches, the plan, a run to its end."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
+import device_examples
 import numpy as np
 import pytest
 import torch
-from device_examples import Store, noisy, packed
+from device_examples import Store, packed
+from packed_encoder import packed_layer, packed_logits
 
 from duallgd_cli.checkpoint.format import load, write_tensors
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.train.encoder import dense_bits
 from tests.made_prepared import molecules_of, spectra_folder, structures_folder
 from tests.made_simulation import model_of, simulator
@@ -39,24 +43,56 @@ def filled(drawn):
     return store
 
 
-def test_batches_are_the_spectra_put_in_with_the_bits_of_their_molecules(drawn):
+@pytest.fixture
+def without_noise(monkeypatch):
+    for name in ("JITTER", "NOISE_PPM", "ENERGY_DROP", "INSTRUMENT_DROP"):
+        monkeypatch.setattr(device_examples, name, 0.0)
+
+
+def brightest_is_one(batch):
+    """As noise leaves spectra: intensities relative to what is brightest now."""
+    brightest = batch.intensity.amax(1, keepdim=True).clamp_min(1e-6)
+    return replace(batch, intensity=batch.intensity / brightest)
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_a_batch_is_the_spectra_put_in_with_the_bits_of_their_molecules(drawn):
     molecules, rows, peaks = drawn
     numbers = np.random.default_rng(3).integers(0, len(rows), 30)
-    in_order = numbers[np.argsort([len(peaks[i].carrier) for i in numbers], kind="stable")]
 
-    parts = list(filled(drawn).batches(numbers))
+    got, truth = filled(drawn).batch(numbers, 0.0, np.random.default_rng(1))
 
-    assert [len(truth) for _, truth in parts] == [8, 8, 7, 7]
-    for (got, truth), own in zip(parts, np.split(in_order, [8, 16, 23]), strict=True):
-        expected = peak_batch([peaks[i] for i in own])
-        assert torch.equal(got.mask, expected.mask)
-        for name in BY_ROW:
-            one, other = (getattr(batch, name)[expected.mask] for batch in (got, expected))
-            torch.testing.assert_close(one, other, equal_nan=True)
-        for name in ("parent", "adduct", "instrument"):
-            assert torch.equal(getattr(got, name), getattr(expected, name))
-        bits = [molecules.fingerprint_bits(rows[i]) for i in own]
-        assert torch.equal(truth, dense_bits(bits))
+    expected = brightest_is_one(peak_batch([peaks[i] for i in numbers]))
+    for name in BY_ROW:
+        one, other = getattr(got.rows, name)[:, 0], getattr(expected, name)[expected.mask]
+        torch.testing.assert_close(one, other, equal_nan=True)
+    assert torch.equal(got.spectrum, expected.mask.nonzero()[:, 0])
+    assert torch.equal(got.rows.parent, expected.parent[got.spectrum])
+    for name in ("parent", "adduct", "instrument"):
+        assert torch.equal(getattr(got, name), getattr(expected, name))
+    assert torch.equal(truth, dense_bits([molecules.fingerprint_bits(rows[i]) for i in numbers]))
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_without_padding_the_network_says_the_same(drawn):
+    torch.manual_seed(2)
+    sizes = EncoderSettings(width=32, layers=2, summary=16, dropout=0.3)
+    network, numbers = FormulaTransformer(sizes).eval(), np.arange(len(drawn[1]))
+
+    batch, _ = filled(drawn).batch(numbers, 0.0, np.random.default_rng(1))
+
+    expected = network(brightest_is_one(peak_batch(drawn[2])))
+    torch.testing.assert_close(packed_logits(network, batch, packed_layer), expected)
+
+
+def test_a_spectrum_of_which_no_peak_is_left_is_its_ion(drawn):
+    network = FormulaTransformer(EncoderSettings(width=16, layers=1, summary=16)).eval()
+
+    batch, _ = filled(drawn).batch(np.array([0, 1, 2]), 1e9, np.random.default_rng(1))
+
+    assert not len(batch.spectrum)
+    assert batch.start.tolist() == [0, 1, 2, 3]
+    assert packed_logits(network, batch, packed_layer).isfinite().all()
 
 
 def test_a_full_store_takes_no_more(drawn):
@@ -69,20 +105,22 @@ def test_a_full_store_takes_no_more(drawn):
 
 def test_noise_takes_peaks_and_moves_the_others_a_little(drawn):
     torch.manual_seed(1)
+    store, numbers = filled(drawn), np.tile(np.arange(len(drawn[1])), 20)
     before = peak_batch(drawn[2] * 20)
 
-    after = noisy(before, 0.15)
+    after, _ = store.batch(numbers, 0.15, np.random.default_rng(1))
+    whole, _ = store.batch(numbers, 0.0, np.random.default_rng(1))
 
-    kept = int(after.mask.sum()) / int(before.mask.sum())
-    assert 0.88 < kept < 0.97  # each loses up to 15 %
-    assert not (after.mask & ~before.mask).any()
-    assert (after.intensity[~after.mask] == 0).all()
-    brightest = after.intensity.amax(1)[after.mask.any(1)]
-    torch.testing.assert_close(brightest, torch.ones_like(brightest))
-    moved = (after.ppm - before.ppm)[after.mask]
+    assert 0.88 < len(after.spectrum) / int(before.mask.sum()) < 0.97  # each loses up to 15 %
+    none = torch.zeros(len(numbers))
+    brightest = none.scatter_reduce(0, after.spectrum, after.rows.intensity[:, 0], "amax")
+    assert set(brightest[after.spectrum.unique()].tolist()) == {1.0}
+    moved = whole.rows.ppm[:, 0] - before.ppm[before.mask]
     assert 1.2 < float(moved.std()) < 1.6  # root of two
-    known = ~before.energy_ev[:, 0].isnan()
-    assert 0.1 < float(after.energy_ev[known, 0].isnan().float().mean()) < 0.3
+    known = ~before.energy_ev[before.mask].isnan()
+    assert 0.1 < float(whole.rows.energy_ev[known, 0].isnan().float().mean()) < 0.3
+    known = before.instrument > 0
+    assert 0.02 < float((whole.instrument[known] == 0).float().mean()) < 0.25
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
-"""Examples that stay on a device, from which batches are chosen, padded and made noisy.
+"""Examples that stay on a device, and batches of them without padding, made noisy.
 
-Letters: B spectra, K peak rows, E examples, P peak rows of them all, F fingerprint bits.
+Most spectra have far fewer peaks than the fullest of a batch, so a batch is the rows of all its
+spectra one after the other, and attention is told where each begins.
+
+Letters: B spectra, P peak rows of them all, T tokens (B + P), E examples, F fingerprint bits.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +20,6 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.data.peaks import ENERGY_DROP, INSTRUMENT_DROP, JITTER, NOISE_PPM, PeakRows
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.model.encoder import PeakBatch
-
-_GROUPS: Final = 4  # parts of a batch, of spectra of like numbers of rows
-
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -38,6 +38,29 @@ def packed(examples: Sequence[PeakRows], molecules: Sequence[int]) -> Arrays:
     }
 
 
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Peaks of B spectra, one spectrum after the other.
+
+    Attributes:
+        rows: The P rows, each as a spectrum of its own with one row, with its spectrum's parent.
+        spectrum: That each row is of, int64 (P,).
+        parent: Counts of the whole ions, float (B, N_ELEMENTS).
+        adduct: Of each spectrum, int64 (B,).
+        instrument: Of each spectrum, int64 (B,).
+        order: For each token, its number among whole ions and then rows, int64 (T,).
+        start: Where each spectrum's tokens begin, the whole ion first, and the end, int32 (B + 1,).
+    """
+
+    rows: PeakBatch
+    spectrum: Tensor
+    parent: Tensor
+    adduct: Tensor
+    instrument: Tensor
+    order: Tensor
+    start: Tensor
+
+
 @dataclass(eq=False)
 class Store:
     """Examples on a device, each a number of peak rows of it.
@@ -47,7 +70,7 @@ class Store:
         bit_offset: Where those of each begin, int64.
         arrays: As `packed` gives them, of E examples or P rows, most of them not yet filled.
         most_bits: Of a molecule.
-        n_rows: Of each example, on the CPU, where batches are planned.
+        n_rows: Of each example, on the CPU, where batches are planned, so that nothing waits.
         n_examples: That are there.
     """
 
@@ -103,31 +126,64 @@ class Store:
         self.n_examples = examples.stop  # last: another thread draws from what is there
         return True
 
-    def batches(self, drawn: NDArray[np.int64]) -> Iterator[tuple[PeakBatch, Tensor]]:
-        """Examples by their numbers of rows in parts, each with its true bits (B, F)."""
-        by_length = drawn[np.argsort(self.n_rows[drawn], kind="stable")]
-        for own in np.array_split(by_length, min(_GROUPS, len(drawn))):
-            n_rows, index = self._there(self.n_rows[own]), self._there(own)
-            peaks = self._peaks(index, n_rows, max(1, int(self.n_rows[own].max())))
-            yield peaks, self._truth(self.arrays["molecule"][index])
+    def batch(
+        self, drawn: NDArray[np.int64], dropout: float, generator: np.random.Generator
+    ) -> tuple[PackedBatch, Tensor]:
+        """Examples made to look like those of a lab's own run, and their true bits (B, F).
 
-    def _there(self, numbers: NDArray[np.int64]) -> Tensor:
+        Peaks go missing, intensities wobble, masses are off, energy or instrument are not recorded,
+        as `data.peaks.augment` does it with one spectrum.
+
+        Args:
+            drawn: Numbers of B examples.
+            dropout: Largest share of a spectrum's rows that are dropped.
+            generator: Of what is dropped.
+        """
+        n_rows = self.n_rows[drawn]
+        spectrum, place = np.repeat(np.arange(len(drawn)), n_rows), _counted(n_rows)
+        lost = generator.random(len(drawn), np.float32) * dropout
+        kept = generator.random(len(spectrum), np.float32) >= lost[spectrum]
+        spectrum, place = spectrum[kept], place[kept]
+        start = offsets(1 + np.bincount(spectrum, minlength=len(drawn)))
+        order = np.empty(start[-1], np.int64)
+        order[start[:-1]] = np.arange(len(drawn))
+        order[np.arange(len(spectrum)) + spectrum + 1] = len(drawn) + np.arange(len(spectrum))
+        index, of, order_there = (self._there(one) for one in (drawn, spectrum, order))
+        example = index[of]
+        parent = self.arrays["parent"][index].float()
+        instrument = self.arrays["instrument"][index].long()
+        nameless = torch.rand_like(parent[:, 0]) < INSTRUMENT_DROP
+        rows = self._rows(self._start[example] + self._there(place), of, parent)
+        made = PackedBatch(
+            rows, of, parent, self.arrays["adduct"][index].long(),
+            instrument.masked_fill(nameless, 0), order_there,
+            self._there(start.astype(np.int32)),
+        )  # fmt: skip
+        return made, self._truth(self.arrays["molecule"][index])
+
+    def _there(self, numbers: NDArray[Any]) -> Tensor:
         """On the device, without waiting for what it still computes."""
         tensor = torch.from_numpy(numbers)
         if self._start.device.type == "cuda":
             tensor = tensor.pin_memory()
         return tensor.to(self._start.device, non_blocking=True)
 
-    def _peaks(self, index: Tensor, n_rows: Tensor, most: int) -> PeakBatch:
-        place = torch.arange(most, device=index.device)
-        mask = place < n_rows[:, None]
-        rows = (self._start[index][:, None] + place).clamp_max(self._filled - 1)
-        a = self.arrays
-        intensity, ppm, mz, share, energy = a["numbers"][rows].unbind(-1)
+    def _rows(self, index: Tensor, spectrum: Tensor, parent: Tensor) -> PeakBatch:
+        """Rows as spectra of one row, noise on them; spectra as `parent` has them."""
+        a, like = self.arrays, parent[:, 0]
+        intensity, ppm, mz, share, energy = a["numbers"][index].unbind(-1)
+        intensity = intensity * torch.exp(JITTER * torch.randn_like(intensity))
+        brightest = torch.zeros_like(like).scatter_reduce(0, spectrum, intensity, "amax")
+        intensity = intensity / brightest.clamp_min(1e-6)[spectrum]
+        off = NOISE_PPM * torch.randn_like(like)
+        ppm = ppm + NOISE_PPM * torch.randn_like(ppm) + off[spectrum]
+        unknown = (torch.rand_like(like) < ENERGY_DROP)[spectrum]
+        energy = energy.masked_fill(unknown, math.nan)
+        of_row = [one[:, None] for one in (intensity, ppm, mz, share)]
+        none = torch.zeros_like(spectrum)
         return PeakBatch(
-            a["subformula"][rows].float(), intensity.where(mask, 0.0), ppm, mz, share,
-            a["carrier"][rows].long(), energy, mask, a["parent"][index].float(),
-            a["adduct"][index].long(), a["instrument"][index].long(),
+            a["subformula"][index].float()[:, None], *of_row, a["carrier"][index].long()[:, None],
+            energy[:, None], torch.ones_like(unknown)[:, None], parent[spectrum], none, none,
         )  # fmt: skip
 
     def _truth(self, molecule: Tensor) -> Tensor:
@@ -139,18 +195,6 @@ class Store:
         return truth.scatter_(1, bits, 1.0)[:, :-1]
 
 
-def noisy(peaks: PeakBatch, dropout: float) -> PeakBatch:
-    """Spectra made to look like those of a lab's own run, as `data.peaks.augment` does one."""
-    mask, like = peaks.mask, peaks.intensity
-    share = torch.rand_like(like[:, :1]) * dropout
-    kept = mask & (torch.rand_like(like) >= share)
-    intensity = (peaks.intensity * torch.exp(JITTER * torch.randn_like(like))).where(kept, 0.0)
-    intensity = intensity / intensity.amax(1, keepdim=True).clamp_min(1e-6)
-    ppm = peaks.ppm + NOISE_PPM * (torch.randn_like(like) + torch.randn_like(like[:, :1]))
-    unknown = torch.rand_like(like[:, :1]) < ENERGY_DROP
-    nameless = torch.rand_like(like[:, 0]) < INSTRUMENT_DROP
-    return PeakBatch(
-        peaks.subformula, intensity, ppm, peaks.mz, peaks.share, peaks.carrier,
-        peaks.energy_ev.masked_fill(unknown, math.nan), kept, peaks.parent, peaks.adduct,
-        peaks.instrument.masked_fill(nameless, 0),
-    )  # fmt: skip
+def _counted(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, ... of each group, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

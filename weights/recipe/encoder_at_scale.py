@@ -2,9 +2,10 @@
 
 A GPU trains on more spectra a second than are simulated in that time, and batches made one spectrum
 at a time would keep it waiting. So all that is drawn goes to the GPU and stays there: batches are
-chosen, padded and made noisy where they are needed, and a spectrum comes back many times, simulated
-ones each time with other peaks left out. First hardly any measured ones, at a constant rate; then
-more of them, while the rate falls: for each share of them another end, from the same state.
+chosen and made noisy where they are needed, without padding, and a spectrum comes back many times,
+simulated ones each time with other peaks left out. First hardly any measured ones, at a constant
+rate; then more of them, while the rate falls: for each share of them another end, from the same
+state.
 
     python weights/recipe/encoder_at_scale.py prepared/measured prepared/alike -o runs/encoder
       --simulator packs/simulator.safetensors --minutes 8
@@ -31,8 +32,9 @@ from typing import Annotated, Any, Final
 import numpy as np
 import torch
 import typer
-from device_examples import Arrays, Store, noisy, packed
+from device_examples import Arrays, Store, packed
 from numpy.typing import NDArray
+from packed_encoder import Layer, packed_layer, packed_logits
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -147,6 +149,7 @@ class Run:
         seed: Random seed.
         batch: Spectra of a step.
         rate: Learning rate at its peak.
+        layer: How a layer of the model is computed.
     """
 
     model: FormulaTransformer
@@ -157,6 +160,7 @@ class Run:
     seed: int
     batch: int
     rate: float
+    layer: Layer
 
     def __post_init__(self) -> None:
         settings = OptimiserSettings(weight_decay=_WEIGHT_DECAY)
@@ -178,15 +182,17 @@ class Run:
             (self.simulated, self.batch - n_measured, _SIMULATED_DROPOUT, 0.5),
             (self.measured, n_measured, _PEAK_DROPOUT, 1.0),
         ):
+            if not size:
+                continue
             place = self.generator.random(size) ** power
             drawn = (place * store.n_examples).astype(np.int64)
-            for peaks, truth in store.batches(drawn) if size else ():
-                with self.runtime.autocast():
-                    logits = self.model(noisy(peaks, dropout))
-                loss = binary_cross_entropy_with_logits(logits.float(), truth, reduction="sum")
-                loss = loss / (_BITS_SET * self.batch)
-                loss.backward()
-                total += loss.detach()
+            batch, truth = store.batch(drawn, dropout, self.generator)
+            with self.runtime.autocast():
+                logits = packed_logits(self.model, batch, self.layer)
+            loss = binary_cross_entropy_with_logits(logits.float(), truth, reduction="sum")
+            loss = loss / (_BITS_SET * self.batch)
+            loss.backward()
+            total += loss.detach()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
@@ -225,12 +231,10 @@ def looked_at(encoder: FormulaTransformer, spectra: PreparedSpectra) -> dict[str
 
 @torch.no_grad()
 def entropy_of(encoder: FormulaTransformer, store: Store, drawn: NDArray[np.int64]) -> float:
-    """Cross entropy of examples, a spectrum."""
-    entropy = [
-        binary_cross_entropy_with_logits(encoder(peaks).float(), truth, reduction="sum")
-        for peaks, truth in store.batches(drawn)
-    ]
-    return float(sum(entropy)) / len(drawn)
+    """Cross entropy of examples, a spectrum, all their peaks kept."""
+    batch, truth = store.batch(drawn, 0.0, np.random.default_rng(0))
+    logits = packed_logits(encoder, batch, packed_layer).float()
+    return float(binary_cross_entropy_with_logits(logits, truth, reduction="sum")) / len(drawn)
 
 
 def new_encoder(sizes: EncoderSettings, molecules: Molecules) -> FormulaTransformer:
@@ -346,7 +350,7 @@ def main(
     before: Annotated[
         float, typer.Option(min=0, max=1, help="Of measured spectra until then.")
     ] = 0.0,
-    batch: Annotated[int, typer.Option(min=2, help="Spectra of a step.")] = 16_384,
+    batch: Annotated[int, typer.Option(min=2, help="Spectra of a step.")] = 8_192,
     rate: Annotated[float, typer.Option(help="Learning rate at its peak.")] = 2e-3,
     width: Annotated[int, typer.Option(help="Channels of a peak.")] = 256,
     layers: Annotated[int, typer.Option(help="Transformer layers.")] = 8,
@@ -378,7 +382,9 @@ def main(
     model = model.to(runtime.device)
     averaged = FormulaTransformer(sizes).to(runtime.device).eval()
     averaged.load_state_dict(model.state_dict())
-    run = Run(model, averaged, simulated, beside, runtime, seed, batch, rate)
+    on_gpu = runtime.device.type == "cuda"
+    layer = torch.compile(packed_layer) if on_gpu else packed_layer  # noqa: TID251 - no package
+    run = Run(model, averaged, simulated, beside, runtime, seed, batch, rate, layer)
     watch = Watch(run, sizes, spectra, out, first // 4)
     with simulated_by(processes, (structures, measured, simulator), seed, simulated, first):
         train(run, 60 * minutes, before, False, watch.look)
