@@ -42,6 +42,7 @@ _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _MOST_EVALUATIONS: Final = 500
 _LEAST: Final = 1e-12
 _RIDGE: Final = 1.0
+_SATURATION: Final = 0.01  # of samples; by cross-validation on fold val. A database has no samples
 _FOLDS: Final = 5
 # Chosen by cross-validation on fold val, where the right molecule first and likeness pull apart.
 _TEMPERATURE: Final = 0.05
@@ -181,24 +182,26 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
         model,
         n_spectra=len(cases),
         sharpness=_sharpness(told, model),
+        saturation=0.0 if any(case.of_database for case in told) else _SATURATION,
         least_samples=min(samples),
         most_samples=max(samples),
         least_steps=min(steps),
         most_steps=max(steps),
     )
     scored = [_sorted_scores(case, model) for case in told]
+    counted = [case.statistics.counted(model) for case in told]
     features = [
-        presence_features(model.sharpness * score, case.statistics)
-        for case, (score, _) in zip(told, scored, strict=True)
+        presence_features(model.sharpness * score, statistics)
+        for statistics, (score, _) in zip(counted, scored, strict=True)
     ]
     is_there = np.array([bool(is_right.any()) for _, is_right in scored])
     weights = logistic(np.array(features), is_there).tolist()
-    uncorrected = dict(zip(CORRECTION, (0.0, 1.0, 0.0, 0.0), strict=True))
+    uncorrected = dict.fromkeys(CORRECTION, 0.0) | {"corrected_odds": 1.0}
     values: dict[str, Any] = uncorrected | dict(zip(PRESENCE, weights, strict=True))
     model = replace(model, **values)
     first = [
-        correction_features(candidate_confidence(score, case.statistics, model)[0], case.statistics)
-        for case, (score, _) in zip(told, scored, strict=True)
+        correction_features(candidate_confidence(score, case.statistics, model)[0], statistics)
+        for case, statistics, (score, _) in zip(told, counted, scored, strict=True)
     ]
     weights = logistic(np.array(first), np.array([bool(right[0]) for _, right in scored])).tolist()
     return replace(model, **dict(zip(CORRECTION, weights, strict=True)))

@@ -168,9 +168,7 @@ class _Layer(nn.Module):
         # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
         is_slow = self.training and tokens.device.type == "cpu"
         with sdpa_kernel(SDPBackend.MATH) if is_slow else nullcontext():
-            mixed = scaled_dot_product_attention(
-                query, key, value, attn_mask=mask[:, None, None, :]
-            )
+            mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
         tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
         hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))

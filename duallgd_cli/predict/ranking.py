@@ -44,8 +44,15 @@ PRESENCE: Final = (
     "present_distinct",
     "present_samples",
     "present_steps",
+    "present_environments",
 )
-CORRECTION: Final = ("corrected", "corrected_odds", "corrected_samples", "corrected_odds_samples")
+CORRECTION: Final = (
+    "corrected",
+    "corrected_odds",
+    "corrected_odds_above_even",
+    "corrected_samples",
+    "corrected_odds_samples",
+)
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
@@ -78,6 +85,7 @@ class RankingModel:
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
         present_score: Weight there of the highest score.
+        saturation: How soon more samples count for no more; see `SampleStatistics.counted`.
         present_score_samples: Weight there of that, times the log number of samples.
         present_atoms: Weight there of the number of heavy atoms.
         present_share: Weight there of the log share of the candidate that was drawn most often; the
@@ -85,8 +93,11 @@ class RankingModel:
         present_distinct: Weight there of the log number of candidates a sample.
         present_samples: Weight there of the log number of samples.
         present_steps: Weight there of the log number of denoising steps.
+        present_environments: Weight there of how usual the most usual candidates are; see
+            `SampleStatistics`.
         corrected: Log-odds, but for what follows, of the first candidate.
         corrected_odds: Weight there of its log-odds by all of the above.
+        corrected_odds_above_even: Weight there of these odds too where they are above 0.
         corrected_samples: Weight there of the log number of samples.
         corrected_odds_samples: Weight there of the product of these two.
         steps: Denoising steps of the samples that are ranked; a run sets it.
@@ -110,6 +121,7 @@ class RankingModel:
     known_environments: float = 0.0
     alternative_weight: float = 0.5
     sharpness: float = 1.0
+    saturation: float = 0.0
     present: float = -2.0
     present_score: float = 0.0
     present_score_samples: float = 0.0
@@ -118,8 +130,10 @@ class RankingModel:
     present_distinct: float = 0.0
     present_samples: float = 0.0
     present_steps: float = 0.0
+    present_environments: float = 0.0
     corrected: float = 0.0
     corrected_odds: float = 1.0
+    corrected_odds_above_even: float = 0.0
     corrected_samples: float = 0.0
     corrected_odds_samples: float = 0.0
     steps: int = 10
@@ -130,7 +144,9 @@ class RankingModel:
     n_spectra: int = 0
 
     def __post_init__(self) -> None:
-        require(self.sharpness >= 0, f"sharpness must not be negative: {self.sharpness}")
+        for name in ("sharpness", "saturation"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} must not be negative: {value}")
         require(0 < self.alternative_weight <= 1, "alternative_weight must be above 0, at most 1")
 
     @property
@@ -153,6 +169,7 @@ class SampleStatistics(NamedTuple):
         log_distinct: Log number of distinct molecules a sample.
         log_samples: Log number of samples.
         log_steps: Log number of denoising steps of each.
+        environments: Mean of `Structure.known_environments` of the ten that have the highest.
     """
 
     n_heavy: int = 0
@@ -160,6 +177,12 @@ class SampleStatistics(NamedTuple):
     log_distinct: float = 0.0
     log_samples: float = 0.0
     log_steps: float = 0.0
+    environments: float = 0.0
+
+    def counted(self, model: RankingModel) -> "SampleStatistics":
+        """With n samples as n / (1 + saturation n): what is likeliest is made of few too."""
+        fewer = math.log1p(model.saturation * math.exp(self.log_samples))
+        return self._replace(log_samples=self.log_samples - fewer)
 
     @classmethod
     def of(cls, results: Results, model: RankingModel) -> "SampleStatistics":
@@ -171,7 +194,9 @@ class SampleStatistics(NamedTuple):
         drawn = [result for result in results if result.structures]
         if not drawn:
             return cls(log_samples=log_samples, log_steps=log_steps)
-        distinct = {one.block for result in drawn for one in result.structures}
+        distinct = {one.block: one for result in drawn for one in result.structures}
+        known = (one.known_environments for one in distinct.values())
+        usual = sorted(one for one in known if one is not None)[-FIRST:]
         with_structures = sum(result.sampled for result in drawn)
         return cls(
             n_heavy=max(result.n_heavy for result in drawn),
@@ -179,6 +204,7 @@ class SampleStatistics(NamedTuple):
             log_distinct=float(np.log(len(distinct) / with_structures)),
             log_samples=log_samples,
             log_steps=log_steps,
+            environments=float(np.mean(usual)) if usual else 0.0,
         )
 
 
@@ -348,12 +374,14 @@ def candidate_confidence(
     """
     if not scores.size:
         return scores
-    sharp = model.sharpness * scores
-    present = sigmoid(np.dot(presence_features(sharp, statistics), model.values(PRESENCE)))
-    share = np.exp(sharp - np.logaddexp.reduce(sharp))
-    first = float(present * share[0])
-    odds = correction_features(first, statistics) @ model.values(CORRECTION)
-    return np.asarray(share * min(1.0, present * sigmoid(odds) / max(first, _LEAST_ODDS)))
+    sharp, statistics = model.sharpness * scores, statistics.counted(model)
+    present = sigmoid(presence_features(sharp, statistics) @ model.values(PRESENCE))
+    stated = present * np.exp(sharp - np.logaddexp.reduce(sharp))
+    odds = correction_features(float(stated[0]), statistics) @ model.values(CORRECTION)
+    # What the first gains the others lose, so that all sum to the chance that the truth is there.
+    first = min(float(present), float(sigmoid(odds)))
+    left = min(1.0, (present - first) / max(present - stated[0], _LEAST_ODDS))
+    return np.append(first, np.minimum(left * stated[1:], first))
 
 
 def correction_features(first: float, statistics: SampleStatistics) -> NDArray[np.float64]:
@@ -363,7 +391,8 @@ def correction_features(first: float, statistics: SampleStatistics) -> NDArray[n
     """
     chance = min(max(first, _LEAST_ODDS), 1 - _LEAST_ODDS)
     odds = math.log(chance / (1 - chance))
-    return np.array([1.0, odds, statistics.log_samples, odds * statistics.log_samples])
+    samples = statistics.log_samples
+    return np.array([1.0, odds, max(0.0, odds), samples, odds * samples])
 
 
 def presence_features(

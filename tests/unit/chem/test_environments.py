@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli.checkpoint import resolve_weights
+from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.environments import known_environments, unknown_environments
 from duallgd_cli.chem.identity import parse_smiles
 
@@ -51,3 +53,11 @@ def test_no_known_structure_has_an_unknown_environment(smiles):
     assert all(unknown_environments(parse_smiles(one), table) == 0 for one in smiles)
     assert table.size & (table.size - 1) == 0
     assert np.unpackbits(table).mean() < 0.55  # about one in twenty at most passes by chance
+
+
+def test_the_shipped_weights_know_what_drugs_have_and_not_what_nothing_has():
+    table = load(resolve_weights(None)).reranker["environments"].numpy()
+
+    paracetamol, odd = "CC(=O)Nc1ccc(O)cc1", "FOC1=NSC2(N=O)C1OBO2"
+    assert unknown_environments(parse_smiles(paracetamol), table) == 0
+    assert unknown_environments(parse_smiles(odd), table) > 5

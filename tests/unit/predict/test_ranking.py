@@ -1,10 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.predict.ranking import (
+    CORRECTION,
     FEATURES,
     RankingModel,
     SampleStatistics,
@@ -149,6 +154,11 @@ def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_dra
             ([0.0], SampleStatistics()),
         ),
         ("present_steps", ([0.0], SampleStatistics(log_steps=2.0)), ([0.0], SampleStatistics())),
+        (
+            "present_environments",
+            ([0.0], SampleStatistics()),
+            ([0.0], SampleStatistics(environments=-2.0)),
+        ),
     ],
 )
 def test_what_says_that_the_right_one_was_drawn(weight, more, less):
@@ -178,6 +188,38 @@ def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     assert nothing == SampleStatistics(log_samples=np.log(30), log_steps=np.log(5))
 
 
+def test_samples_count_for_less_the_more_there_are_and_none_of_it_unless_fitted():
+    few, many = (SampleStatistics(log_samples=float(np.log(n))) for n in (1, 300))
+    saturated = RankingModel(saturation=0.01)
+
+    assert [one.counted(RankingModel()) for one in (few, many)] == [few, many]
+    counted = [np.exp(one.counted(saturated).log_samples) for one in (few, many)]
+    np.testing.assert_allclose(counted, [1 / 1.01, 300 / 4])
+
+
+def test_likely_first_candidates_are_corrected_by_a_slope_of_their_own():
+    model = RankingModel(present=50.0, corrected_odds_above_even=-0.5)
+
+    likely, unlikely = (
+        candidate_confidence(np.log(shares), SampleStatistics(), model)[0]
+        for shares in ([0.9, 0.1], [0.4, 0.3, 0.3])
+    )
+
+    assert likely == pytest.approx(0.75)  # odds of nine, their root
+    assert unlikely == pytest.approx(0.4)
+
+
+def test_the_ten_molecules_with_fewest_new_environments_say_how_usual_candidates_are():
+    names = "ABCDEFGHIJKL"
+    drawn = [structure(name, 1, known_environments=-float(new)) for new, name in enumerate(names)]
+    unscored = structure("M", 1, known_environments=None)
+
+    statistics = SampleStatistics.of((outcome(*drawn, unscored, sampled=50),), RankingModel())
+
+    assert statistics.environments == pytest.approx(-4.5)  # 0 to 9; K, L and M are left out
+    assert SampleStatistics.of((outcome(unscored, sampled=5),), RankingModel()).environments == 0
+
+
 def test_the_first_ten_have_the_sum_of_their_confidence():
     twelve = outcome(*(structure(name) for name in "ABCDEFGHIJKL"))
 
@@ -195,6 +237,27 @@ def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
 
     assert np.isfinite(confidence).all()
     assert 0 <= confidence.sum() <= 1 + 1e-12
+
+
+@given(
+    st.lists(st.floats(-30, 30), min_size=1, max_size=20),
+    st.tuples(*[st.floats(-5, 5)] * len(CORRECTION)),
+    st.floats(-6, 6),
+)
+def test_a_corrected_first_candidate_keeps_the_order_and_the_sum(scores, corrected, present):
+    ordered = np.sort(scores)[::-1]
+    plain = RankingModel(present=present)
+    model = replace(plain, **dict(zip(CORRECTION, corrected, strict=True)))
+
+    before, after = (
+        candidate_confidence(ordered, SampleStatistics(20, log_samples=3.0), one)
+        for one in (plain, model)
+    )
+
+    assert (np.diff(after) <= 1e-9).all()
+    assert after.sum() <= before.sum() + 1e-9
+    if after[0] >= before[0]:  # what the first gains the others lose
+        assert after.sum() == pytest.approx(before.sum(), abs=1e-6)
 
 
 def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
