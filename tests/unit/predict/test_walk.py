@@ -73,6 +73,7 @@ def test_the_walk_of_one_spectrum_does_not_grow(tmp_path):
     assert walk.depth <= DEEPEST
 
 
+@pytest.mark.slow  # a process of its own
 def test_predict_loads_no_other_commands_nor_the_authors_network(tmp_path):
     made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
     arguments = ["predict", made, "-o", tmp_path / "out.csv", "--samples", "1", "--steps", "1"]
