@@ -20,6 +20,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.data.peaks import ENERGY_DROP, INSTRUMENT_DROP, JITTER, NOISE_PPM, PeakRows
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.spectra.annotation import index_ranges
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -140,7 +141,7 @@ class Store:
             generator: Of what is dropped.
         """
         n_rows = self.n_rows[drawn]
-        spectrum, place = np.repeat(np.arange(len(drawn)), n_rows), _counted(n_rows)
+        spectrum, place = index_ranges(np.zeros_like(n_rows), n_rows)
         lost = generator.random(len(drawn), np.float32) * dropout
         kept = generator.random(len(spectrum), np.float32) >= lost[spectrum]
         spectrum, place = spectrum[kept], place[kept]
@@ -193,8 +194,3 @@ class Store:
         bits = bits.where(place < (stop - start)[:, None], FINGERPRINT_BITS)
         truth = torch.zeros(len(molecule), FINGERPRINT_BITS + 1, device=molecule.device)
         return truth.scatter_(1, bits, 1.0)[:, :-1]
-
-
-def _counted(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ... of each group, one after the other."""
-    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -38,6 +38,7 @@ def packed_logits(model: FormulaTransformer, batch: PackedBatch, layer: Layer) -
     parent = model.parent_out(relu(model.parent_in(count_features(batch.parent))))
     parent = parent + model.adduct(batch.adduct) + model.instrument(batch.instrument)
     rows = model.peak_out(relu(model.peak_in(peak_features(batch.rows)[:, 0])))
+    # The gradient of a product is one; that of an embedding sorts all rows by their three carriers.
     carrier = one_hot(batch.rows.carrier[:, 0], model.carrier.num_embeddings)
     rows = rows + carrier.to(rows.dtype) @ model.carrier.weight
     tokens = torch.cat([parent, rows.to(parent.dtype)]).index_select(0, batch.order)
@@ -61,10 +62,8 @@ def _summary(model: FormulaTransformer, tokens: Tensor, batch: PackedBatch) -> T
     most = most.scatter_reduce(0, of_head, score.detach(), "amax")
     weight = torch.exp(score - most[spectrum])
     total = weight.new_zeros(n_spectra, model.heads).index_add(0, spectrum, weight)
-    mean = (weight / total.index_select(0, spectrum))[..., None] * tokens.unflatten(
-        -1, (model.heads, -1)
-    )
-    mean = mean.float().flatten(1)
+    weight = weight / total.index_select(0, spectrum)
+    mean = (weight[..., None] * tokens.unflatten(-1, (model.heads, -1))).float().flatten(1)
     mean = mean.new_zeros(n_spectra, mean.shape[1]).index_add(0, spectrum, mean)
     return torch.cat([tokens[batch.start[:-1].long()].float(), mean], -1)
 
