@@ -82,6 +82,7 @@ def test_logits_are_those_of_the_rewritten_network(library, sizes, formulas, see
         torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_as_near_to_float32_as_that_of_pytorch(library, cache):
     if "BF16" not in library.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         pytest.skip("this processor has no bfloat16")
