@@ -259,6 +259,12 @@ class Samples(NamedTuple):
         """The same on the CPU."""
         return Samples(*(tensor.cpu() for tensor in self))
 
+    @classmethod
+    def none(cls, n_pairs: int, n_classes: int) -> "Samples":
+        """No samples of graphs of M pairs and C bond classes."""
+        bond = torch.zeros(0, n_pairs, dtype=torch.long)
+        return cls(bond, torch.zeros(0), torch.zeros(0, n_pairs, n_classes))
+
     @staticmethod
     def join(parts: Sequence["Samples"]) -> "Samples":
         """Chunks one after the other."""
@@ -285,8 +291,6 @@ class SamplingTask:
             noise.
         held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
             are. The network is given them at every step, as known.
-        is_given: Whether the samples end as the graphs that they begin from, whatever the network
-            says; it only tells how probable they are, in a plan of one jump.
     """
 
     plan: tuple[int, ...]
@@ -300,7 +304,6 @@ class SamplingTask:
     last_jump: LastJump = "argmax"
     start: Tensor | None = None
     held: Tensor | None = None
-    is_given: bool = False
 
     def offset_step(self, t: int) -> int:
         """The step that the network is given at step t."""
@@ -341,7 +344,6 @@ def sample(
         The chunk's samples.
     """
     held = None if task.held is None else task.held[rows]
-    given = task.start[rows] if task.is_given and task.start is not None else None
     bond = _with_held(_first_classes(task, rows), held)
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(pairwise(task.plan), 1):
@@ -355,7 +357,7 @@ def sample(
             posterior = skipped_posterior(log_prob.exp(), bond, a_s, a_t, task.marginal)
             bond = draw_classes(posterior, task.uniform(number, rows))
         else:
-            bond = log_prob.argmax(-1) if given is None else given
+            bond = log_prob.argmax(-1)
         bond = _with_held(bond, held)
     drawn = 1 if held is None else held < 0
     chosen = [(p.gather(-1, bond[..., None])[..., 0] * drawn).sum(1) for p in recent]

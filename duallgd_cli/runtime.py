@@ -38,11 +38,11 @@ R = TypeVar("R")
 
 # Where the time of a prediction goes.
 Stage: TypeAlias = Literal[
-    "read", "clean", "annotate", "encode", "sample", "assemble", "rank", "write"
+    "read", "clean", "annotate", "encode", "enumerate", "sample", "assemble", "rank", "write"
 ]
 STAGES: Final[tuple[str, ...]] = get_args(Stage)
-# What the processes that assemble took together, beside the time that was waited for them.
-ELSEWHERE: Final = "assemble in workers"
+# What the processes that predict took together, beside the time that was waited for them.
+ELSEWHERE: Final = "predict in workers"
 _watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", default=None)
 # Seconds of the stages inside the one that is going on, as a list of one; none outside of all.
 _inside: ContextVar[list[float]] = ContextVar("inside")

@@ -19,7 +19,7 @@ from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import Checkpoint, is_reference
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_BOND_CLASSES
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
@@ -34,7 +34,7 @@ from duallgd_cli.errors import ConfigError, UsageError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.graphs import CapturedDenoiser
 from duallgd_cli.generator.openvino import Converted, converted_for
-from duallgd_cli.generator.planning import Planner, Unknown
+from duallgd_cli.generator.planning import Plan, Planner, Unknown
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once
@@ -92,7 +92,9 @@ class ModelGenerator:
             with stage("encode"):
                 fingerprint, scorer = self.fingerprint(annotated), self.scorer(annotated)
             unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer)
-            drawn, notes = self.draw(unknown, settings, seed, check)
+            with stage("enumerate"):
+                plan = self.planner.plan(unknown, settings, seed)
+            drawn, notes = self.draw(unknown, settings, seed, plan, check)
         none_of = self.templates if settings.exclude_known else None
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
@@ -100,6 +102,8 @@ class ModelGenerator:
             bond_log_prob=drawn.bond_log_prob.clamp_min(-60_000).numpy().astype(np.float16),
             fingerprint=fingerprint.numpy(),
             scorer=scorer,
+            sources=tuple(name for name, task in plan.tasks for _ in range(task.samples)),
+            molecules=tuple(plan.molecules),
             notes=notes,
             excluded=frozenset(() if none_of is None else none_of.names),
         )
@@ -137,16 +141,26 @@ class ModelGenerator:
         unknown: Unknown,
         settings: SamplingSettings,
         seed: int,
+        plan: Plan | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
-        """Draw graphs of a formula; samples come back on the CPU.
+        """Draw the samples of a plan; they come back on the CPU.
 
-        Chunks follow from the formula and the settings alone, see `diffusion.draw_in_chunks`, what
-        the samples begin as from `planning.Planner`.
+        Chunks follow from the formula and the settings alone, see `diffusion.draw_in_chunks`.
+
+        Args:
+            unknown: What is drawn.
+            settings: Steps, samples and so on.
+            seed: Of the noise.
+            plan: What samples begin as; None to make it.
+            check: Called before every evaluation; may raise to stop.
         """
+        tasks = [task for _, task in (plan or self.planner.plan(unknown, settings, seed)).tasks]
+        if not tasks:
+            n_pairs = unknown.formula.n_heavy * (unknown.formula.n_heavy - 1) // 2
+            return Samples.none(n_pairs, N_BOND_CLASSES), ()
         bits = self.model.settings.memory_bits
         condition = formula_condition(unknown.formula, unknown.fingerprint, bits)
-        tasks = self.planner.tasks(unknown, settings, seed)
         return self.draw_given(condition, settings, seed, tasks, check)
 
     @torch.inference_mode()
@@ -231,7 +245,6 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         sha256=digest,
         record=checkpoint.record,
         parameters=parameter_counts(model),
-        draws_aside=runtime.device.type == "cuda",
         again=None if runtime.device.type == "mps" else partial(_alone, path, runtime),
         known=() if templates is None else templates.names,
         engine="openvino" if isinstance(rewritten, Converted) else "torch",

@@ -1,13 +1,13 @@
-"""What the samples of a spectrum begin as: noise, known molecules, or molecules made of these.
+"""Where the candidates of a spectrum come from: noise, known molecules, or molecules made of these.
 
 S samples, N heavy atoms, M = N (N - 1) / 2 pairs, F fingerprint bits.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.chem.molecule import Mol
 
-# Added to the seed of the noise: for samples that are made of known molecules, hold a core, start
-# from molecules of the user, or hold required parts.
-_OF_MADE, _OF_HELD, _OF_ANALOGUES, _OF_PARTS = 8, 16, 32, 48
+# Added to the seed of the noise: for samples that hold a core, start from molecules of the user, or
+# hold required parts.
+_OF_HELD, _OF_ANALOGUES, _OF_PARTS = 16, 32, 48
 # Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
@@ -98,6 +98,29 @@ class Unknown(NamedTuple):
         return made if guide is None else (one for one in made if not guide.fault(one[0]))
 
 
+@dataclass(slots=True, eq=False)
+class Plan:
+    """How the candidates of one hypothesis are proposed.
+
+    Attributes:
+        tasks: Samples that the network draws, each with the name of their source.
+        molecules: Complete molecules of the formula, which need no network, likewise.
+    """
+
+    tasks: list[tuple[str, SamplingTask]] = field(default_factory=list)
+    molecules: "list[tuple[str, Mol]]" = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """Proposals of both kinds."""
+        return sum(task.samples for _, task in self.tasks) + len(self.molecules)
+
+    def __iadd__(self, other: "Plan") -> Self:
+        self.tasks += other.tasks
+        self.molecules += other.molecules
+        return self
+
+
 @dataclass(frozen=True, eq=False)
 class Planner:
     """Shares the samples out.
@@ -121,12 +144,12 @@ class Planner:
         """All samples, of graphs of M pairs, from pure noise."""
         return sampling_task(self.process, settings, seed, n_pairs, self.device)
 
-    def tasks(self, unknown: Unknown, settings: SamplingSettings, seed: int) -> list[SamplingTask]:
-        """Samples from pure noise, then those from known molecules, by their noise.
+    def plan(self, unknown: Unknown, settings: SamplingSettings, seed: int) -> Plan:
+        """Samples from pure noise, then those from known molecules, and molecules made of these.
 
         Where the weights hold templates, the last samples start from those; where the user knows
-        molecules or parts, half of the samples do, and a known core is held by all that are not
-        made. Where the user has databases none is drawn.
+        molecules or parts, half of the samples do, and a known core is held by all samples. Where
+        the user has databases nothing is drawn.
 
         Raises:
             RefusedError: No molecule of the databases is of the formula and as asked for.
@@ -134,79 +157,52 @@ class Planner:
         formula, known = unknown.formula, unknown.known
         whole = self.fresh(formula.n_heavy * (formula.n_heavy - 1) // 2, settings, seed)
         if known is not None and known.databases:
-            return self._of_databases(whole, unknown, known)
+            return _of_databases(unknown, known)
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
             return self._with_core(whole, unknown, settings, begun)
         half = settings.samples // 2  # of the samples, where the user knows something
         again = known is not None and known.is_short  # what is made would be the same again
+        plan = Plan()
         if known is not None and again and begun:
-            others = replace(settings, samples=settings.samples - half, analogue_share=0.0)
-            tasks = self._with_parts(whole, half, unknown)
-            if tasks:
-                return [*self.tasks(unknown._replace(known=None), others, seed), *tasks]
+            plan.tasks = self._with_parts(whole, half, unknown)
+            if plan.tasks:
+                others = replace(settings, samples=settings.samples - half, analogue_share=0.0)
+                plan += self.plan(unknown._replace(known=None), others, seed)
+                return plan
         probability = unknown.probability
         graphs = known.graphs(probability, formula) if known is not None and begun else []
         if known is not None and graphs:
-            made = () if again else unknown.allowed(changed(graphs, formula, self.blocks))
-            tasks = self._of_made(whole, made, unknown, int(_MADE_SHARE * half), _OF_ANALOGUES)
-            n_left = half - sum(task.samples for task in tasks)
-            own = torch.from_numpy(starts(graphs[:BEGUN], formula, n_left, seed))
-            tasks += self._begun(whole, own, _OF_ANALOGUES)
-            others = replace(settings, samples=whole.samples - sum(t.samples for t in tasks))
+            if not again:
+                made = unknown.allowed(changed(graphs, formula, self.blocks))
+                plan.molecules = _enumerated(made, unknown, int(_MADE_SHARE * half))
+            own = torch.from_numpy(starts(graphs[:BEGUN], formula, half - plan.count, seed))
+            plan.tasks = self._begun("analogues", whole, own, _OF_ANALOGUES)
+            others = replace(settings, samples=settings.samples - plan.count)
             rest = unknown._replace(known=Known(known.guide, is_short=known.is_short))
-            return [*self.tasks(rest, others, seed), *tasks]
-        if self.templates is None or not begun:
-            return [whole]
-        near = self.templates.near(probability, formula)
-        changes = unknown.allowed(changed(near, formula, self.blocks))
-        both = chain(changes, put_together(self.blocks, unknown))
-        tasks = self._of_made(whole, () if again else both, unknown, int(_MADE_SHARE * begun))
-        n_left = begun - sum(task.samples for task in tasks)
-        if near:
-            begin = starts(near[:BEGUN], formula, n_left, seed, exchange=False)
-            tasks += self._begun(whole, torch.from_numpy(begin))
-        return [replace(whole, samples=whole.samples - sum(t.samples for t in tasks)), *tasks]
-
-    def _of_databases(
-        self, whole: SamplingTask, unknown: Unknown, known: Known
-    ) -> list[SamplingTask]:
-        """The likeliest molecules of the databases, however many samples were asked for."""
-        made = unknown.allowed((mol, 0.0) for mol in known.isomers(unknown.formula))
-        tasks = self._of_made(whole, made, unknown, MOST_CHOSEN)
-        if tasks:
-            return tasks
-        asked = "" if unknown.guide is None else " and is as asked for"
-        message = (
-            f"no structure of the database has the formula {unknown.formula}{asked}; without "
-            "--database structures are drawn"
-        )
-        raise RefusedError(Failure("no_candidate", message, "sample"))
-
-    def _of_made(
-        self,
-        whole: SamplingTask,
-        made: "Iterable[tuple[Mol, float]]",
-        unknown: Unknown,
-        most: int,
-        shift: int = 0,
-    ) -> list[SamplingTask]:
-        """The likeliest of molecules, of which the network only says how probable they are."""
-        start = likeliest_starts(made, unknown, most)
-        if start is None:
-            return []
-        plan = (max(1, round(_NOISED[0] * self.process.n_steps)), 0)
-        seed = whole.seed + shift + _OF_MADE
-        task = replace(whole, plan=plan, seed=seed, samples=len(start), is_given=True)
-        return [replace(task, start=start.to(self.device))]
+            plan += self.plan(rest, others, seed)
+            return plan
+        if self.templates is not None and begun:
+            near = self.templates.near(probability, formula)
+            if not again:
+                changes = unknown.allowed(changed(near, formula, self.blocks))
+                both = chain(changes, put_together(self.blocks, unknown))
+                plan.molecules = _enumerated(both, unknown, int(_MADE_SHARE * begun))
+            if near:
+                begin = starts(near[:BEGUN], formula, begun - plan.count, seed, exchange=False)
+                plan.tasks = self._begun("templates", whole, torch.from_numpy(begin))
+        drawn = replace(whole, samples=settings.samples - plan.count)
+        plan.tasks.insert(0, ("noise", drawn))
+        return plan
 
     def _begun(
         self,
+        source: str,
         whole: SamplingTask,
         start: Tensor,
         shift: int = 0,
         held: Tensor | None = None,
-    ) -> list[SamplingTask]:
+    ) -> list[tuple[str, SamplingTask]]:
         """Samples from these graphs (S, M), some noised more than others; none if all steps do.
 
         The noise of each task has a seed of its own, `shift` and a few on from that of the whole.
@@ -217,7 +213,7 @@ class Planner:
         plans = [plan for plan in parts if len(plan) > 1]
         rows = torch.arange(len(start)).chunk(len(plans)) if plans else ()
         device, seed = self.device, whole.seed + shift + 1
-        return [
+        tasks = [
             replace(
                 whole,
                 plan=plan,
@@ -228,10 +224,11 @@ class Planner:
             )
             for number, (plan, own) in enumerate(zip(plans, rows, strict=False))
         ]
+        return [(source, task) for task in tasks]
 
     def _with_core(
         self, whole: SamplingTask, unknown: Unknown, settings: SamplingSettings, begun: int
-    ) -> list[SamplingTask]:
+    ) -> Plan:
         """Molecules made of known ones that have the core, then samples that hold it.
 
         Half of these begin in known molecules that have it, if there are any.
@@ -248,28 +245,28 @@ class Planner:
 
         own = known.graphs(probability, formula)[:BEGUN]
         graphs = [(one, match) for one in own if (match := find(one)) is not None]
-        tasks = []
+        plan = Plan()
         if self.templates is not None and begun:
             if not known.is_short:  # what is made would be the same again
                 near = chain(own, self.templates.near(probability, formula))
                 changes = unknown.allowed(changed(near, formula, self.blocks))
                 both = chain(changes, put_together(self.blocks, unknown))
-                tasks = self._of_made(whole, both, unknown, int(_MADE_SHARE * begun))
+                plan.molecules = _enumerated(both, unknown, int(_MADE_SHARE * begun))
             needed = np.bincount(core.element, minlength=N_HEAVY)
             graphs += self.templates.around(find, probability, formula, needed)
-        n_held = settings.samples - sum(task.samples for task in tasks)
-        n_begun = n_held // 2 if graphs and begun else 0
+        n_begun = (settings.samples - plan.count) // 2 if graphs and begun else 0
         if n_begun:
             start, held = in_templates(graphs, formula, n_begun, seed, core)
-            tasks += self._begun(whole, start, _OF_HELD + 1, held)
-        n_other = settings.samples - sum(task.samples for task in tasks)
+            plan.tasks = self._begun("templates", whole, start, _OF_HELD + 1, held)
+        n_other = settings.samples - plan.count
         held = torch.from_numpy(core.held(formula, core.places(formula, n_other, seed))).long()
         drawn = replace(whole, seed=seed + _OF_HELD, samples=n_other, held=held.to(self.device))
-        return [*tasks, drawn]
+        plan.tasks.append(("noise", drawn))
+        return plan
 
     def _with_parts(
         self, whole: SamplingTask, samples: int, unknown: Unknown
-    ) -> list[SamplingTask]:
+    ) -> list[tuple[str, SamplingTask]]:
         """Samples that start from known molecules with required parts, and hold those."""
         guide = unknown.guide
         if self.templates is None or guide is None:
@@ -283,7 +280,31 @@ class Planner:
         if not graphs:
             return []
         start, held = in_templates(graphs, unknown.formula, samples, whole.seed)
-        return self._begun(whole, start, _OF_PARTS, held)
+        return self._begun("templates", whole, start, _OF_PARTS, held)
+
+
+def _of_databases(unknown: Unknown, known: Known) -> Plan:
+    """The likeliest molecules of the databases, however many samples were asked for.
+
+    Raises:
+        RefusedError: There are none of the formula that are as asked for.
+    """
+    made = unknown.allowed((mol, 0.0) for mol in known.isomers(unknown.formula))
+    molecules = shortlist(made, unknown, MOST_CHOSEN)
+    if molecules:
+        return Plan(molecules=[("database", mol) for mol in molecules])
+    asked = "" if unknown.guide is None else " and is as asked for"
+    message = (
+        f"no structure of the database has the formula {unknown.formula}{asked}; without "
+        "--database structures are drawn"
+    )
+    raise RefusedError(Failure("no_candidate", message, "sample"))
+
+
+def _enumerated(
+    made: "Iterable[tuple[Mol, float]]", unknown: Unknown, most: int
+) -> "list[tuple[str, Mol]]":
+    return [("enumerated", mol) for mol in shortlist(made, unknown, most)]
 
 
 def changed(
@@ -316,28 +337,22 @@ def put_together(blocks: BuildingBlocks, unknown: Unknown) -> "Iterator[tuple[Mo
     yield from islice(unknown.allowed(made), _PUT_TOGETHER)
 
 
-def likeliest_starts(
-    made: "Iterable[tuple[Mol, float]]", unknown: Unknown, samples: int
-) -> Tensor | None:
-    """Graphs of the likeliest of molecules, by the fingerprint and by the peaks.
+def shortlist(made: "Iterable[tuple[Mol, float]]", unknown: Unknown, most: int) -> "list[Mol]":
+    """The likeliest of molecules, by the fingerprint and by the peaks, best first, all different.
 
     Args:
         made: Of one formula, and what is added to the log-odds of the bits of each.
         unknown: What they should be like.
-        samples: S at most.
-
-    Returns:
-        Bond classes, int64 (S, M), all different, or None where there are none.
+        most: Largest number of them.
     """
     from duallgd_cli.chem.molecule import disassemble  # rdkit loads only here
 
-    scorer = unknown.scorer
-    compared = cheapest(made, unknown.bit_scores, _COMPARED * samples)
-    parts = [disassemble(one) for _, one in compared]
-    peaks = [0.0 if scorer is None else sum(scorer.peaks(one)) for one in parts]
+    compared = cheapest(made, unknown.bit_scores, _COMPARED * most)
+    if unknown.scorer is None:
+        return [mol for _, mol in compared[:most]]
+    peaks = [sum(unknown.scorer.peaks(disassemble(mol))) for _, mol in compared]
     price = [price - _OF_PEAKS * worth for (price, _), worth in zip(compared, peaks, strict=True)]
-    rows = [parts[row].bond_class for row in np.argsort(price, kind="stable")[:samples]]
-    return torch.from_numpy(np.stack(rows)).long() if rows else None
+    return [compared[row][1] for row in np.argsort(price, kind="stable")[:most]]
 
 
 def cheapest(

@@ -21,7 +21,7 @@ from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.generator.network import ModelGenerator, formula_condition
 from duallgd_cli.generator.sampling import deadline, on_one_thread, sampling_task
 from duallgd_cli.guide import Known
-from duallgd_cli.predict.candidates import Assembled, Workers, assemble_matrices
+from duallgd_cli.predict.candidates import Assembled, Workers, assemble_all
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.prediction import HypothesisResult
@@ -153,7 +153,7 @@ def _trace(
     result: HypothesisResult, annotated: AnnotatedSpectrum, drawn: Generated, steps: list[Step]
 ) -> Trace:
     formula = annotated.hypothesis.formula
-    becomes = assemble_matrices(formula, drawn.bond_class, drawn.bond_log_prob)
+    becomes = assemble_all(formula, drawn)
     element = formula.atom_class.tolist()
     graphs = (Skeleton.of(element, bonds_of(len(element), one)) for one in drawn.bond_class)
     fingerprint = drawn.fingerprint if drawn.fingerprint is not None else np.zeros(0, np.float32)

@@ -240,8 +240,8 @@ class Knowledge:
 
     @property
     def is_small(self) -> bool:
-        """Whether what `of` gives can be sent to other processes, but for `Known.within`."""
-        return not self.analogues and not self.libraries
+        """Whether what `of` gives can be sent to other processes, once it is `within` formulas."""
+        return not self.analogues
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":

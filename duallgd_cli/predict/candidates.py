@@ -1,4 +1,4 @@
-"""From drawn bond matrices to distinct molecules, here or in processes beside the next spectrum.
+"""From what was proposed to distinct molecules; and processes, each of which predicts features.
 
 S samples, U distinct matrices among them, M pairs. The same matrix is assembled once, however often
 it was drawn.
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -47,10 +47,12 @@ _LEAST_PROBABILITY: Final = 1e-4
 _SALT: Final = "internal salt"
 KNOWN_MOLECULE: Final = "known molecule"
 _GO_ON: Final = "go on with --resume and fewer --workers"
-# Of each molecule: samples that became it, samples that it is a further reading of, those of the
-# first that were repaired, and the summed log-likelihoods of the first and of the second.
-_COUNTED: Final = ("samples", "alternatives", "repaired", "total", "alternative_total")
+# Of each molecule: proposals that it was, those that it is a further reading of, those of the first
+# that were repaired, those of the first that were drawn, and the summed log-likelihoods of the
+# drawn and of the further readings.
+_COUNTED: Final = ("samples", "alternatives", "repaired", "drawn", "total", "alternative_total")
 _SAMPLES: Final = 0
+_DRAWN: Final = "noise"  # where a generator names no sources
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,13 +88,14 @@ class NamedMolecule:
         return self.inchikey[: identity.BLOCK_LENGTH]
 
 
-# What one matrix became: the molecule, then further readings of the same matrix; or why none.
+# What one proposal became: the molecule, then further readings of the same matrix; or why none.
 Assembled: TypeAlias = tuple[NamedMolecule, ...] | Rejection
 
 # A matrix and the tiers of atom states that it may use, to what it is as it stands.
 _Assemble: TypeAlias = Callable[[NDArray[np.int8], Sequence[int]], Assembled]
 
-# What was drawn in one go, and what each sample became: the same result for the same matrix.
+# What was proposed in one go, and what each proposal became, samples drawn before complete
+# molecules: the same result for the same matrix.
 Round: TypeAlias = tuple[Generated, list[Assembled]]
 
 
@@ -102,53 +105,65 @@ def fitting(sample: Assembled) -> tuple[NamedMolecule, ...]:
     return tuple(one for one in found if not one.fault)
 
 
-def assemble_matrices(
+def assemble_all(
     formula: Formula,
-    bond_class: NDArray[np.int8],
-    bond_log_prob: NDArray[np.float16] | None = None,
-    scorer: CandidateScorer | None = None,
+    generated: Generated,
     timeout_s: float | None = None,
     guide: Guide | None = None,
 ) -> list[Assembled]:
-    """Turn bond matrices into molecules; what fails is repaired where log-probabilities are given.
+    """Turn proposals into named molecules; samples that fail are repaired where that is possible.
 
-    Each molecule is named once: that takes longer than assembling, and the same molecule is drawn
-    with many atom labellings.
+    The same matrix is assembled once, however often it was drawn, and each molecule is named once:
+    that takes longer than assembling, and the same molecule is drawn with many atom labellings.
 
     Args:
         formula: All molecules have it.
-        bond_class: (U, M).
-        bond_log_prob: (U, M, 5) of a sample of each matrix, or None: no repair.
-        scorer: Scores each molecule for the spectrum, or None.
-        timeout_s: Seconds the work may take, or None; looked at before each matrix.
+        generated: Samples drawn and complete molecules.
+        timeout_s: Seconds the work may take, or None; looked at before each molecule.
         guide: What the molecules must be like, or None.
 
+    Returns:
+        What each sample became, (S,), then what each complete molecule is.
+
     Raises:
-        OutOfTimeError: They passed.
+        OutOfTimeError: The seconds passed.
     """
     started, results = time.monotonic(), list[Assembled]()
     named: dict[str, NamedMolecule] = {}  # by SMILES
 
-    def assembled(matrix: NDArray[np.int8], tiers: Sequence[int]) -> Assembled:
-        mols, found = assemble(formula, matrix, tiers=tiers), []
-        if isinstance(mols, Rejection):
-            return mols
+    def check() -> None:
+        if timeout_s is not None and time.monotonic() - started > timeout_s:
+            raise OutOfTimeError
+
+    def named_all(mols: Sequence[Mol]) -> Assembled:
+        found = []
         for mol in mols:
             smiles = identity.canonical_smiles(mol)
             if smiles not in named:
                 try:
-                    named[smiles] = _named(formula, scorer, guide, mol, smiles)
+                    named[smiles] = _named(formula, generated.scorer, guide, mol, smiles)
                 except MoleculeError:
                     return Rejection("no InChI")
             found.append(named[smiles])
         return tuple(found)
 
-    for number, matrix in enumerate(bond_class):
-        if timeout_s is not None and time.monotonic() - started > timeout_s:
-            raise OutOfTimeError
-        log_prob = None if bond_log_prob is None else bond_log_prob[number].astype(np.float32)
-        results.append(_repaired(formula, matrix, log_prob, assembled))
-    return results
+    def assembled(matrix: NDArray[np.int8], tiers: Sequence[int]) -> Assembled:
+        mols = assemble(formula, matrix, tiers=tiers)
+        return mols if isinstance(mols, Rejection) else named_all(mols)
+
+    matrices, chosen, which = np.unique(
+        generated.bond_class, axis=0, return_index=True, return_inverse=True
+    )
+    for matrix, row in zip(matrices, chosen, strict=True):
+        check()
+        log_prob = generated.bond_log_prob
+        certain = None if log_prob is None else log_prob[row].astype(np.float32)
+        results.append(_repaired(formula, matrix, certain, assembled))
+    samples = [results[number] for number in which.reshape(-1)]
+    for _, mol in generated.molecules:
+        check()
+        samples.append(named_all([mol]))
+    return samples
 
 
 def _repaired(
@@ -209,19 +224,23 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     """
     counts: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.zeros(len(_COUNTED)))
     spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    sources: defaultdict[str, set[str]] = defaultdict(set)
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
-    for log_likelihood, sample in _samples(rounds):
+    for source, log_likelihood, sample in _proposals(rounds):
         found = fitting(sample)
         if not found:
             why = sample.reason if isinstance(sample, Rejection) else sample[0].fault
             rejected[why] += 1
+        is_drawn = log_likelihood is not None
         for one in {one.block: one for one in reversed(found)}.values():
             first = one is found[0]
             spellings[one.block][one.smiles] += first
+            sources[one.block].add(source)
             named.setdefault(one.smiles, one)
-            as_first = (1, 0, one.is_repaired, log_likelihood, 0)
-            counts[one.block] += as_first if first else (0, 1, 0, 0, log_likelihood)
+            likelihood = log_likelihood or 0.0
+            as_first = (1, 0, one.is_repaired, is_drawn, likelihood, 0)
+            counts[one.block] += as_first if first else (0, 1, 0, 0, 0, likelihood)
     molecules = {
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
         for block, of_block in spellings.items()
@@ -231,7 +250,8 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
         rejected[KNOWN_MOLECULE] += int(counts.pop(block)[_SAMPLES])
     fingerprint = rounds[0][0].fingerprint
     structures = tuple(
-        _structure(molecules[block], counts[block], fingerprint) for block in sorted(counts)
+        _structure(molecules[block], counts[block], fingerprint, sources[block])
+        for block in sorted(counts)
     )
     sampled = sum(len(samples) for _, samples in rounds)
     repaired = sum(structure.repaired for structure in structures)
@@ -246,10 +266,16 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     )
 
 
-def _samples(rounds: Sequence[Round]) -> Iterator[tuple[float, Assembled]]:
-    """Log-likelihood of each sample, and what it became."""
-    for generated, samples in rounds:
-        yield from zip(generated.log_likelihood.tolist(), samples, strict=True)
+def _proposals(rounds: Sequence[Round]) -> Iterator[tuple[str, float | None, Assembled]]:
+    """Source and log-likelihood, None where nothing was drawn, of each proposal; what it became."""
+    for generated, became in rounds:
+        drawn = generated.log_likelihood.tolist()
+        names = [
+            *(generated.sources or [_DRAWN] * len(drawn)),
+            *(n for n, _ in generated.molecules),
+        ]
+        likelihoods = [*drawn, *[None] * len(generated.molecules)]
+        yield from zip(names, likelihoods, became, strict=True)
 
 
 def fingerprint_agreement(
@@ -299,13 +325,17 @@ def _without_strays(
 
 
 def _structure(
-    molecule: NamedMolecule, counts: NDArray[np.float64], fingerprint: NDArray[np.float32] | None
+    molecule: NamedMolecule,
+    counts: NDArray[np.float64],
+    fingerprint: NDArray[np.float32] | None,
+    sources: set[str],
 ) -> Structure:
     """A molecule with its counts, in the order of `_COUNTED`."""
     agreement: tuple[float, float] | tuple[None, None] = (None, None)
     if fingerprint is not None:
         agreement = fingerprint_agreement(molecule.bits, fingerprint)
-    samples, alternatives, repaired, total, alternative_total = counts.tolist()
+    samples, alternatives, repaired, drawn, total, alternative_total = counts.tolist()
+    likelihood = total / drawn if drawn else None
     return Structure(
         smiles=molecule.smiles,
         inchi=molecule.inchi,
@@ -313,92 +343,32 @@ def _structure(
         samples=int(samples),
         alternatives=int(alternatives),
         repaired=int(repaired),
-        log_likelihood=total / samples if samples else alternative_total / alternatives,
+        log_likelihood=likelihood if samples else alternative_total / alternatives,
         fingerprint_log_likelihood=agreement[0],
         fingerprint_tanimoto=agreement[1],
         **molecule.scores,
+        sources=tuple(sorted(sources)),
     )
 
 
 class Workers:
-    """Predicts, or assembles molecules, with a number of processes; results do not depend on it.
+    """Processes that predict, each a feature at a time; results do not depend on their number.
 
     Attributes:
         count: Processes.
-        drawing: The network's thread of its own, or None.
-        again: Loads the network for processes that predict features; None where they assemble.
+        again: Loads the network for each of them; None where all is predicted in this process.
     """
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        draws_aside: bool = False,
-        again: Callable[[], LoadedModel] | None = None,
-    ) -> None:
+    def __init__(self, count: int, *, again: Callable[[], LoadedModel] | None = None) -> None:
         """Start `count` processes when there is work, or none if it is 1.
 
         Args:
             count: Processes.
-            draws_aside: Whether the network has a thread of its own, for networks that leave this
-                process idle while they run.
             again: Loads the network once more, or None.
         """
         self.count, self.again = count, again if count > 1 else None
         self._pool: ProcessPoolExecutor | None = None
         self._stop: Event | None = None
-        self.drawing = ThreadPoolExecutor(1, "draw") if draws_aside else None
-
-    @property
-    def ahead(self) -> int:
-        """How many hypotheses may be under way while the next is begun."""
-        return 2 * (self.count > 1) + (self.drawing is not None)
-
-    def assemble(
-        self,
-        formula: Formula,
-        generated: Generated,
-        timeout_s: float | None = None,
-        guide: Guide | None = None,
-    ) -> Callable[[], list[Assembled]]:
-        """Begin to turn samples into molecules.
-
-        Args:
-            formula: All molecules have it.
-            generated: What was drawn.
-            timeout_s: Seconds each process may take, or None.
-            guide: What the molecules must be like, or None.
-
-        Returns:
-            A function that waits for what each sample became. It raises `OutOfTimeError` where the
-            time is up, counted from when each process took up its share.
-        """
-        log_prob = generated.bond_log_prob
-        _, chosen, matrix = np.unique(
-            generated.bond_class, axis=0, return_index=True, return_inverse=True
-        )
-        shares = [
-            partial(
-                assemble_matrices,
-                formula,
-                generated.bond_class[rows],
-                None if log_prob is None else log_prob[rows],
-                generated.scorer,
-                timeout_s,
-                guide,
-            )
-            for rows in np.array_split(chosen, self.count)
-            if rows.size
-        ]
-        submitted = [self._submit(share) for share in shares] if self.count > 1 else shares
-
-        def wait() -> list[Assembled]:
-            results = list[Assembled]()
-            for share in submitted:
-                results += share()
-            return [results[number] for number in matrix.reshape(-1)]
-
-        return wait
 
     def predict(self, work: Callable[[LoadedModel], T]) -> Callable[[], T]:
         """Begin work with the network in a process that has its own; see `again`.
@@ -434,8 +404,6 @@ class Workers:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # Whoever pressed Ctrl-C does not wait for work that is dropped.
         is_stopped = kind is KeyboardInterrupt
-        if self.drawing is not None:
-            self.drawing.shutdown(wait=not is_stopped, cancel_futures=True)
         if self._pool is not None and self._stop is not None:
             if is_stopped:
                 self._stop.set()

@@ -20,6 +20,7 @@ from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 if TYPE_CHECKING:
+    from duallgd_cli.chem.molecule import Mol
     from duallgd_cli.predict.api import Predictions, Rescore, Spectra
     from duallgd_cli.predict.settings import PredictSettings
 
@@ -36,13 +37,16 @@ class OutOfTimeError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generated:
-    """Bond matrices drawn for one hypothesis.
+    """What is proposed for one hypothesis: bond matrices that were drawn, and complete molecules.
 
     Attributes:
         bond_class: Bond classes over `Formula.atom_class`, int8 (S, M).
         log_likelihood: Log-probability of each clean graph along its trajectory, float32 (S,).
         bond_log_prob: Clean-bond log-probabilities of the last step, float16 (S, M, 5), for repair;
             None where the generator does not keep them.
+        sources: Where each sample comes from, such as ``noise`` or ``templates``, (S,); empty if
+            all come from noise.
+        molecules: Source and molecule of those that needed no network; all of the formula.
         fingerprint: Predicted probability of each Morgan bit, float32 (4096,), or None.
         scorer: Scores candidates for the spectrum, or None.
         notes: Sentences for the run record, such as a chunk halved after running out of memory.
@@ -53,6 +57,8 @@ class Generated:
     bond_class: NDArray[np.int8]
     log_likelihood: NDArray[np.float32]
     bond_log_prob: NDArray[np.float16] | None = None
+    sources: tuple[str, ...] = ()
+    molecules: "tuple[tuple[str, Mol], ...]" = ()
     fingerprint: NDArray[np.float32] | None = None
     scorer: CandidateScorer | None = None
     notes: tuple[str, ...] = ()
@@ -109,7 +115,6 @@ class LoadedModel:
         record: Training record of the checkpoint, for reports.
         parameters: Trainable parameters by part of the network, for reports.
         again: Loads it once more on one thread, in a process of its own; None where it must not be.
-        draws_aside: Whether drawing leaves this process idle: then it goes on beside other work.
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
         database: Ranking and calibration fitted for structures of a database; None where they
             never were.
@@ -127,7 +132,6 @@ class LoadedModel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
     database: RankingModel | None = None
-    draws_aside: bool = False
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
     engine: str = "torch"

@@ -8,13 +8,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +23,14 @@ from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import MOST_CHOSEN, GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import KNOWN_MOLECULE, Round, Workers, collect, fitting
+from duallgd_cli.predict.candidates import (
+    KNOWN_MOLECULE,
+    Round,
+    Workers,
+    assemble_all,
+    collect,
+    fitting,
+)
 from duallgd_cli.predict.generation import (
     Generator,
     LoadedModel,
@@ -58,10 +63,6 @@ _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
 _AT_HAND: Final = 3  # features that are predicted before processes would be at work
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 
-# The steps of a hypothesis, see `_predicted`; and what its first step gave, or will.
-_Steps: TypeAlias = Iterator[HypothesisResult | None]
-_Begun: TypeAlias = HypothesisResult | Future[HypothesisResult | None] | None
-
 
 def results(
     features: Iterable[tuple[int, Feature]],
@@ -74,14 +75,14 @@ def results(
 ) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
-    Features are begun while the workers still assemble those before, as far as `workers.ahead`;
-    or predicted by the workers, each by one of them.
+    With several workers each feature is predicted by one of them; otherwise, and where analogues
+    are too many to be sent, one after the other in this process.
 
     Args:
         features: With their numbers in the whole input.
         model: Draws the molecules.
         settings: What decides the result.
-        workers: Where drawing and assembly run.
+        workers: Processes that predict features.
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
 
@@ -105,7 +106,7 @@ def results(
             yield _Asked(number, spectra, tried, known)
 
     if workers.again is None or (knowledge is not None and not knowledge.is_small):
-        return _in_turn(asked(), model, settings, workers)
+        return _in_turn(asked(), model, settings)
     return _in_processes(asked(), model, settings, workers)
 
 
@@ -129,7 +130,7 @@ def _in_processes(
     features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
 ) -> Iterator[HypothesisResult]:
     """Each feature by a process; the first few here, before these would be at work."""
-    yield from _in_turn(islice(features, _AT_HAND), model, settings, Workers(1))
+    yield from _in_turn(islice(features, _AT_HAND), model, settings)
     waiting = deque[Callable[[], list[HypothesisResult]]]()
     for one in features:
         waiting.append(workers.predict(partial(_of_feature, one, settings)))
@@ -142,45 +143,22 @@ def _in_processes(
 def _of_feature(
     asked: _Asked, settings: PredictSettings, model: LoadedModel
 ) -> list[HypothesisResult]:
-    return list(_in_turn([asked], model, settings, Workers(1)))
+    return list(_in_turn([asked], model, settings))
 
 
 def _in_turn(
-    features: Iterable[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
+    features: Iterable[_Asked], model: LoadedModel, settings: PredictSettings
 ) -> Iterator[HypothesisResult]:
-    """One result a hypothesis, of which some are begun ahead; see `results`."""
-    limit_s, drawing = settings.sampling.timeout_s, workers.drawing
-    waiting: deque[tuple[_Steps, _Begun]] = deque()
+    """One result a hypothesis; see `results`."""
+    limit_s = settings.sampling.timeout_s
     for number, spectra, tried, known in features:
         until = None if limit_s is None else time.monotonic() + limit_s
         for position, hypothesis in enumerate(tried):
             about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
             result, annotated = _described(hypothesis, settings, about)
-            steps: _Steps = iter([result])
             if annotated is not None:
-                drawn = (annotated, model.generator, settings, workers, until, known)
-                steps = _predicted(result, *drawn)
-            if drawing is None:
-                waiting.append((steps, next(steps)))
-            else:
-                waiting.append((steps, drawing.submit(copy_context().run, next, steps)))
-            while len(waiting) > workers.ahead:
-                yield _settled(*waiting.popleft(), workers)
-    while waiting:
-        yield _settled(*waiting.popleft(), workers)
-
-
-def _settled(steps: _Steps, begun: _Begun, workers: Workers) -> HypothesisResult:
-    """A result, waited for."""
-    while True:
-        found = begun.result() if isinstance(begun, Future) else begun
-        found = found or next(steps)
-        if found is not None:
-            return found
-        if workers.drawing is None:
-            begun = next(steps)
-        else:
-            begun = workers.drawing.submit(copy_context().run, next, steps)
+                result = _predicted(result, annotated, model.generator, settings, until, known)
+            yield result
 
 
 def formula_source(
@@ -284,26 +262,18 @@ def _predicted(
     annotated: AnnotatedSpectrum,
     generator: Generator,
     settings: PredictSettings,
-    workers: Workers,
     until: float | None,
     known: Known | None,
-) -> _Steps:
-    """What a hypothesis gives, in steps, so that others go on meanwhile.
-
-    The first step draws samples and begins to assemble them, the second waits for what they became.
-    With a guide both are repeated as long as too few are as asked for.
+) -> HypothesisResult:
+    """What a hypothesis gives; with a guide until enough samples are as asked for.
 
     Args:
-        result: What is known before anything is drawn.
+        result: What is known before anything is proposed.
         annotated: Explained peaks with formula and adduct.
-        generator: Draws.
+        generator: Proposes.
         settings: What decides the result.
-        workers: Assemble.
         until: When the feature's time is up, or None.
         known: Of the molecule, or None.
-
-    Yields:
-        None after each step but the last, which gives the result.
     """
     started, rounds, failure = time.perf_counter(), list[Round](), None
     hypothesis, total = annotated.hypothesis, settings.sampling.samples
@@ -324,16 +294,12 @@ def _predicted(
                 seed = noise_seed(settings.seed, hypothesis, drawn)
                 generated = generator.generate(annotated, sampling, seed, *given)
             with stage("assemble"):
-                wait = workers.assemble(hypothesis.formula, generated, _left(until), guide)
-            yield None
-            with stage("assemble"):
-                rounds.append((generated, wait()))
+                became = assemble_all(hypothesis.formula, generated, _left(until), guide)
+            rounds.append((generated, became))
             more = 0
             if known is not None and known.is_demanding:
                 drawn, _, more = _yield(rounds, settings)
                 given = (replace(known, is_short=True),)
-            if more > 0:
-                yield None
     except RefusedError as refused:
         failure = refused.failure
     except OutOfTimeError:
@@ -342,7 +308,7 @@ def _predicted(
         result = _failed(result, failure)
     else:
         result = _collected(result, rounds, settings, known)
-    yield replace(result, seconds=time.perf_counter() - started)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:

@@ -78,10 +78,12 @@ class Structure(NamedTuple):
         smiles: Canonical, without stereochemistry.
         inchi: Standard InChI without stereochemistry.
         inchikey: 27 characters.
-        samples: How many drawn samples became it.
+        samples: How many proposals it was: samples drawn that became it, and one of each source
+            that enumerates.
         alternatives: How many samples it was a further reading of (another hydrogen placement).
         repaired: How many of `samples` needed repair to become a molecule.
-        log_likelihood: Mean over those samples (over `alternatives` where `samples` is 0).
+        log_likelihood: Mean over the samples drawn that became it (over `alternatives` where
+            `samples` is 0); None where none was drawn.
         fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
             over bits; None without predicted probabilities.
         fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
@@ -94,6 +96,7 @@ class Structure(NamedTuple):
             above.
         known_environments: 0, less 1 for each environment of an atom that no known structure has;
             None as above, or where the weights do not know.
+        sources: Names of the sources that proposed it, in alphabetical order.
     """
 
     smiles: str
@@ -102,7 +105,7 @@ class Structure(NamedTuple):
     samples: int
     alternatives: int
     repaired: int
-    log_likelihood: float
+    log_likelihood: float | None
     fingerprint_log_likelihood: float | None = None
     fingerprint_tanimoto: float | None = None
     familiarity: float | None = None
@@ -111,11 +114,15 @@ class Structure(NamedTuple):
     known_halves: float | None = None
     contrast: float | None = None
     known_environments: float | None = None
+    sources: tuple[str, ...] = ()
 
     @property
     def block(self) -> str:
         """First block of the InChIKey, the identity of a molecule here."""
         return self.inchikey[:14]
+
+
+_LAST_FIELDS: Final = tuple(map(Structure._field_defaults.get, Structure._fields))
 
 
 class ExplainedPeak(NamedTuple):
@@ -214,12 +221,15 @@ class Candidate:
         inchikey: 27 characters.
         formula: Of the hypothesis it belongs to; always its own formula.
         adduct: Of that hypothesis.
-        samples: How many drawn samples became it; for another hydrogen placement of what was drawn,
-            how many samples it was one of (their number is then counted in both candidates).
-        log_likelihood: Mean, over those samples, of the log-probability of the clean graph.
+        samples: How many proposals it was; for another hydrogen placement of what was drawn, how
+            many samples it was one of (their number is then counted in both candidates).
+        log_likelihood: Mean, over the samples drawn that became it, of the log-probability of the
+            clean graph; None where it was not drawn.
         score: What candidates are ranked by; the logarithm of a weight.
         confidence: Calibrated probability that this is the right structure.
         extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
+        sources: Where it comes from: ``noise``, ``templates``, ``analogues``, ``enumerated``,
+            ``database`` or ``library``, in alphabetical order.
     """
 
     rank: int
@@ -229,10 +239,11 @@ class Candidate:
     formula: str
     adduct: str
     samples: int
-    log_likelihood: float
+    log_likelihood: float | None
     score: float
     confidence: float
     extra_scores: Mapping[str, float] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
 
     @property
     def inchikey14(self) -> str:
@@ -320,9 +331,10 @@ class Prediction(SpectrumReference):
             formula=tried.formula,
             adduct=tried.adduct,
             samples=0,
-            log_likelihood=0.0,
+            log_likelihood=None,
             score=match["score"],
             confidence=0.0,
+            sources=("library",),
         )
 
     @property
@@ -435,7 +447,7 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
             **{
                 **{name: value for name, value in values.items() if name != "tallies"},
                 **values["tallies"],
-                "structures": tuple(map(Structure._make, values["structures"])),
+                "structures": tuple(map(_structure, values["structures"])),
                 "peaks": tuple(map(ExplainedPeak._make, values["peaks"])),
                 "notes": tuple(values["notes"]),
                 "feature": line["case"],
@@ -446,6 +458,12 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
         )
         for line, values in ((line, line["outcome"]) for line in lines)
     )
+
+
+def _structure(values: Sequence[Any]) -> Structure:
+    """A structure as a journal has it; those of older versions lack the last fields."""
+    structure = Structure._make([*values, *_LAST_FIELDS[len(values) :]])
+    return structure._replace(sources=tuple(structure.sources))
 
 
 def sentences(*parts: str) -> str:

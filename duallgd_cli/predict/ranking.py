@@ -3,7 +3,7 @@
 Molecules are the same when the first blocks of their InChIKeys are. A candidate's score is a
 linear combination of the features in `FEATURES`, read as the logarithm of a weight: the same
 molecule under two hypotheses gets the log of the summed weights. Ties are broken by the likelihood
-of the samples, then by InChIKey, never by order. A candidate's confidence is its share of all
+of the samples drawn, then by InChIKey, never by order. A candidate's confidence is its share of all
 weights, times the probability that the right molecule was drawn at all. C candidates of one
 spectrum, F features.
 """
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -57,6 +58,12 @@ FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
 _LEAST: Final = 1e-300  # a probability that has a logarithm
+# Counts of a structure, then its scores in the order of `FEATURES`.
+_NUMBERS: Final = attrgetter(
+    *("samples", "alternatives", "repaired"),
+    *("fingerprint_log_likelihood", "fingerprint_tanimoto", "familiarity", "peaks_found"),
+    *("peaks_missed", "known_halves", "contrast", "known_environments"),
+)
 _LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
 
@@ -297,7 +304,8 @@ class _Scored(NamedTuple):
         result: Of that hypothesis.
         features: In the order of `FEATURES`, there.
         samples: That became it, of all its hypotheses.
-        log_likelihood: Their mean.
+        log_likelihood: Mean of those drawn, or None.
+        sources: That proposed it, under any hypothesis.
     """
 
     score: float
@@ -305,7 +313,8 @@ class _Scored(NamedTuple):
     result: HypothesisResult
     features: NDArray[np.float64]
     samples: int
-    log_likelihood: float
+    log_likelihood: float | None
+    sources: tuple[str, ...] = ()
 
 
 def _under_given_formulas(
@@ -316,7 +325,9 @@ def _under_given_formulas(
     found = _merged(
         _Scored(
             *(float(np.dot(features, weights)), structure, result, features),
-            *(structure.samples or structure.alternatives, structure.log_likelihood),
+            structure.samples or structure.alternatives,
+            structure.log_likelihood,
+            structure.sources,
         )
         for structure, result, features in described(results, model)
     )
@@ -347,7 +358,13 @@ def _merged(scored: Iterable[_Scored]) -> list[_Scored]:
     for one in scored:
         by_block.setdefault(one.structure.block, []).append(one)
     merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
-    return sorted(merged, key=lambda one: (-one.score, -one.log_likelihood, one.structure.inchikey))
+    return sorted(merged, key=_best_first)
+
+
+def _best_first(one: _Scored) -> tuple[float, float, str]:
+    """What was drawn stands before what was not, where scores are the same."""
+    likelihood = -math.inf if one.log_likelihood is None else one.log_likelihood
+    return -one.score, -likelihood, one.structure.inchikey
 
 
 def described(
@@ -416,8 +433,8 @@ def _features(
     result: HypothesisResult, log_prior: float, model: RankingModel
 ) -> NDArray[np.float64]:
     """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F)."""
-    samples, alternatives, repaired, _, *agreement = np.array(
-        [one[3:] for one in result.structures], np.float64
+    samples, alternatives, repaired, *agreement = np.array(
+        list(map(_NUMBERS, result.structures)), np.float64
     ).T
     count = samples + model.alternative_weight * alternatives
     columns = [
@@ -467,6 +484,7 @@ def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
         score=one.score,
         confidence=confidence,
         extra_scores=extra,
+        sources=one.sources,
     )
 
 
@@ -480,9 +498,11 @@ def _merge(same: list[_Scored]) -> _Scored:
         ),
     )
     samples = sum(one.samples for one in same)
-    weighted = sum(one.log_likelihood * one.samples for one in same)
+    drawn = [(one.log_likelihood, one.samples) for one in same if one.log_likelihood is not None]
+    weight = sum(count for _, count in drawn)
     return same[0]._replace(
         samples=samples,
-        log_likelihood=weighted / samples if samples else same[0].log_likelihood,
+        log_likelihood=sum(mean * n for mean, n in drawn) / weight if weight else None,
+        sources=tuple(sorted({name for one in same for name in one.sources})),
         score=float(np.logaddexp.reduce([one.score for one in same])),
     )

@@ -172,7 +172,7 @@ def predict(
             tell("reading", 0, None)
             source = formula_source(settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
-            workers = Workers(request.workers, draws_aside=model.draws_aside, again=model.again)
+            workers = Workers(request.workers, again=model.again)
             with open_journal(path, run_header(request, model, inputs)) as journal, workers:
                 kept = journal.finished
                 summary.n_resumed = len(kept)

@@ -313,7 +313,7 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
         "adduct": candidate.adduct,
         "samples": candidate.samples,
         "score": _short(candidate.score),
-        "log_likelihood": _short(candidate.log_likelihood),
+        "log_likelihood": None if (ll := candidate.log_likelihood) is None else _short(ll),
         "confidence": candidate.confidence,
         "scores": [[name, _short(value)] for name, value in candidate.extra_scores.items()],
         "hypothesis": hypothesis,

@@ -96,7 +96,7 @@ NUMBERS: Final = (
     "formula_probability",
 )
 # Cells that say nothing of a structure that was found in a library and not generated.
-_OF_GENERATED: Final = ("confidence", "log_likelihood")
+_OF_GENERATED: Final = ("confidence",)
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
@@ -274,7 +274,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "score": f"{candidate.score:.6g}",
                 "confidence": f"{candidate.confidence:.4g}",
                 "samples": str(candidate.samples),
-                "log_likelihood": f"{candidate.log_likelihood:.6g}",
+                "log_likelihood": "" if (ll := candidate.log_likelihood) is None else f"{ll:.6g}",
                 "message": message,
             }
             | (dict.fromkeys(_OF_GENERATED, "") if candidate.rank == 0 else {})

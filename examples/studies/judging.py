@@ -28,7 +28,7 @@ from duallgd_cli.diffusion import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.duallgd import Condition
-from duallgd_cli.predict.candidates import Workers, collect, fitting
+from duallgd_cli.predict.candidates import assemble_all, collect, fitting
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import OK, HypothesisResult
 
@@ -212,11 +212,10 @@ def finish(
         log_likelihood=drawn.log_likelihood.numpy(),
         bond_log_prob=log_prob,
     )
-    with Workers(1) as workers:
-        results = workers.assemble(known.formula, generated)()
+    results = assemble_all(known.formula, generated)
     found = collect(HypothesisResult(OK), [(generated, results)])
     ranked = sorted(
-        found.structures, key=lambda one: (-one.samples, -one.log_likelihood, one.inchikey)
+        found.structures, key=lambda one: (-one.samples, -(one.log_likelihood or 0), one.inchikey)
     )
     bits = {molecule.block: molecule.bits for one in results for molecule in fitting(one)}
     similarity = [tanimoto(bits[structure.block], known.bits) for structure in ranked]

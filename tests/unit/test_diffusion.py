@@ -226,38 +226,8 @@ def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
     assert all((bond_class[~known] < 5).all() for bond_class, _ in seen)
 
 
-@pytest.mark.parametrize("first", [1, 25, 100])
-def test_given_graphs_come_back_whatever_the_network_says(first):
-    given = task((first, 0), start=GIVEN, is_given=True)
-
-    drawn = sample(constant, given, slice(0, 3))  # which would have all of class 1
-
-    assert torch.equal(drawn.bond_class, GIVEN)
-
-
-def test_the_likelihood_of_given_graphs_is_theirs():
-    logits = torch.linspace(-1, 1, 10).reshape(2, 5)
-
-    def opinion(bond_class, t):
-        return (logits * (1 + t / 100)).expand(len(bond_class), 2, 5)
-
-    plan = (60, 0)
-    drawn = sample(opinion, task(plan, start=GIVEN, is_given=True), slice(0, 3))
-
-    own = [torch.log_softmax(logits * (1 + t / 100), -1) for t in plan[:-1]]
-    expected = [
-        sum(float(one[pair, kind]) for one in own for pair, kind in enumerate(graph)) / len(own)
-        for graph in GIVEN.tolist()
-    ]
-    torch.testing.assert_close(drawn.log_likelihood, torch.tensor(expected))
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [task(evenly_spaced(100, 4), held=HELD), task((60, 0), start=GIVEN, is_given=True)],
-    ids=["known bonds", "given graphs"],
-)
-def test_what_is_given_does_not_depend_on_chunks(asked):
+def test_what_is_held_does_not_depend_on_chunks():
+    asked = task(evenly_spaced(100, 4), held=HELD)
     whole, part = sample(constant, asked, slice(0, 3)), sample(constant, asked, slice(2, 3))
 
     assert torch.equal(part.bond_class, whole.bond_class[2:])

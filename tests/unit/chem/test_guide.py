@@ -10,7 +10,7 @@ from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.chem.parts import catalogue
 from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.predict.candidates import Workers, collect
+from duallgd_cli.predict.candidates import assemble_all, collect
 from duallgd_cli.predict.generation import Generated
 from duallgd_cli.predict.prediction import HypothesisResult
 
@@ -135,8 +135,7 @@ def test_what_is_drawn_around_a_core_holds_it(smiles, size, seed):
     np.put_along_axis(certain, drawn[..., None], 0, -1)
     generated = Generated(drawn, np.zeros(len(drawn), np.float32), certain)
 
-    with Workers(1) as workers:
-        samples = workers.assemble(formula, generated, guide=guide)()
+    samples = assemble_all(formula, generated, guide=guide)
     structures = collect(HypothesisResult("ok"), [(generated, samples)]).structures
 
     for one in structures:

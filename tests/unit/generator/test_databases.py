@@ -12,7 +12,6 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
@@ -70,16 +69,15 @@ def spectra(tmp_path):
 
 
 def planned(network, database, known=None, samples=20, formula="C9H8O4", likely=CAFFEIC_ACID):
-    """The one task, and its molecules in order."""
+    """The plan, and its molecules in order."""
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
     chance[fingerprint(parse_smiles(likely))] = 0.9
     known = known or Known(None)
     known = replace(known, databases=(Analogues.read(database),))
     unknown = Unknown(Formula.parse(formula), torch.from_numpy(chance), known)
     settings = SamplingSettings(samples=samples)
-    (task,) = ModelGenerator(network, cpu()).planner.tasks(unknown, settings, 4)
-    graphs = task.start.numpy().astype(np.int8)
-    return task, [inchikey_block(assemble(unknown.formula, one)[0]) for one in graphs]
+    plan = ModelGenerator(network, cpu()).planner.plan(unknown, settings, 4)
+    return plan, [inchikey_block(mol) for _, mol in plan.molecules]
 
 
 def blocks(smiles):
@@ -87,10 +85,10 @@ def blocks(smiles):
 
 
 def test_all_samples_are_the_structures_of_the_formula_each_once(network, database):
-    task, found = planned(network, database)
+    plan, found = planned(network, database)
 
-    assert task.is_given
-    assert task.samples == len(found) == 3
+    assert not plan.tasks
+    assert plan.count == len(found) == 3
     assert set(found) == blocks(ISOMERS)
 
 

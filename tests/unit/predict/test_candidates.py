@@ -6,7 +6,7 @@ import pytest
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.predict import candidates
-from duallgd_cli.predict.candidates import Workers, collect, fingerprint_agreement
+from duallgd_cli.predict.candidates import assemble_all, collect, fingerprint_agreement
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
 from duallgd_cli.predict.prediction import HypothesisResult
 
@@ -22,13 +22,15 @@ def drawn(*smiles, log_likelihood=None, log_prob=None, fingerprint=None):
     rows = [np.zeros(n_pairs, np.int8) if part is None else part.bond_class for part in parts]
     likelihood = np.arange(len(rows)) if log_likelihood is None else log_likelihood
     return formula, Generated(
-        np.array(rows, dtype=np.int8), np.array(likelihood, np.float32), log_prob, fingerprint
+        np.array(rows, dtype=np.int8),
+        np.array(likelihood, np.float32),
+        log_prob,
+        fingerprint=fingerprint,
     )
 
 
 def assembled(formula, generated):
-    with Workers(1) as workers:
-        samples = workers.assemble(formula, generated)()
+    samples = assemble_all(formula, generated)
     found = collect(HypothesisResult("ok"), [(generated, samples)])
     return found.structures, found
 
@@ -204,12 +206,62 @@ def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
     assert all(structure.fingerprint_log_likelihood <= 0 for structure in structures)
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_assembly_stops_when_its_time_is_up_here_or_in_another_process(workers):
-    formula, generated = drawn(ASPIRIN, ISOMER)
+@pytest.mark.parametrize("samples", [(ASPIRIN, ISOMER), ()])
+def test_assembly_stops_when_its_time_is_up(samples):
+    formula, generated = drawn(ASPIRIN)
+    molecules = replace(
+        generated,
+        bond_class=generated.bond_class[:0],
+        log_likelihood=generated.log_likelihood[:0],
+        molecules=complete(*samples),
+    )
 
-    with Workers(workers) as pool, pytest.raises(OutOfTimeError):
-        pool.assemble(formula, generated, timeout_s=-1.0)()
+    with pytest.raises(OutOfTimeError):
+        assemble_all(formula, molecules if samples else generated, timeout_s=-1.0)
+
+
+def complete(*smiles):
+    return tuple(("enumerated", identity.parse_smiles(text)) for text in smiles)
+
+
+def test_complete_molecules_count_as_proposals_and_have_no_likelihood_of_their_own():
+    formula, generated = drawn(ASPIRIN, ASPIRIN, log_likelihood=[-1, -3])
+    generated = replace(
+        generated, sources=("noise", "templates"), molecules=complete(ASPIRIN, ISOMER)
+    )
+
+    structures, tallies = assembled(formula, generated)
+
+    by_key = {structure.inchikey: structure for structure in structures}
+    both, other = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
+    assert (both.samples, both.log_likelihood) == (3, -2)
+    assert both.sources == ("enumerated", "noise", "templates")
+    assert (other.samples, other.log_likelihood, other.sources) == (1, None, ("enumerated",))
+    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    "smiles",
+    [
+        *(ASPIRIN, ISOMER, "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "c1ccc2[nH]ccc2c1", "CC[N+](=O)[O-]"),
+        *("C[N+](C)(C)CC(=O)[O-]", "CS(=O)(=O)c1ccccc1", "COP(=O)(O)OC", "O=c1cc[nH]c(=O)[nH]1"),
+        *("CN=[N+]=[N-]", "C[N+](C)(C)CCO", "Cc1nc2ccccc2[nH]1", "c1ccc2c(c1)c1ccccc1n2C"),
+    ],
+)
+def test_a_complete_molecule_is_what_its_bonds_are_assembled_to(smiles):
+    """Neither the solver nor the network has a say in it, so nothing differs but the likelihood."""
+    formula, generated = drawn(smiles, log_likelihood=[-1])
+    none = replace(
+        generated, bond_class=generated.bond_class[:0], log_likelihood=generated.log_likelihood[:0]
+    )
+
+    (direct,), _ = assembled(formula, replace(none, molecules=complete(smiles)))
+
+    through_bonds = {
+        structure.inchikey: structure for structure in assembled(formula, generated)[0]
+    }
+    (expected,) = (one for one in from_bonds if one.inchikey == direct.inchikey)
+    assert (direct.smiles, direct.inchi) == (expected.smiles, expected.inchi)
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.

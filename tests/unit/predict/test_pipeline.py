@@ -1,14 +1,11 @@
 """The one loop: what each hypothesis of each feature gives, in order."""
 
-import time
-
 import pytest
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.runtime import watched
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -28,37 +25,11 @@ def features(tmp_path):
         yield list(enumerate(inputs.features("feature"))), formula_source(SETTINGS, table, 100)
 
 
-def drawn(features, draws_aside=False):
+def test_results_of_a_feature_come_together_in_order(features):
     items, source = features
-    with Workers(1, draws_aside=draws_aside) as workers:
-        yield from results(items, stub_model(), SETTINGS, workers, source=source)
-
-
-def test_waiting_for_molecules_belongs_to_their_assembly(features, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    assemble = Workers.assemble
-
-    def slowly(*given):
-        results = assemble(*given)
-
-        def waited():
-            now[0] += 1.0
-            return results()
-
-        return waited
-
-    monkeypatch.setattr(Workers, "assemble", slowly)
-
-    with watched() as seconds:
-        found = list(drawn(features))
-
-    assert seconds["assemble"] == sum(bool(one.structures) for one in found) > 0
-
-
-@pytest.mark.parametrize("draws_aside", [False, True])
-def test_results_of_a_feature_come_together_in_order(features, draws_aside):
-    whole = list(by_feature(drawn(features, draws_aside)))
+    with Workers(1) as workers:
+        drawn = results(items, stub_model(), SETTINGS, workers, source=source)
+        whole = list(by_feature(drawn))
 
     assert [together[0].feature for together in whole] == [0, 1, 2]
     for together in whole:

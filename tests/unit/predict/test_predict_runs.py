@@ -112,27 +112,23 @@ def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
     assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("require", [(), ("[OX2H]",)])  # with a guide in several rounds
-def test_a_network_with_a_thread_of_its_own_changes_no_byte(spectra, tmp_path, require):
+def test_processes_change_no_byte(spectra, tmp_path, require):
     settings = replace(SETTINGS, require=require)
-    aside = replace(stub_model(), draws_aside=True)
+    model = replace(stub_model(), again=stub_model)
 
-    predict(request(spectra, tmp_path / "here.csv", settings=settings), stub_model())
-    predict(request(spectra, tmp_path / "aside.csv", settings=settings), aside)
-    predict(request(spectra, tmp_path / "both.csv", settings=settings, workers=2), aside)
+    predict(request(spectra, tmp_path / "here.csv", settings=settings), model)
+    predict(request(spectra, tmp_path / "both.csv", settings=settings, workers=2), model)
 
     expected = (tmp_path / "here.csv").read_bytes()
     assert (b"samples are as asked for" in expected) == bool(require)
-    assert (tmp_path / "aside.csv").read_bytes() == expected
     assert (tmp_path / "both.csv").read_bytes() == expected
 
 
-@pytest.mark.parametrize("draws_aside", [False, True])
 @pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
-def test_what_goes_wrong_ends_the_run_and_what_was_computed_is_kept(
-    spectra, tmp_path, error, draws_aside
-):
-    broken = replace(model_with(Stopping(3, error)), draws_aside=draws_aside)
+def test_what_goes_wrong_ends_the_run_and_what_was_computed_is_kept(spectra, tmp_path, error):
+    broken = model_with(Stopping(3, error))
     expected = InterruptedRunError if isinstance(error, KeyboardInterrupt) else ZeroDivisionError
 
     with pytest.raises(expected):
