@@ -33,20 +33,19 @@ lint: env  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Only the quick set has to be quick: here the limit of a test not marked slow allows for a machine a third as fast.
 test: env  ## every test that needs no GPU, slow ones too
-	DUALLGD_SLOW_S=15 $(BIN)/python -m pytest -q -m "not gpu" --durations=10
+	$(BIN)/python -m pytest -q -m "not gpu" --durations=10
 
 quick: env  ## the fast tests
-	$(BIN)/python -m pytest -q -m "not slow and not gpu"
+	$(BIN)/python -m pytest -q -m "not slow and not gpu" --durations=10
 
 check: lint quick  ## what to run before a commit
 
 slow: env  ## the property tests with 1,000 examples each
-	HYPOTHESIS_PROFILE=thorough DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/property
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q tests/property
 
 fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, weights) and 25 kills, counts printed
-	DUALLGD_FUZZ=25 DUALLGD_SLOW_S=inf $(BIN)/python -m pytest -q tests/fuzz -rP --show-capture=stdout
+	DUALLGD_FUZZ=25 $(BIN)/python -m pytest -q tests/fuzz -rP --show-capture=stdout
 
 # Paths, archives and the printed page are where libraries differ most from version to version.
 OLDEST := import tomllib; \

@@ -1,4 +1,4 @@
-"""What every test shares: threads, hypothesis, the clock, and the folder beside the checkout."""
+"""What every test shares: threads, hypothesis, and the folder beside the checkout."""
 
 import logging
 import os
@@ -7,7 +7,6 @@ import signal
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ try:
 except ModuleNotFoundError:  # the GPU tests run where only torch, numpy and pytest are
     hypothesis = None
 
-SLOW_S = float(os.environ.get("DUALLGD_SLOW_S", "5"))
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -65,27 +63,6 @@ def pytest_collection_modifyitems(items):
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """A test that is slow without saying so fails, lest the quick set stop being quick.
-
-    Slow means more than SLOW_S seconds by the clock and by the processor both, so that neither a
-    busy machine nor a second thread condemns a test.
-    """
-    wall, cpu = time.perf_counter(), _cpu_s()
-    result = yield
-    took = min(time.perf_counter() - wall, _cpu_s() - cpu)
-    excused = {"slow", "gpu", "parity"} & {mark.name for mark in item.iter_markers()}
-    if took > SLOW_S and not excused:
-        pytest.fail(f"took {took:.1f} s: mark it slow or make it faster", pytrace=False)
-    return result
-
-
-def _cpu_s():
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 @pytest.fixture(scope="session")
