@@ -51,6 +51,8 @@ class SamplingSettings:
         analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
             the predicted fingerprint instead of pure noise; see `generator.templates`.
         core: SMILES of a substructure that every sample holds, or None; see `chem.guide`.
+        database_share: The user's belief that the molecule is in the databases, above 0; at 1 its
+            structures alone are candidates.
         exclude_known: Whether the molecule is none of those that come with the weights.
         max_memory_mib: Ceiling for one chunk's working memory in MiB. Chunk shapes follow from the
             number of atoms, the number of samples and this value alone.
@@ -64,6 +66,7 @@ class SamplingSettings:
     time_shift: float | None = None
     analogue_share: float = 0.75
     core: str | None = None
+    database_share: float = 0.5
     exclude_known: bool = False
     max_memory_mib: int = 1024
     timeout_s: float | None = None
@@ -77,6 +80,7 @@ class SamplingSettings:
             f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",
         )
         require_range(self, "time_shift", "analogue_share", least=0, below=1)
+        require_range(self, "database_share", above=0, most=1)
         require_range(self, "max_memory_mib", least=64)
         require_range(self, "timeout_s", above=0)
 

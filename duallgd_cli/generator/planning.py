@@ -26,6 +26,7 @@ from duallgd_cli.generator.sampling import sampling_task
 from duallgd_cli.generator.templates import BEGUN, Templates, in_templates, molecule_of, starts
 from duallgd_cli.guide import MOST_CHOSEN, Known
 from duallgd_cli.model.settings import DiffusionSettings
+from duallgd_cli.predict.prediction import DATABASE
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
@@ -148,16 +149,23 @@ class Planner:
         """Samples from pure noise, then those from known molecules, and molecules made of these.
 
         Where the weights hold templates, the last samples start from those; where the user knows
-        molecules or parts, half of the samples do, and a known core is held by all samples. Where
-        the user has databases nothing is drawn.
+        molecules or parts, half of the samples do, and a known core is held by all samples. The
+        likeliest structures of databases stand beside all these, or alone.
 
         Raises:
-            RefusedError: No molecule of the databases is of the formula and as asked for.
+            RefusedError: Nothing else may be proposed, and no structure of the databases is of the
+                formula and as asked for.
         """
         formula, known = unknown.formula, unknown.known
         whole = self.fresh(formula.n_heavy * (formula.n_heavy - 1) // 2, settings, seed)
         if known is not None and known.databases:
-            return _of_databases(unknown, known)
+            plan = Plan() if known.is_short else _of_databases(unknown, known)
+            if settings.database_share < 1:
+                rest = unknown._replace(known=replace(known, databases=()))
+                plan += self.plan(rest, settings, seed)
+            elif not plan.molecules:
+                raise _none_of_databases(unknown)
+            return plan
         begun = min(round(settings.analogue_share * settings.samples), settings.samples - 1)
         if settings.core is not None:
             return self._with_core(whole, unknown, settings, begun)
@@ -284,21 +292,18 @@ class Planner:
 
 
 def _of_databases(unknown: Unknown, known: Known) -> Plan:
-    """The likeliest molecules of the databases, however many samples were asked for.
-
-    Raises:
-        RefusedError: There are none of the formula that are as asked for.
-    """
+    """The likeliest molecules of the databases, however many samples were asked for."""
     made = unknown.allowed((mol, 0.0) for mol in known.isomers(unknown.formula))
-    molecules = shortlist(made, unknown, MOST_CHOSEN)
-    if molecules:
-        return Plan(molecules=[("database", mol) for mol in molecules])
+    return Plan(molecules=[(DATABASE, mol) for mol in shortlist(made, unknown, MOST_CHOSEN)])
+
+
+def _none_of_databases(unknown: Unknown) -> RefusedError:
     asked = "" if unknown.guide is None else " and is as asked for"
     message = (
         f"no structure of the database has the formula {unknown.formula}{asked}; without "
-        "--database structures are drawn"
+        "--database-only structures are generated too"
     )
-    raise RefusedError(Failure("no_candidate", message, "sample"))
+    return RefusedError(Failure("no_candidate", message, "sample"))
 
 
 def _enumerated(

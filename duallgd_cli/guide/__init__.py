@@ -154,7 +154,12 @@ class Known:
     @property
     def is_demanding(self) -> bool:
         """Whether samples are drawn until enough are as they must be."""
-        return self.guide is not None and not self.databases
+        return self.guide is not None
+
+    @property
+    def is_uncalibrated(self) -> bool:
+        """Whether candidates are guided by something that confidence was not fitted with."""
+        return self.guide is not None or any(one.any() for _, one in self.analogues)
 
     def within(self, formulas: Sequence[Formula]) -> "Known":
         """The same with those structures of the databases alone that have one of these formulas."""

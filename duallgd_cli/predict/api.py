@@ -28,7 +28,7 @@ from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
-from duallgd_cli.predict.ranking import FIRST, rank, rescored
+from duallgd_cli.predict.ranking import FIRST, rescored
 from duallgd_cli.predict.settings import PredictSettings, preset_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.spectra.features import Inputs, group
@@ -150,7 +150,11 @@ def predictions(
     record = {
         "duallgd": __version__,
         "versions": versions(),
-        "weights": {"name": model.name, "sha256": model.sha256, "ranking": config.dump(ranking)},
+        "weights": {
+            "name": model.name,
+            "sha256": model.sha256,
+            "ranking": config.dump(ranking.generated),
+        },
         "settings": config.dump(chosen) | table_identity(formulas, guide),
         "rescored_by": None if rescore is None else _name(rescore),
     }
@@ -162,7 +166,7 @@ def predictions(
             drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
             for together in by_feature(drawn):
                 item = held.pop(together[0].feature)
-                candidates, top10 = rank(together, ranking)
+                candidates, top10 = ranking.rank(together)
                 remark = ""
                 if rescore is not None and candidates:
                     name, scores = _name(rescore), rescore(item.spectra, candidates)

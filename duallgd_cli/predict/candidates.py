@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.errors import MoleculeError, UsageError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
-from duallgd_cli.predict.prediction import HypothesisResult, Structure
+from duallgd_cli.predict.prediction import DATABASE, HypothesisResult, Structure
 from duallgd_cli.runtime import ELSEWHERE, add_seconds, leave_to_parent
 
 T = TypeVar("T")
@@ -227,8 +227,17 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     sources: defaultdict[str, set[str]] = defaultdict(set)
     named: dict[str, NamedMolecule] = {}
     rejected: Counter[str] = Counter()
-    for source, log_likelihood, sample in _proposals(rounds):
+    of_databases = set[str]()
+    for source, log_likelihood, sample in proposals(rounds):
         found = fitting(sample)
+        if source == DATABASE:  # no sample: whatever else is counted, it is one of them or not
+            for one in found:
+                of_databases.add(one.block)
+                sources[one.block].add(source)
+                named.setdefault(one.smiles, one)
+                spellings[one.block][one.smiles] += 0
+                counts[one.block] += 0
+            continue
         if not found:
             why = sample.reason if isinstance(sample, Rejection) else sample[0].fault
             rejected[why] += 1
@@ -245,7 +254,7 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
         block: named[min(of_block, key=lambda smiles: (-of_block[smiles], smiles))]
         for block, of_block in spellings.items()
     }
-    rejected[_SALT] += _without_strays(counts, molecules)
+    rejected[_SALT] += _without_strays(counts, molecules, of_databases)
     for block in rounds[0][0].excluded & counts.keys():
         rejected[KNOWN_MOLECULE] += int(counts.pop(block)[_SAMPLES])
     fingerprint = rounds[0][0].fingerprint
@@ -253,7 +262,7 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
         _structure(molecules[block], counts[block], fingerprint, sources[block])
         for block in sorted(counts)
     )
-    sampled = sum(len(samples) for _, samples in rounds)
+    sampled = sum(source != DATABASE for source, *_ in proposals(rounds))
     repaired = sum(structure.repaired for structure in structures)
     return replace(
         result,
@@ -266,7 +275,7 @@ def collect(result: HypothesisResult, rounds: Sequence[Round]) -> HypothesisResu
     )
 
 
-def _proposals(rounds: Sequence[Round]) -> Iterator[tuple[str, float | None, Assembled]]:
+def proposals(rounds: Sequence[Round]) -> Iterator[tuple[str, float | None, Assembled]]:
     """Source and log-likelihood, None where nothing was drawn, of each proposal; what it became."""
     for generated, became in rounds:
         drawn = generated.log_likelihood.tolist()
@@ -302,12 +311,15 @@ def fingerprint_agreement(
 
 
 def _without_strays(
-    counts: dict[str, NDArray[np.float64]], molecules: Mapping[str, NamedMolecule]
+    counts: dict[str, NDArray[np.float64]],
+    molecules: Mapping[str, NamedMolecule],
+    kept: Set[str],
 ) -> int:
     """Take out what only a wrong placement of charges made, in place.
 
     Of zwitterions that differ in the placement of charges alone the most frequent stays and counts
-    the samples of all. Internal salts stay only where nothing else was drawn.
+    the samples of all. Internal salts stay only where nothing else was drawn. Structures of
+    databases, whose blocks are `kept`, stay as they are.
 
     Returns:
         Samples of the internal salts that were taken out.
@@ -315,10 +327,10 @@ def _without_strays(
     best: dict[str, str] = {}
     for block in sorted(counts, key=lambda block: (-counts[block][_SAMPLES], block)):
         placement = molecules[block].placement
-        kept = best.setdefault(placement, block) if placement else block
-        if kept != block:
-            counts[kept] += counts.pop(block)
-    salts = [block for block in counts if molecules[block].is_salt]
+        first = best.setdefault(placement, block) if placement and block not in kept else block
+        if first != block:
+            counts[first] += counts.pop(block)
+    salts = [block for block in counts if molecules[block].is_salt and block not in kept]
     if len(salts) == len(counts):
         return 0
     return int(sum(counts.pop(block)[_SAMPLES] for block in salts))
@@ -336,6 +348,8 @@ def _structure(
         agreement = fingerprint_agreement(molecule.bits, fingerprint)
     samples, alternatives, repaired, drawn, total, alternative_total = counts.tolist()
     likelihood = total / drawn if drawn else None
+    if not samples and alternatives:
+        likelihood = alternative_total / alternatives
     return Structure(
         smiles=molecule.smiles,
         inchi=molecule.inchi,
@@ -343,7 +357,7 @@ def _structure(
         samples=int(samples),
         alternatives=int(alternatives),
         repaired=int(repaired),
-        log_likelihood=likelihood if samples else alternative_total / alternatives,
+        log_likelihood=likelihood,
         fingerprint_log_likelihood=agreement[0],
         fingerprint_tanimoto=agreement[1],
         **molecule.scores,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.guide import GuideFiles, Known
+from duallgd_cli.predict.one_list import Membership, Ranking
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -118,6 +119,7 @@ class LoadedModel:
         remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
         database: Ranking and calibration fitted for structures of a database; None where they
             never were.
+        membership: Says whether the molecule is in a database.
         known: First blocks of the InChIKeys of molecules that come with the weights, from which
             samples start: none of them may be a test molecule.
         engine: What evaluates the network, ``torch`` or ``openvino``; part of a journal's identity.
@@ -132,17 +134,19 @@ class LoadedModel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
     database: RankingModel | None = None
+    membership: Membership = field(default_factory=Membership)
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
     engine: str = "torch"
 
-    def ranking_for(
-        self, settings: "PredictSettings", files: GuideFiles | None = None
-    ) -> RankingModel:
+    def ranking_for(self, settings: "PredictSettings", files: GuideFiles | None = None) -> Ranking:
         """The ranking of a run with these settings, and files that say what is known."""
-        searches = files is not None and bool(files.databases)
-        chosen = self.database if searches and self.database is not None else self.ranking
-        return replace(chosen, steps=settings.sampling.steps)
+        steps = settings.sampling.steps
+        generated = replace(self.ranking, steps=steps)
+        if files is None or not files.databases:
+            return Ranking(generated)
+        database = replace(self.database or self.ranking, steps=steps)
+        return Ranking(generated, database, self.membership, settings.sampling.database_share)
 
     def predict(
         self,
@@ -174,11 +178,13 @@ def warn_uncalibrated(
         settings: Of the run.
         files: That say what is known of the molecules, if there are any.
     """
-    ranking, reasons = model.ranking_for(settings, files), list[str]()
+    ranking, reasons = model.ranking, list[str]()
+    share = settings.sampling.database_share
     if files is not None and files.databases:
-        logger.warning("confidence is for the case that the structure is in the database")
         reasons += ["structures of a database"] if model.database is None else []
-    else:
+        if share == 1:
+            logger.warning("confidence is for the case that the structure is in the database")
+    if files is None or not files.databases or share < 1:
         reasons += _uncalibrated_draws(ranking, settings.sampling)
     alike = files is not None and bool(files.analogues or files.libraries or files.tables)
     if settings.guide is not None or alike:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError
+from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError, counted
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.guide import MOST_CHOSEN, GuideFiles, Knowledge, Known
@@ -30,6 +30,7 @@ from duallgd_cli.predict.candidates import (
     assemble_all,
     collect,
     fitting,
+    proposals,
 )
 from duallgd_cli.predict.generation import (
     Generator,
@@ -38,6 +39,7 @@ from duallgd_cli.predict.generation import (
     noise_seed,
 )
 from duallgd_cli.predict.prediction import (
+    DATABASE,
     OK,
     ExplainedPeak,
     HypothesisResult,
@@ -297,8 +299,8 @@ def _predicted(
                 became = assemble_all(hypothesis.formula, generated, _left(until), guide)
             rounds.append((generated, became))
             more = 0
-            if known is not None and known.is_demanding:
-                drawn, _, more = _yield(rounds, settings)
+            if known is not None and known.is_demanding and not _is_chosen(known, settings):
+                drawn, *_, more = _yield(rounds, settings)
                 given = (replace(known, is_short=True),)
     except RefusedError as refused:
         failure = refused.failure
@@ -311,19 +313,25 @@ def _predicted(
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int]:
-    """Samples so far, those of them that have what is required, and how many to draw next.
+def _is_chosen(known: Known, settings: PredictSettings) -> bool:
+    """Whether the structures of databases alone are candidates."""
+    return bool(known.databases) and settings.sampling.database_share == 1
+
+
+def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int, int]:
+    """Samples so far, those as required, how many these should be, and how many to draw next.
 
     A round is as large as the yield so far lets expect, and at most as the first; they end at
     `PredictSettings.max_draws`.
     """
-    wanted, total = len(rounds[0][1]), settings.sampling.samples
+    made = [[one for source, _, one in proposals([each]) if source != DATABASE] for each in rounds]
+    wanted, total = len(made[0]), settings.sampling.samples
     most = (settings.max_draws or _MOST_DRAWS * total) * wanted / total
-    drawn = sum(len(samples) for _, samples in rounds)
-    valid = sum(bool(fitting(one)) for _, samples in rounds for one in samples)
+    drawn = sum(map(len, made))
+    valid = sum(bool(fitting(one)) for samples in made for one in samples)
     expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
     more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
-    return drawn, valid, more if valid < wanted else 0
+    return drawn, valid, wanted, more if valid < wanted else 0
 
 
 def _collected(
@@ -335,26 +343,34 @@ def _collected(
     """The result with what all rounds gave, and what is to be said of them."""
     with stage("assemble"):
         result = collect(result, rounds)
-    said = ""
-    if known is not None and known.databases and result.structures:
-        likeliest = "the likeliest " * (len(rounds[0][1]) == MOST_CHOSEN)
-        among = f"chosen among {likeliest}{result.distinct} structures"
-        said = f"{among if result.distinct > 1 else 'the only possible structure'} of the database"
-    elif known is not None and known.is_demanding:
-        drawn, valid, _ = _yield(rounds, settings)
-        few = "; --max-draws limits them" if valid < len(rounds[0][1]) else ""
+    said = []
+    is_chosen = known is not None and _is_chosen(known, settings)
+    if known is not None and known.databases:
+        inside = sum(DATABASE in one.sources for one in result.structures)
+        if not is_chosen:
+            likeliest = ", the likeliest of them" * (inside == MOST_CHOSEN)
+            said = [
+                f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"
+            ]
+        elif inside:
+            likeliest = "the likeliest " * (inside == MOST_CHOSEN)
+            among = f"chosen among {likeliest}{inside} structures"
+            said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
+    if known is not None and known.is_demanding and not is_chosen:
+        drawn, valid, wanted, _ = _yield(rounds, settings)
+        few = "; --max-draws limits them" if valid < wanted else ""
         if len(rounds) > 1 or few:
-            said = f"{valid} of {drawn} samples are as asked for{few}"
+            said.append(f"{valid} of {drawn} samples are as asked for{few}")
     smiles = {one.block: one.smiles for one in result.structures}
     result = replace(
         result,
-        message=sentences(rounds[0][0].message, result.message, said),
+        message=sentences(rounds[0][0].message, result.message, *said),
         notes=tuple(note for generated, _ in rounds for note in generated.notes),
         known={} if known is None else known.told(smiles, result.formula, rounds[0][0].fingerprint),
     )
     if not result.structures:
         return _failed(result, _empty(result))
-    if known is not None and known.says_something and (known.guide or not known.databases):
+    if known is not None and known.is_uncalibrated:
         return replace(result, message=sentences(result.message, _NOT_CALIBRATED))
     return result
 

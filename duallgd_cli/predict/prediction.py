@@ -10,6 +10,7 @@ from duallgd_cli.spectra.reading.record import compound_name, retention_time_s
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
+DATABASE: Final = "database"  # the source of structures of the user
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _LONGEST_WORD = 200
 

@@ -9,7 +9,7 @@ spectrum, F features.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from operator import attrgetter
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.config import parse, require
-from duallgd_cli.errors import ConfigError, UnreadableError, UsageError
+from duallgd_cli.config import require
+from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
@@ -215,28 +215,22 @@ class SampleStatistics(NamedTuple):
         )
 
 
-def recorded(values: Mapping[str, object], name: object) -> RankingModel:
-    """The model that ranked a finished run.
+def ranked(results: Results, model: RankingModel) -> "tuple[list[Scored], list[float]]":
+    """The molecules of a feature, best first, and the probability that each is right.
 
     Args:
-        values: As its journal has them.
-        name: Of the run, for the message.
-
-    Raises:
-        UnreadableError: They are those of another version.
+        results: Of all its hypotheses, all structures included.
+        model: Weights.
     """
-    try:
-        return parse(RankingModel, values)
-    except ConfigError:
-        raise UnreadableError(
-            f"{name} was ranked by another version of duallgd; use that version, or predict again"
-        ) from None
+    if all(result.formula_source == PREDICTED for result in results):
+        return _under_predicted_formulas(results, model)
+    return _under_given_formulas(results, model)
 
 
 def rank(
     results: Results, model: RankingModel, most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
-    """Rank what the samples of a feature became.
+    """Rank what was proposed for a feature by one model.
 
     Args:
         results: Of all its hypotheses, all structures included.
@@ -246,13 +240,16 @@ def rank(
     Returns:
         Candidates, best first, and the probability that the first ten hold the right one.
     """
-    if all(result.formula_source == PREDICTED for result in results):
-        found, confidence = _under_predicted_formulas(results, model)
-    else:
-        found, confidence = _under_given_formulas(results, model)
+    return to_candidates(*ranked(results, model), most)
+
+
+def to_candidates(
+    scored: "Sequence[Scored]", confidence: Sequence[float], most: int | None = None
+) -> tuple[tuple[Candidate, ...], float]:
+    """The first of ranked molecules as candidates; the probability that ten hold the right one."""
     candidates = (
         _candidate(one, position, value)
-        for position, (one, value) in enumerate(zip(found[:most], confidence, strict=False), 1)
+        for position, (one, value) in enumerate(zip(scored[:most], confidence, strict=False), 1)
     )
     return tuple(candidates), math.fsum(confidence[:FIRST])
 
@@ -295,7 +292,7 @@ def rescored(
     return tuple(replace(one, rank=position) for position, one in enumerate(found, 1))
 
 
-class _Scored(NamedTuple):
+class Scored(NamedTuple):
     """A molecule of a feature, before it is a candidate.
 
     Attributes:
@@ -319,11 +316,11 @@ class _Scored(NamedTuple):
 
 def _under_given_formulas(
     results: Results, model: RankingModel
-) -> tuple[list[_Scored], list[float]]:
+) -> tuple[list[Scored], list[float]]:
     """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
     found = _merged(
-        _Scored(
+        Scored(
             *(float(np.dot(features, weights)), structure, result, features),
             structure.samples or structure.alternatives,
             structure.log_likelihood,
@@ -338,7 +335,7 @@ def _under_given_formulas(
 
 def _under_predicted_formulas(
     results: Results, model: RankingModel
-) -> tuple[list[_Scored], list[float]]:
+) -> tuple[list[Scored], list[float]]:
     """Molecules of all formulas, best first, by the law of total probability; their confidence.
 
     It is that given the formula, times the formula's probability; the score is its logarithm.
@@ -352,16 +349,16 @@ def _under_predicted_formulas(
     return found, [math.exp(one.score) for one in found]
 
 
-def _merged(scored: Iterable[_Scored]) -> list[_Scored]:
+def _merged(scored: Iterable[Scored]) -> list[Scored]:
     """Each molecule once, best first."""
-    by_block: dict[str, list[_Scored]] = {}
+    by_block: dict[str, list[Scored]] = {}
     for one in scored:
         by_block.setdefault(one.structure.block, []).append(one)
     merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
     return sorted(merged, key=_best_first)
 
 
-def _best_first(one: _Scored) -> tuple[float, float, str]:
+def _best_first(one: Scored) -> tuple[float, float, str]:
     """What was drawn stands before what was not, where scores are the same."""
     likelihood = -math.inf if one.log_likelihood is None else one.log_likelihood
     return -one.score, -likelihood, one.structure.inchikey
@@ -468,7 +465,7 @@ def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
+def _candidate(one: Scored, rank: int, confidence: float) -> Candidate:
     structure, result = one.structure, one.result
     extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
     extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
@@ -488,7 +485,7 @@ def _candidate(one: _Scored, rank: int, confidence: float) -> Candidate:
     )
 
 
-def _merge(same: list[_Scored]) -> _Scored:
+def _merge(same: list[Scored]) -> Scored:
     """One molecule under several hypotheses; the best of them names it."""
     same = sorted(
         same,

@@ -30,6 +30,7 @@ from duallgd_cli.predict.journal import (
     read,
     scan,
 )
+from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import (
@@ -38,7 +39,6 @@ from duallgd_cli.predict.prediction import (
     Prediction,
     predictions_of,
 )
-from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.settings import Header, PredictRequest
 from duallgd_cli.runtime import (
     default_threads,
@@ -199,12 +199,16 @@ def predict(
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
     ranking = model.ranking_for(request.settings, request.guide)
+    ranked = {"ranking": config.dump(ranking.generated)}
+    if ranking.database is not None:
+        ranked["database"] = config.dump(ranking.database)
+        ranked["membership"] = config.dump(ranking.membership)
     remark = {"remark": model.remark} if model.remark else {}
     named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
-        model={**named, "ranking": config.dump(ranking), **remark},
+        model={**named, **ranked, **remark},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )
@@ -276,13 +280,14 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
         run: Finished.
         parts: Say what the structures contain, too.
     """
-    model = recorded(run.header.model["ranking"], run.header.inputs[0]["name"])
+    header = run.header
+    ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
     top_k = int(run.header.settings["top_k"])
     latest: tuple[HypothesisResult, ...] = ()
     for tried, position in run.in_input_order():
         if tried is not latest:
             with stage("rank"):
-                candidates, top10 = rank(tried, model, None if parts else top_k)
+                candidates, top10 = ranking.rank(tried, None if parts else top_k)
             latest, ranked = tried, predictions_of(tried, candidates, top10, top_k)
             if parts:
                 found = likely_parts(tried, candidates)

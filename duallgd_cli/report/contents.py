@@ -35,6 +35,7 @@ from duallgd_cli.errors import (
     printable,
 )
 from duallgd_cli.predict import journal
+from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import (
     OK,
@@ -45,7 +46,6 @@ from duallgd_cli.predict.prediction import (
     Results,
     predictions_of,
 )
-from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
@@ -95,7 +95,7 @@ class ReportedRun:
         self._run = journal.read(names)
         self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
-        self._ranking = recorded(self._header.model["ranking"], self._output)
+        self._ranking = Ranking.recorded(self._header.model, self._header.settings, self._output)
         self._top_k = min(top_k, int(self._header.settings["top_k"]))
         self.missing_inputs: list[str] = []
 
@@ -110,7 +110,7 @@ class ReportedRun:
             "weights": readable(str(header.model.get("name", ""))),
             "weights_sha256": readable(str(header.model.get("sha256", ""))),
             "remark": readable(str(header.model.get("remark", ""))),
-            "calibrated_on": self._ranking.n_spectra,
+            "calibrated_on": self._ranking.generated.n_spectra,
             "inputs": [[readable(str(i["name"])), i["bytes"], i["sha256"]] for i in header.inputs],
             "settings": [
                 [name, "by default" if value is None else readable(str(value))]
@@ -127,7 +127,7 @@ class ReportedRun:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         measured = self._measured()
         for results in self._run.features():
-            candidates, confidence_top10 = rank(results, self._ranking)
+            candidates, confidence_top10 = self._ranking.rank(results)
             predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             spectra = [measured[one.source] for one in results[0].spectra if one.source in measured]

@@ -32,8 +32,8 @@ from duallgd_cli.chem.guide import read_core
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import read
+from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.ranking import rank, recorded
 from duallgd_cli.predict.run import predictions_of
 from duallgd_cli.runtime import Runtime
 
@@ -148,8 +148,8 @@ def from_journal(folder: Path) -> dict[str, Prediction]:
     """Predictions of an evaluation, by spectrum, all candidates."""
     (path,) = folder.glob("*.journal.jsonl")
     run = read([path], partial=True)
-    ranking = recorded(run.header.model["ranking"], path)
-    found = (predictions_of(case, *rank(case, ranking), 10**6) for case in run.features())
+    ranking = Ranking.recorded(run.header.model, run.header.settings, path)
+    found = (predictions_of(case, *ranking.rank(case), 10**6) for case in run.features())
     return {one.spectrum_id: one for predictions in found for one in predictions}
 
 

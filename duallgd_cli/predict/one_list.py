@@ -1,0 +1,229 @@
+r"""Generated molecules and structures of the user's databases in one list, with one probability.
+
+The truth is in the databases or it is not. If it is, it is one of their structures of the formula,
+and the ranking that was fitted for these says which. If it is not, none of their structures is
+right, and the ranking of generated molecules says which of the others is:
+
+.. math:: P(c) = p\, q_d(c) \ \text{for structures of the databases}, \quad (1 - p)\, q_g(c)
+    \ \text{for the others}
+
+The probability p that the truth is in the databases is the user's belief (`database_share`, its
+log-odds) moved by what the candidates say: see `evidence`. C candidates.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.config import parse
+from duallgd_cli.errors import ConfigError, UnreadableError
+from duallgd_cli.predict.prediction import DATABASE, Candidate, HypothesisResult, Results, Structure
+from duallgd_cli.predict.ranking import (
+    FEATURES,
+    RankingModel,
+    described,
+    rank,
+    ranked,
+    sigmoid,
+    to_candidates,
+)
+from duallgd_cli.spectra.types import PREDICTED
+
+# Features of a candidate that say how it came about and nothing of the molecule.
+_OF_PROPOSALS: Final = ("log_share", "repaired_share")
+_LEAST: Final = 1e-6
+_MOST_DIFFERENCE: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Weights of what says whether the truth is in the databases; see `evidence`.
+
+    Attributes:
+        constant: Log-odds but for what follows and the user's belief.
+        advantage: Weight of the best score among structures of the databases less the best of the
+            other generated molecules.
+        agreement: Weight of the log-odds of the confidence that generated molecules which are
+            structures of the databases would have without any.
+        structures: Weight of the log number of structures of the formula.
+    """
+
+    constant: float = 0.0
+    advantage: float = 0.0
+    agreement: float = 0.0
+    structures: float = 0.0
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """In the order of `evidence`."""
+        return np.array([self.constant, self.advantage, self.agreement, self.structures])
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Ranks the candidates of a run.
+
+    Attributes:
+        generated: Weights and calibration for generated molecules.
+        database: The same for structures of databases; None where the run has none.
+        membership: Says whether the truth is in the databases.
+        share: The user's belief that it is, above 0; at 1 nothing is generated.
+    """
+
+    generated: RankingModel
+    database: RankingModel | None = None
+    membership: Membership = Membership()
+    share: float = 1.0
+
+    @classmethod
+    def recorded(
+        cls, model: Mapping[str, Any], settings: Mapping[str, Any], name: object
+    ) -> "Ranking":
+        """The ranking of a finished run.
+
+        Args:
+            model: As the header of its journal has it.
+            settings: Likewise.
+            name: Of the run, for the message.
+
+        Raises:
+            UnreadableError: They are those of another version.
+        """
+        try:
+            generated = parse(RankingModel, model["ranking"])
+            if "database" not in model:
+                return cls(generated)
+            return cls(
+                generated,
+                parse(RankingModel, model["database"]),
+                parse(Membership, model["membership"]),
+                float(settings["sampling"]["database_share"]),
+            )
+        except (ConfigError, KeyError, TypeError, ValueError):
+            raise UnreadableError(
+                f"{name} was ranked by another version of duallgd; use that version, or predict "
+                "again"
+            ) from None
+
+    def rank(
+        self, results: Results, most: int | None = None
+    ) -> tuple[tuple[Candidate, ...], float]:
+        """Rank what was proposed for a feature.
+
+        Args:
+            results: Of all its hypotheses, all structures included.
+            most: Candidates that are wanted; None for all.
+
+        Returns:
+            Candidates, best first, and the probability that the first ten hold the right one.
+        """
+        if self.database is None:
+            return rank(results, self.generated, most)
+        if self.share == 1:
+            return rank(of_databases(results), self.database, most)
+        apart = all(result.formula_source == PREDICTED for result in results)
+        each = [[result] for result in results] if apart else [results]
+        found, confidence = [], []
+        for together in each:
+            chance = self.chance(together)
+            for part, model, weight in (
+                (of_databases(together), self.database, chance),
+                (without_databases(together), self.generated, 1 - chance),
+            ):
+                molecules, conditional = ranked(part, model)
+                found += molecules
+                confidence += [weight * value for value in conditional]
+        order = sorted(
+            range(len(found)), key=lambda row: (-confidence[row], found[row].structure.inchikey)
+        )
+        rows = [found[n]._replace(score=math.log(max(confidence[n], 1e-300))) for n in order]
+        return to_candidates(rows, [confidence[n] for n in order], most)
+
+    def chance(self, results: Results) -> float:
+        """The probability that the truth is in the databases, given one of these hypotheses."""
+        told = evidence(results, self.generated)
+        if told is None:
+            return 0.0
+        odds = math.log(self.share / (1 - self.share)) + float(told @ self.membership.weights)
+        return float(sigmoid(np.array(odds)))
+
+
+def of_databases(results: Results) -> list[HypothesisResult]:
+    """The same with the structures of databases alone, each proposed once."""
+    return [
+        _with(
+            result,
+            [
+                one._replace(samples=1, alternatives=0, repaired=0)
+                for one in result.structures
+                if DATABASE in one.sources
+            ],
+            count_all=True,
+        )
+        for result in results
+    ]
+
+
+def without_databases(results: Results) -> list[HypothesisResult]:
+    """The same without any structure of the databases."""
+    return [
+        _with(result, [one for one in result.structures if DATABASE not in one.sources])
+        for result in results
+    ]
+
+
+def generated_of(results: Results) -> list[HypothesisResult]:
+    """The same with generated molecules alone, in the databases or not."""
+    return [
+        _with(result, [one for one in result.structures if one.samples or one.alternatives])
+        for result in results
+    ]
+
+
+def _with(
+    result: HypothesisResult, structures: Sequence[Structure], *, count_all: bool = False
+) -> HypothesisResult:
+    sampled = len(structures) if count_all else result.sampled
+    return replace(result, structures=tuple(structures), sampled=sampled, distinct=len(structures))
+
+
+def evidence(results: Results, model: RankingModel) -> NDArray[np.float64] | None:
+    """What says whether the truth is in the databases, in the order of `Membership`.
+
+    Args:
+        results: Of hypotheses of a feature.
+        model: Of generated molecules: scores and confidence come from it.
+
+    Returns:
+        (4,), or None where the databases have no structure.
+    """
+    inside, others = list[float](), list[float]()
+    scores = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, model.weights)
+    comparable = [
+        _with(result, [one._replace(samples=1) for one in result.structures], count_all=True)
+        for result in results
+    ]
+    for structure, _, features in described(comparable, model):
+        (inside if DATABASE in structure.sources else others).append(float(features @ scores))
+    if not inside:
+        return None
+    advantage = max(inside) - max(others) if others else _MOST_DIFFERENCE
+    molecules, confidence = ranked(generated_of(results), model)
+    agreeing = sum(
+        value
+        for one, value in zip(molecules, confidence, strict=True)
+        if DATABASE in one.structure.sources
+    )
+    agreeing = min(max(agreeing, _LEAST), 1 - _LEAST)
+    return np.array(
+        [
+            1.0,
+            min(max(advantage, -_MOST_DIFFERENCE), _MOST_DIFFERENCE),
+            math.log(agreeing / (1 - agreeing)),
+            math.log(len(inside)),
+        ]
+    )
